@@ -1,1 +1,1 @@
-"""Measurements of Quorate against its targets; run with ``python -m benchmarks``. See README.md."""
+"""Measures Quorate against its targets: ``python -m benchmarks``. See README.md."""

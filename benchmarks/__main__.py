@@ -1,4 +1,4 @@
-"""The command: measure, print figures beside their targets, write JSON, fail below a target."""
+"""The command: measures, prints figures and targets, writes JSON, fails on a missed target."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ RESULTS = Path(__file__).parent / "out" / "results.json"
 
 
 def main(args: Sequence[str]) -> int:
-    """Return 0 when every target is met, 1 when one is missed.
+    """Return 0 if every target is met, and 1 if a target is missed.
 
-    Also 1 where a benchmark that ``--only`` names gave no figure; it says the reason itself.
+    The code is also 1 if a benchmark named by ``--only`` gave no figure; the benchmark prints why.
     """
     asked = _parse(args)
     machine = describe_machine()
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     if asked.quick:
-        print("quick: small sizes, figures beside targets but not held to them")
+        print("quick: small sizes; a missed target does not fail")
     figures: list[Figure] = []
     unmeasured: list[str] = []
     for name in asked.only or (name for name in BENCHMARKS if name not in LONG):
@@ -131,7 +131,7 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
         help=f"measure only this; may be given again: {', '.join(BENCHMARKS)}; "
         f"without it all are measured but {', '.join(LONG)}",
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes; targets do not gate")
+    parser.add_argument("--quick", action="store_true", help="small sizes, no targets")
     parser.add_argument(
         "--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures are written"
     )

@@ -1,8 +1,8 @@
-"""What ended runs cost: memory, the pause of a snapshot, and opening, as their number grows.
+"""How the costs of memory, snapshots and opening grow with the number of ended runs.
 
-Ledgers with ever more ended runs and always the same work under way. Each is measured in a fresh
-process (``archive_worker.py``): opened as the program does, then given commands while snapshots are
-written beside them.
+The ledgers have more and more ended runs, and always the same running work. Each ledger is measured
+in a fresh process (``archive_worker.py``), which opens it as a service does and then decides
+commands while snapshots are written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SIZES: Final = (10_000, 100_000, 450_000)
 QUICK: Final = (1_000, 4_000, 16_000)
 NODES: Final = 1_000
 LIVE: Final = 900
-"""How many runs, of eight GPUs each, are under way at any time."""
+"""The number of running runs, of eight GPUs each."""
 OWNERS: Final = 20
 EVENTS_PER_BLOCK: Final = 256
 VERSION: Final = 1
@@ -55,7 +55,7 @@ ACTOR: Final = "alice@example.org"
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what the largest number of ended runs costs over the smallest, each way."""
+    """Return each cost with the most ended runs, relative to the cost with the fewest."""
     OUT.mkdir(exist_ok=True)
     sizes = QUICK if effort.quick else SIZES
     ledgers = {
@@ -94,7 +94,7 @@ def _growth(
 
 
 def _one(work: str, ledger: Path) -> dict[str, float]:
-    """Return what a fresh process reports about a copy of ``ledger``."""
+    """Return the figures that a fresh process measures on a copy of ``ledger``."""
     with TemporaryDirectory(dir=OUT) as folder:
         copy = Path(folder) / ledger.name
         copyfile(ledger, copy)
@@ -110,7 +110,7 @@ def _one(work: str, ledger: Path) -> dict[str, float]:
 
 
 def story(ended: int) -> Iterator[Event]:
-    """Yield declarations, and runs that follow one another on their nodes until so many ended."""
+    """Yield declarations, then runs that follow one another until ``ended`` runs have ended."""
     owners = [Owner(name=f"team{number:02d}") for number in range(OWNERS)]
     line = envelope("e", 8 * NODES, selector=((REGION, REGION_NAME),))
     money = [budget(f"{owner.name}-b", owner.name, line) for owner in owners]
@@ -162,7 +162,7 @@ def _end(number: int, now_ms: int) -> Iterator[Event]:
 
 
 def _kept(path: Path, ended: int) -> Path:
-    """Return the ledger at ``path``, made if it is not there, with its archive beside it."""
+    """Return the ledger at ``path``, with its archive; make the ledger if it does not exist."""
     if path.exists() and archive_path(path).exists():
         return path
     with TemporaryDirectory(dir=path.parent) as folder:
@@ -174,7 +174,7 @@ def _kept(path: Path, ended: int) -> Path:
                 blocks.append(seal(head, block))
                 head = blocks[-1].head
             store.append_all(blocks)
-        # The last time with a snapshot at the very end, whatever the size.
+        # The last open leaves a snapshot at the end of the ledger, whatever its size.
         for snapshot_events in (SNAPSHOT_EVENTS, 1_000, 1):
             with SqliteStore.open(made) as store:
                 engine = Engine.open(store, HandClock(NOW_MS), snapshot_events=snapshot_events)

@@ -1,7 +1,7 @@
-"""One measurement of ``archive`` in a process of its own: ``python -m benchmarks.archive_worker``.
+"""Makes one measurement of ``archive``: ``python -m benchmarks.archive_worker``.
 
-Prints one JSON object: CPU seconds of opening, memory, what a snapshot takes of the thread that
-commits, and its slowest commit while snapshots are written beside it.
+Prints one JSON object: the CPU seconds of opening, the memory, the CPU time that a snapshot takes
+on the committing thread, and this thread's slowest commit while snapshots are written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAGE_KIB: Final = 4
 
 
 def archived(path: Path) -> dict[str, float]:
-    """Open the ledger as the program does, and have snapshots written beside commands."""
+    """Measure a ledger opened as by a service, with snapshots written on another thread."""
     with SqliteStore.open(path) as store:
         began_s = process_time()
         engine = Engine.open(store, HandClock(0))
@@ -61,7 +61,7 @@ def archived(path: Path) -> dict[str, float]:
 
 
 def _cut_s(state: State) -> float:
-    """Return the CPU seconds that a snapshot takes of the thread that commits."""
+    """Return the CPU seconds that a snapshot takes on the committing thread."""
     began_s = thread_time()
     cut(state)
     took_s = thread_time() - began_s
@@ -70,7 +70,7 @@ def _cut_s(state: State) -> float:
 
 
 def in_memory(path: Path) -> dict[str, float]:
-    """Keep every run in memory, and take a snapshot of all of it where the commands are decided."""
+    """Measure with every run in memory, and with snapshots on the deciding thread."""
     with SqliteStore.open(path) as store:
         state, _ = replay(store.blocks())
         memory_mib = resident_mib()
@@ -91,7 +91,7 @@ def in_memory(path: Path) -> dict[str, float]:
 
 
 def resident_mib() -> float:
-    """Return the memory that this process has in use now."""
+    """Return the memory that this process uses now."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_KIB / 1_024
 

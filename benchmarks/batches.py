@@ -1,9 +1,9 @@
-"""What small writes wait for while others have large batches decided.
+"""The latency of small writes while the service decides large batches of other callers.
 
-Four users of four tenants submit batches, of as many runs as one request may have, one after
-another, and an admin applies the whole fleet anew again and again. They are in another process than
-the probe, which asks ``whoami`` at fixed instants, and submits a run and issues and revokes a token
-every half second. The baseline is the same probe without other callers.
+Four users of four tenants submit batch after batch, each with the most runs that a request may
+have, and an admin applies the whole fleet again and again. The probe runs in another process: it
+calls ``whoami`` at fixed instants, and every half second it submits a run and issues and revokes a
+token. The baseline is the same probe without other callers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CALLERS: Final = 4
 PROBES_PER_S: Final = 20
 WRITES_PER_S: Final = 2
 TOO_LARGE: Final = 413
-"""The answer to a batch whose deciding was given up."""
+"""The response to a batch that the service gave up because deciding took too long."""
 WHOAMI_MS: Final = 50
 WRITE_MS: Final = 3_000
-"""Deciding one large request, which takes 2 s of CPU at most, its commit, and small ones before."""
+"""The target of a write: deciding a large request (at most 2 s of CPU), and the commits."""
 
 Times = dict[str, list[float]]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the 99th percentiles of ``whoami`` and of small writes beside large batches."""
+    """Return the 99th percentiles of ``whoami`` and of small writes during large batches."""
     OUT.mkdir(exist_ok=True)
     seconds, nodes = effort.of(20, 3), effort.of(NODES, 500)
     with TemporaryDirectory(dir=OUT) as folder, served(Path(folder)) as service:
@@ -81,7 +81,7 @@ def _user(admin: Target, tenant: str) -> Target:
 
 
 def _of_user(tree: Tree) -> Tree:
-    """Return ``tree`` as a user writes it, whose token says owner and user."""
+    """Return ``tree`` as a user writes it: the user's token determines owner and user."""
     spec = {key: value for key, value in tree["spec"].items() if key not in ("owner", "user")}
     return tree | {"spec": spec}
 
@@ -118,7 +118,7 @@ async def _probe(admin: Target, user: Target, trees: Iterator[Tree], seconds: in
 
 
 def load(admin: Target, users: list[Target], nodes: int, seconds: int) -> Times:
-    """Return the seconds of each batch and of each fleet, sent in loops for so many seconds."""
+    """Send batches and fleets in loops for ``seconds``; return the seconds of each request."""
     return asyncio.run(_load(admin, users, nodes, seconds))
 
 
@@ -141,7 +141,7 @@ async def _load(admin: Target, users: list[Target], nodes: int, seconds: int) ->
 async def _send(
     target: Target, requests: Iterator[bytes], what: str, times: Times, end: float
 ) -> None:
-    """Send ``requests`` one after another until ``end``; after a 503 wait a second."""
+    """Send ``requests`` one after another until ``end``; wait one second after a 503."""
     async with connected(target, 1) as (connection,):
         while perf_counter() < end:
             start = perf_counter()
@@ -156,7 +156,7 @@ async def _send(
 
 
 def _batches(target: Target, number: int) -> Iterator[bytes]:
-    """Yield batches without end, as user ``number`` sends them."""
+    """Yield batches of user ``number``, without end."""
     trees = documents()
     for batch in count():
         runs = [_of_user(tree) for tree in islice(trees, WIDTHS_MAX)]

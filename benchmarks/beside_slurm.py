@@ -1,13 +1,14 @@
-"""Submitting to Quorate beside a real Slurm, on the same machine, in the same run.
+"""Compares submitting to Quorate with submitting to a real Slurm, on the same machine.
 
-Both have one node of eight GPUs, all of them taken, so that every job is accepted and waits. Client
-for client: a process for each job (``sbatch``; ``quorate submit``; and for comparison ``curl``,
-which is to REST what ``sbatch`` is to Slurm: a small program in C), and a client that lives long (a
-C program on libslurm; a keep-alive connection of Python's httpx). Slurm has no request for several
-jobs but the array, which is one job until its parts start; Quorate's batches are reported apart,
-and are what a program with many runs would send. Turns are taken, so that other work on the machine
-meets both alike. Slurm keeps what it accepted in memory and writes it down every few seconds;
-Quorate answers when it is on disk.
+Both systems have one node of eight GPUs, all of which are taken, so every job is accepted and
+waits. Equal clients are compared: a process for each job (``sbatch``, ``quorate submit`` and, for
+comparison, ``curl``), and a long-running client (a C program on libslurm, and a keep-alive
+connection of Python's httpx). Like ``sbatch`` for Slurm, ``curl`` is a small C program for REST. In
+Slurm, one request can submit several jobs only as an array, which is one job until its tasks start.
+Quorate's batches, which a program with many runs would send, are therefore reported separately. The
+clients take turns, so that other work on the machine affects both systems equally. Slurm keeps
+accepted jobs in memory and writes them to disk every few seconds; Quorate answers after the run is
+on disk.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return our submit rate as a multiple of Slurm's, or why there is none."""
+    """Return Quorate's submit rates as multiples of Slurm's, if Slurm is available."""
     OUT.mkdir(exist_ok=True)
-    # As pip leaves an installed package: no process has to compile what it imports.
+    # Compile the package first, as pip does, so that no measured process compiles modules.
     compile_dir(Path(package.__file__).parent, quiet=2)
     with TemporaryDirectory(dir=OUT) as folder:
         try:
@@ -72,7 +73,7 @@ def _declare(service: Served) -> None:
 
 
 def _documents() -> Iterator[Tree]:
-    """Yield Run documents without end, as small as the jobs of Slurm."""
+    """Yield Run documents without end, as small as the Slurm jobs."""
     for number in count():
         yield {
             "apiVersion": API_VERSION,
@@ -89,7 +90,7 @@ def _documents() -> Iterator[Tree]:
 
 @dataclass(slots=True)
 class _Race:
-    """Both systems, and their clients by turns; rates are jobs a second by the wall clock."""
+    """Both systems, whose clients take turns; rates are in jobs per second of wall time."""
 
     slurm: Slurm
     service: Served
@@ -98,7 +99,7 @@ class _Race:
     rates: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self, jobs: int, long_jobs: int) -> None:
-        """Let every client submit in turn, several times."""
+        """Let the clients submit in turn, several times each."""
         self._submit_long(1, gpus=GPUS)
         for _ in range(ROUNDS):
             for at_once, name in ((1, _ONE), (2, _TWO)):
@@ -112,7 +113,7 @@ class _Race:
             self._add("httpx, batches", long_jobs, self._submit_batches(long_jobs))
 
     def rate(self, client: str) -> float | None:
-        """Return the median rate of ``client``; None where it did not run."""
+        """Return the median rate of ``client``; None if it did not run."""
         return median(self.rates[client]) if client in self.rates else None
 
     def _note(
@@ -165,7 +166,7 @@ class _Race:
         return self._post("/api/v1/runs/batch", [{"documents": trees} for trees in batches])
 
     def _post(self, path: str, bodies: Sequence[Tree]) -> float:
-        """Return the seconds that sending ``bodies`` takes, each after the last was answered."""
+        """Return the seconds of sending ``bodies``, each after the response to the one before."""
         target = self.service.target
         headers = {"Authorization": f"Bearer {target.token}"}
         url = f"http://{target.host}:{target.port}"
@@ -185,7 +186,7 @@ class _Command:
     environment: dict[str, str]
 
     def run(self) -> None:
-        """Submit it; raises when that fails."""
+        """Submit the job; raises if this fails."""
         done = subprocess.run(self.line, env=self.environment, check=False, capture_output=True)
         assert done.returncode == 0, (self.line[:3], done.stdout[-300:], done.stderr[-300:])
 

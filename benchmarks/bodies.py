@@ -1,8 +1,7 @@
-"""What reading a hostile text costs: 1 MiB of it in every shape that is made to be costly.
+"""The cost of reading hostile texts: 1 MiB of each shape that is designed to be costly.
 
-JSON is what services are sent. Its baseline is the reader of files, which looks for the place of
-every document as it goes. YAML is what people write and commands read; its baseline is the parser
-of another library, written in Python, alone.
+Services get JSON; its baseline is the reader of files, which also finds the place of every
+document. Commands read YAML from files; its baseline is the bare parser of another Python library.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _of_yaml(effort: Effort) -> Figure:
     repeats = effort.of(REPEATS, 1)
     costs = {name: _least_ms(partial(read_yaml, text), repeats) for name, text in texts.items()}
     worst = max(costs, key=lambda name: costs[name])
-    # A part is enough: its cost is proportional to its length.
+    # A part of the text is enough, because the cost is proportional to the length.
     part = effort.of(16, 1)
     text = hostile_yaml(length // part)[worst]
     other = YAML(typ="safe", pure=True)
@@ -81,5 +80,5 @@ def _of_yaml(effort: Effort) -> Figure:
 
 
 def _least_ms(read: Callable[[], object], repeats: int) -> float:
-    """Return the least of some measurements: what the work takes, less what others disturb."""
+    """Return the least of several measurements, in which other work disturbs least."""
     return 1e3 * min(cpu_s(read) for _ in range(repeats))

@@ -1,6 +1,7 @@
-"""What a person waits for before anything happens: a command in a fresh process.
+"""The time a user waits for a command in a fresh process.
 
-``quorate --help``, and commands that ask a service, with their errors and the completion of names.
+Measured are ``quorate --help``, commands that call a service, their errors, and the completion of
+names.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ _ASKING: Final[tuple[tuple[str, Sequence[str], int], ...]] = (
     ("quorate submit", (*_SUBMIT, "--team", "vision", "--", "true"), 0),
     ("quorate submit, an error", (*_SUBMIT, "--team", "nobody", "--", "true"), 1),
 )
-"""What is typed, and its exit code."""
+"""The commands, and their exit codes."""
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU times of commands, imports and the interpreter's start included."""
+    """Return the CPU times of commands, including imports and the interpreter's start."""
     repeats = effort.of(11, 3)
-    # Modules that were compiled once are not compiled again, as where Quorate is installed.
+    # The first run compiles the modules, as an installation does.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     nothing = [sys.executable, "-c", "pass"]
     bare = median(_child_ms(nothing, os.environ) for _ in range(repeats))
@@ -81,7 +82,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 _NAMED: Final = "import sys; sys.argv = ['quorate']; from quorate.cli.program import run; run()"
-"""``quorate`` under the name by which a shell asks for completions."""
+"""Runs ``quorate`` under the name that shells call for completions."""
 
 
 def _figure(name: str, times_ms: Sequence[float], target: float, bare_ms: float) -> Figure:
@@ -97,7 +98,7 @@ def _figure(name: str, times_ms: Sequence[float], target: float, bare_ms: float)
 
 
 def _child_ms(command: Sequence[str], environ: Mapping[str, str], code: int = 0) -> float:
-    """Return the CPU milliseconds, user and system, of one run of ``command``, which ends so."""
+    """Return the CPU milliseconds of one run of ``command``, which must exit with ``code``."""
     before = getrusage(RUSAGE_CHILDREN)
     ended = subprocess.run(
         command, check=False, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -1,9 +1,10 @@
-"""Finding who pays, with 1,000 owners, 5,000 envelopes and 500 caps, and with more and fewer.
+"""The cost of finding payers among 1,000 owners, 5,000 envelopes and 500 caps.
 
-Owners are in families of ten, half of all envelopes are under a cap. In six of ten families most
-of the money is there; in three, half of the teams have used theirs up and live on their siblings';
-in one, the family has nothing left and its teams borrow. Requests are drawn from four cases in
-fixed shares, owners and places at random.
+Owners are in families of ten, and half of all envelopes are under a cap. In six of ten families,
+most envelopes can pay. In three, half of the teams have used up their envelopes and use those of
+their siblings. In one, the whole family has nothing left and its teams borrow. Requests are drawn
+from four cases in fixed proportions, with random owners and places. The number of owners is also
+varied.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ OWNERS: Final = 1_000
 MANY: Final = 4_000
 CONCURRENCY: Final = 64
 SHARES: Final = {"own": 60, "family": 25, "sponsors": 10, "any lender": 5}
-"""How many of a hundred requests are of each case."""
+"""The number of requests of each case, in a hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request and where its GPUs are."""
+    """A request, and the places of its GPUs."""
 
     case: str
     request: CoverRequest
@@ -52,7 +53,7 @@ class Ask:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the median cost of a cover, and how it grows with the number of other owners."""
+    """Return the median cost of a cover, and its growth with the number of other owners."""
     count = effort.of(20_000, 1_000)
     worlds = {owners: _world(owners) for owners in (FEW, OWNERS, MANY)}
     asks = _asks(OWNERS, count)
@@ -82,7 +83,7 @@ def _cost(state: State, asks: list[Ask], effort: Effort) -> Figure:
 
 
 def _growth(few: State, many: State, count: int) -> Figure:
-    """Return what the same owners' requests cost among many others over among few."""
+    """Return the cost of the same requests among many owners, relative to few owners."""
     asks, everybody = _asks(FEW, count), _asks(MANY, count)
     for state, warming in ((few, asks), (many, asks), (many, everybody)):
         _times(state, warming)
@@ -120,13 +121,13 @@ def _times(state: State, asks: list[Ask]) -> dict[str, list[float]]:
 
 
 def _first_us(state: State, asks: list[Ask]) -> float:
-    """Return the median microseconds of each owner's first cover, which computes its payers."""
+    """Return the median microseconds of owners' first covers, which compute the payers."""
     by_owner = {ask.request.owner: ask for ask in reversed(asks)}
     return median(_joined(_times(state, list(by_owner.values()))))
 
 
 def _scan_us(state: State, asks: list[Ask]) -> float:
-    """Return the median microseconds of the plain way, checked to give the same answer."""
+    """Return the median microseconds of the plain scan, which must give the same answer."""
     found = []
     for ask in asks:
         start = process_time()
@@ -137,14 +138,14 @@ def _scan_us(state: State, asks: list[Ask]) -> float:
 
 
 def _case_of(family: int) -> str:
-    """Return the case of the family with this number: which money its teams have."""
+    """Return the case of family number ``family``, which says what its teams can pay."""
     return ("own", "own", "own", "own", "own", "own", "family", "family", "family", "borrow")[
         family % 10
     ]
 
 
 def _world(owners: int) -> State:
-    """Return the state with everything declared and as much in use as its families' cases say."""
+    """Return the state with all declarations, and with use according to the families' cases."""
     found = budgets(owners, concurrency=CONCURRENCY)
     state = world(owners=families(owners), budgets=found)
     rng = Random(2)
@@ -162,7 +163,7 @@ def _world(owners: int) -> State:
 
 
 def _use(state: State, key: EnvelopeId, gpus: int) -> None:
-    """Count ``gpus``, or what its caps allow of them, on an envelope as running leases would."""
+    """Charge an envelope for ``gpus`` GPUs, or as many as its caps allow, as leases would."""
     account = state.envelopes.own(key)
     caps = [state.caps.own(cap) for cap in account.caps]
     room = [(cap.spec.concurrency_max or 0) - cap.gpus_active for cap in caps]
@@ -175,7 +176,7 @@ def _use(state: State, key: EnvelopeId, gpus: int) -> None:
 
 
 def _asks(owners: int, count: int) -> list[Ask]:
-    """Return requests in the shares of ``SHARES``, each of a kind its owner's family can serve."""
+    """Return requests in the proportions of ``SHARES``, each from an owner of the right case."""
     rng = Random(3)
     teams: dict[str, list[int]] = {"own": [], "family": [], "borrow": []}
     for number in range(owners):
@@ -204,7 +205,7 @@ def _ask(case: str, teams: dict[str, list[int]], owners: int, rng: Random) -> As
         borrow_gpus_left=32 if borrows else None,
         sponsors=sponsors,
     )
-    # A gang that needs a whole domain or more is divided between two.
+    # A gang of a whole domain or more is divided between two domains.
     parts = (gpus // 2, gpus - gpus // 2) if gpus > 64 else (gpus,)
     return Ask(case, request, [(_place(rng), part) for part in parts])
 

@@ -1,10 +1,10 @@
-"""Runs as custom resources of a real API server: how late their statuses are, and what they cost.
+"""The delay of statuses and the costs of runs as custom resources of a real API server.
 
-etcd and the API server run beside the service on this machine, with nodes of 8 GPUs and kubelets
-that are played. Runs come at fixed instants, a fifth of them wide. The lag of a change is the time
-from its event in the ledger until a watch of the resource shows it, or something later, by the wall
-clock; so other work on the machine counts. What the service needs of the CPU, and what it asks the
-API server for, is counted for each run as well, and depends on that less.
+etcd and the API server run beside the service on this machine; nodes of 8 GPUs and their kubelets
+are simulated. Runs are created at fixed instants, a fifth of them wide. The lag of a change is the
+wall time from its event in the ledger until a watch of the resource shows the change or a later
+one, so other work on the machine increases it. The CPU time of the service and its requests to the
+API server are also counted per run, and depend less on other work.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ WIDTHS = (1, 2, 4, 8, 32)
 WORK_MS = (500, 1_500, 3_000, 6_000)
 WITHIN_S = 900.0
 PHASES = {"Pending": 0, "Running": 1, "Completed": 2}
-"""The phases of a run that nothing stops, in their order."""
+"""The phases of a run that is never stopped, in order."""
 OF_EVENTS = {"run-submitted": 0, "lease-started": 1, "run-ended": 2}
-"""The phase that the first event of each kind brings about."""
+"""The phase that begins with the first event of each kind."""
 _COUNTED = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(slots=True)
 class Shown:
-    """When a watch of the runs has first shown each phase, or a later one, by name of the run."""
+    """For each run by name, when a watch first showed each phase or a later one."""
 
     api: KubeApi
     at_s: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -82,13 +82,13 @@ class Shown:
 
     @property
     def ended(self) -> int:
-        """How many runs have completed."""
+        """The number of runs that have completed."""
         return sum(PHASES["Completed"] in each for each in list(self.at_s.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was counted beside the watch; ``facts`` are the instants of phases in the ledger."""
+    """Figures not from the watch; ``facts`` has the instants of phases in the ledger."""
 
     nodes: int
     runs: int
@@ -98,7 +98,7 @@ class Measured:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return how late statuses are, and the CPU and the requests of one run."""
+    """Return the lag of statuses, and the CPU time and requests per run."""
     OUT.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=OUT) as made, ExitStack() as stack:
         folder = Path(made)
@@ -193,7 +193,7 @@ def _cpu_s(service: Program) -> float:
 
 
 def _requests(api: KubeApi) -> Counter[str]:
-    """Return how often each verb was asked of custom resources and Events, as the server counts."""
+    """Return the server's counts of requests to custom resources and Events, by verb."""
     text = plain_answer(api, "/metrics", accept="text/plain").text
     plurals = {"events", *(kind.plural for kind in KINDS)}
     found: Counter[str] = Counter()
@@ -206,7 +206,7 @@ def _requests(api: KubeApi) -> Counter[str]:
 
 
 def _facts(http: httpx.Client) -> dict[str, dict[int, float]]:
-    """Return when each run has reached each phase in the ledger."""
+    """Return the instant at which each run reached each phase in the ledger."""
     found: dict[str, dict[int, float]] = {}
     first = 1
     while True:
@@ -228,7 +228,7 @@ def _figures(shown: Shown, found: Measured) -> list[Figure]:
             lags[phase].append(seen_s - found.facts[shown.ledger_names[name]][phase])
     every = [lag for each in lags.values() for lag in each]
     runs, requests = found.runs, found.requests
-    # Those of the people who write them.
+    # Leave out the requests of the people who write the resources.
     requests["POST runs"] -= runs
     return [
         Figure(

@@ -1,13 +1,12 @@
-"""What the dashboard takes: in the browser, and of the service, with a large fleet and queue.
+"""The cost of the dashboard in the browser and in the service, with a large fleet and queue.
 
-10,000 nodes are full and 50,000 runs wait. A page is opened as a person opens it: its first view is
-there when it shows its subject; its figure is the CPU time of the service and of the page until
-then, and what a person waited on this machine is a detail. Then something is recorded every second,
-and the page follows: all script of that time for each answer that it asked for, by the browser's
-own meter; of the map and the timeline, which runs that wait do not change, the script that follows
-a node which is cordoned and uncordoned; and the service's CPU time, its readers included, less what
-the same commits take without a page, in the intervals just before and just after. All readers have
-a state in all of them.
+10,000 nodes are full and 50,000 runs wait. The first view of a page ends when the page shows its
+subject. Its figure is the CPU time of the service and of the page until then; the wall time is a
+detail. Then a run is submitted every second, and the page updates. The figures are the script time
+per response, as the browser measures it, and the CPU time of the service with its readers, less the
+CPU time of the same commits just before and just after without a page. Waiting runs do not change
+the map and the timeline, so their script time is measured while a node is cordoned and uncordoned.
+All readers have a state in all measurements.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ SUBJECT: Final = {
     "timeline": ("timeline", ".gantt canvas"),
     "owners": ("owners", "tbody tr"),
 }
-"""Where each page is, and what it shows when it shows its subject."""
+"""The path of each page, and an element that appears when the page shows its subject."""
 CHANGED_BY_NODES: Final = {"fleet": "", "timeline": "/api/v1/map"}
-"""Pages that change with nodes, and what each asks for then: the map follows the stream alone."""
+"""Pages that change with nodes, and the path each then requests; the map only uses the stream."""
 CHANGES: Final = 2
 SHOWN_S: Final = 4
 WAIT_MS: Final = 120_000
 CALM_CPU_S: Final = 0.7
-"""Less than reading the state takes: what the questions of one round may cost."""
+"""The most CPU seconds of a round of requests that did not have to read the state."""
 CALM_ROUNDS: Final = 3
 WARM_ROUNDS_MAX: Final = 60
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return first views, memory, updates, and CPU of the service; none without a browser."""
+    """Return first views, memory, updates and CPU of the service; nothing without a browser."""
     from tests.web.browsing import chromium_here, why_none  # noqa: PLC0415 - only where measured
 
     if chromium_here() is None:
@@ -85,10 +84,10 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _warm(service: Served) -> None:
-    """Have every reader read the state and order the queue, which its first answers wait for.
+    """Send requests until every reader has read the state and ordered the queue.
 
-    Readers take questions as they are free, so that some may get none of a few: this goes on until
-    several rounds of questions, more at once than there are readers, have cost little.
+    Free readers take the next request, so a few requests do not reach every reader. So rounds of
+    more requests than readers are sent until several rounds in a row have cost little.
     """
 
     def ask(number: int) -> None:
@@ -103,12 +102,12 @@ def _warm(service: Served) -> None:
         calm = calm + 1 if _tree_cpu_s(service.pid) - before < CALM_CPU_S else 0
         if calm == CALM_ROUNDS:
             return
-    raise RuntimeError(f"after {WARM_ROUNDS_MAX} rounds of questions readers still read the state")
+    raise RuntimeError(f"after {WARM_ROUNDS_MAX} rounds of requests readers still read the state")
 
 
 @contextmanager
 def _browser(target: Target) -> Iterator[Any]:
-    """Yield a context of a browser that is signed in."""
+    """Yield the context of a browser that is signed in."""
     from tests.web.browsing import browser_here, sign_in  # noqa: PLC0415 - as above
 
     with browser_here() as browser:
@@ -122,20 +121,21 @@ def _browser(target: Target) -> Iterator[Any]:
 
 
 class _Opened:
-    """One page, opened anew."""
+    """One page, newly opened."""
 
     def __init__(self, context: Any, service: Served, path: str, shows: str) -> None:
         self._service = service
         self._page = context.new_page()
         self._meter = context.new_cdp_session(self._page)
-        # CPU time of the page's thread: a busy machine changes it less than a wall clock.
+        # Use the CPU time of the page's thread, because a busy machine changes it less than wall
+        # time.
         self._meter.send("Performance.enable", {"timeDomain": "threadTicks"})
         self._answers = 0
         began, cpu_s = perf_counter(), _tree_cpu_s(service.pid)
         self._page.goto(f"http://{service.target.host}:{service.target.port}/{path}")
         self._page.wait_for_selector(shows)
         self._waited_s = perf_counter() - began
-        # Of the service, and of the page itself: parsing, script, layout and drawing.
+        # The CPU time of the service and of the page: parsing, script, layout and drawing.
         self._view_s = _tree_cpu_s(service.pid) - cpu_s + self._metrics()["TaskDuration"]
 
     def _metrics(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class _Opened:
         self._answers += "/api/v1/" in request.url
 
     def taken(self, name: str, seconds: int) -> _Taken:
-        """Return what this page took in so many ``seconds``; it is closed after that."""
+        """Return the cost of this page in ``seconds``, and close the page."""
         self._page.wait_for_selector(".loading", state="detached")
         sleep(2)
         self._page.on("requestfinished", self._count)
@@ -171,9 +171,10 @@ class _Opened:
         )
 
     def _script_of_changes(self, asks: str) -> float:
-        """Return the script that a node takes which changes its status ``CHANGES`` times.
+        """Return the script time of ``CHANGES`` changes of a node's status.
 
-        The page has shown a change when it has asked for ``asks`` and been idle for some seconds.
+        The page has shown a change when it has requested ``asks`` and was then idle for some
+        seconds.
         """
         with _client(self._service.target) as client:
             (node,) = client.get("/api/v1/nodes?limit=1").raise_for_status().json()["items"]
@@ -188,10 +189,10 @@ class _Opened:
 
     @contextmanager
     def _asking(self, asks: str) -> Iterator[None]:
-        """Wait until the page has been answered what it ``asks`` for, if anything."""
+        """Wait until the page has received the response to ``asks``, if it requests any."""
         if not asks:
             yield
-            # Playwright hears of what happens while it waits.
+            # Playwright processes events only while it waits.
             self._page.wait_for_timeout(1_000)
             return
         with self._page.expect_response(lambda answer: asks in answer.url, timeout=WAIT_MS):
@@ -200,7 +201,7 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What a page took; ``cpu`` is the part of a core that the service had meanwhile."""
+    """The cost of a page; ``cpu`` is the part of a core that the service used meanwhile."""
 
     name: str
     view_s: float
@@ -212,7 +213,7 @@ class _Taken:
     seconds: int
 
     def figures(self, alone: tuple[float, float]) -> list[Figure]:
-        """Return it beside what the service had just before and after, without a page."""
+        """Return the figures; ``alone`` is the service's CPU before and after, without a page."""
         return [
             Figure(
                 name=f"{self.name}: first view",
@@ -252,7 +253,7 @@ class _Taken:
 
 
 def _recorded(service: Served, name: str, seconds: int) -> float:
-    """Return the part of a core that the service has while a run is submitted each second."""
+    """Return the part of a core that the service uses while a run is submitted each second."""
     before, start = _tree_cpu_s(service.pid), perf_counter()
     for number in range(seconds):
         sleep(max(0.0, start + number - perf_counter()))
@@ -269,20 +270,20 @@ def _recorded(service: Served, name: str, seconds: int) -> float:
 
 
 def _client(target: Target) -> httpx.Client:
-    """Return a client; Playwright has the event loop of this thread."""
+    """Return a synchronous client, because Playwright uses the event loop of this thread."""
     headers = {"Authorization": f"Bearer {target.token}"}
     url = f"http://{target.host}:{target.port}"
     return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=WAIT_MS / 1_000)
 
 
 def _tree_cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process and of all that it started and that still run."""
+    """Return the CPU seconds of a process and of its descendants that still run."""
     times: dict[int, tuple[int, float]] = {}
     for told in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = told.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # The process has ended.
         used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         times[int(told.parent.name)] = int(fields[1]), used
     family = {pid}

@@ -1,8 +1,9 @@
-"""The whole way of a run: document judged, paid, placed, recorded, chained, on disk.
+"""The throughput of runs from the document to the disk.
 
-From the tree of a parsed JSON document to a block that SQLite has synced, in group commits, on a
-fleet of 10,000 nodes that is nine tenths full. Runs complete in group commits of their own to make
-room; what that costs is reported apart. The clock, the store and the disk are the real ones.
+A parsed JSON document is checked, paid, placed, recorded as events, and written in a block that
+SQLite has synced. The fleet has 10,000 nodes and is nine tenths full. Runs complete in separate
+group commits to make room, and the cost of completions is reported separately. The clock, the store
+and the disk are real.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NODES = 10_000
 OWNERS = 200
 BATCH = 64
 FILL = 40 * BATCH
-"""Runs submitted before anything is measured: enough to fill nine tenths of the fleet."""
+"""The runs submitted before the measurements: enough to fill nine tenths of the fleet."""
 REPEATS = 5
 OUT = Path(__file__).parent / "out"
 
@@ -48,7 +49,7 @@ class Cost:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Add what the body takes."""
+        """Add the time of the body."""
         wall, cpu = perf_counter(), process_time()
         yield
         self.cpu_s += process_time() - cpu
@@ -56,7 +57,7 @@ class Cost:
 
 
 class CheckedEngine(Engine):
-    """An engine that counts what it takes to look at the invariants of each decision."""
+    """An engine that measures the time of checking the invariants of each decision."""
 
     checking_s: float = 0.0
 
@@ -64,7 +65,7 @@ class CheckedEngine(Engine):
         start_s = thread_time()
         super()._check_draft(draft, events)
         end_s = thread_time()
-        # Less what it takes to read the clock.
+        # Subtract the time of reading the clock.
         self.checking_s += end_s - start_s - (thread_time() - end_s)
 
 
@@ -88,7 +89,7 @@ class Cluster:
     committing: Cost = field(default_factory=Cost)
 
     def submit(self, runs: int, batch: int) -> Cost:
-        """Return what submitting ``runs`` costs, ``batch`` to a commit."""
+        """Return the cost of submitting ``runs`` runs, with ``batch`` runs in each commit."""
         cost = Cost()
         for _ in range(runs // batch):
             trees = [self._document() for _ in range(batch)]
@@ -120,9 +121,9 @@ class Cluster:
         self.completed += len(leaving)
 
     def checking_percent(self, runs: int, batch: int) -> float:
-        """Return what looking at the invariants takes of what commits do without it.
+        """Return the time of checking invariants, in percent of the commits without it.
 
-        As a service does: on each decision, before its block is appended.
+        The invariants are checked as in a service: for each decision, before its block is appended.
         """
         self.engine.on_violation = _fail
         self.engine.checking_s, self.committing = 0.0, Cost()
@@ -132,7 +133,7 @@ class Cluster:
         return 100 * checking_s / (self.committing.cpu_s - checking_s)
 
     def _team(self) -> int:
-        """Return a team at random; parents give their money to their teams and run nothing."""
+        """Return a random team; parents do not run work, but pay for their teams."""
         number = self.rng.randrange(OWNERS)
         return number if number % FAMILY_SIZE else number + 1
 
@@ -154,21 +155,21 @@ class Cluster:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return runs per CPU second through the whole path."""
+    """Return runs per CPU second on the whole path."""
     OUT.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=OUT) as folder:
         path = Path(folder) / "bench.db"
         with SqliteStore.create(path) as store:
             cluster = _cluster(store)
             cluster.submit(FILL, BATCH)
-        # From here on as a service that was started on a ledger in use.
+        # From here on, like a service that was started on a ledger in use.
         with SqliteStore.open(path) as store:
             cluster.engine = CheckedEngine.open(store, SystemClock())
             return _figures(cluster, effort)
 
 
 def _figures(cluster: Cluster, effort: Effort) -> list[Figure]:
-    """Return what submitting and completing costs on a fleet in use."""
+    """Return the costs of submitting and completing on a fleet in use."""
     cluster.completing, cluster.completed = Cost(), 0
     runs = BATCH * effort.of(64, 4)
     costs = [cluster.submit(runs, BATCH) for _ in range(REPEATS)]

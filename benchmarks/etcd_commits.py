@@ -1,11 +1,11 @@
-"""Commits to a ledger in etcd beside etcd itself.
+"""Compares commits to a ledger in etcd with raw transactions of etcd.
 
-One member on this machine, with every write synced to the disk that holds this folder. Raw
-transactions compare a key and put two others, as an append does, by the same client; they and the
-commits take turns, so that other work on the machine meets both. A transaction mostly waits for the
-disk, so its time is of the wall clock. A commit of many commands mostly decides: its time is the
-CPU time of this process and a raw transaction of its size, which is what it takes on a machine that
-does little else; the wall clock is stated as well.
+One member runs on this machine, and syncs every write to the disk of this folder. Raw transactions
+compare a key and put two others, as an append does, with the same client. They and the commits take
+turns, so that other work on the machine affects both. A transaction mostly waits for the disk, so
+its time is wall time. A commit of many commands mostly decides, so its time is the CPU time of this
+process plus a raw transaction of its size, which is its duration on an idle machine. Its wall time
+is reported as well.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from quorate.model.state.records import Phase
 from tests.etcd_server import Member, find_etcd
 
 IN_A_ROW = 10
-"""How many commits, and how many transactions, are measured in turn: the first pays for both."""
+"""The number of commits, or of transactions, in one turn."""
 
 
 class RawWriter:
-    """Sends raw transactions that compare and put, one after the other."""
+    """Sends raw transactions that compare and put, one after another."""
 
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
         self._revision = 0
 
     def put(self, size: int) -> float:
-        """Return the seconds of a transaction that compares a key, and puts it and ``size`` bytes.
+        """Return the seconds of a transaction that compares and puts a key, and ``size`` bytes.
 
         An append of that size does the same.
         """
@@ -58,7 +58,7 @@ class RawWriter:
 
 @contextmanager
 def synced_member(folder: Path) -> Iterator[EtcdAddress]:
-    """Run a member that syncs its writes; yield where a ledger in it may be made."""
+    """Run a member that syncs its writes; yield the address for a ledger in it."""
     member = Member(find_etcd(OUT / "engines"), folder)
     with member.run():
         yield EtcdAddress(
@@ -70,7 +70,7 @@ def synced_member(folder: Path) -> Iterator[EtcdAddress]:
 
 
 def commits(address: EtcdAddress, effort: Effort) -> list[Figure]:
-    """Return batched and lone commits beside raw transactions, in a new ledger at ``address``."""
+    """Return the figures of batched and single commits to a new ledger at ``address``."""
     repeats = effort.of(200, 20)
     client = EtcdClient(address)
     raw, submitter = RawWriter(client), Submitter()
@@ -133,12 +133,12 @@ def commits(address: EtcdAddress, effort: Effort) -> list[Figure]:
 
 
 def _least(seconds: list[float]) -> float:
-    """Return what one of ten takes at most: the rest waited for other work on the machine, too."""
+    """Return the first decile, because slower transactions also waited for other work."""
     return percentile(seconds, 10)
 
 
 def _execute(engine: Engine, submitter: Submitter, runs: int) -> float:
-    """Return the seconds of one commit of so many submits."""
+    """Return the seconds of one commit of ``runs`` submissions."""
     commands = [submitter.run() for _ in range(runs)]
     began_s = perf_counter()
     receipts = engine.execute_all(commands, actor="bench")

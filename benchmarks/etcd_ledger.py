@@ -1,6 +1,6 @@
-"""A long ledger in etcd: how much a year is, and a machine that begins anew.
+"""A long ledger in etcd: the size of a year, and the opening on a new machine.
 
-One member on this machine, with every write synced to the disk that holds this folder.
+One member runs on this machine, and syncs every write to the disk of this folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MIB = 1 << 20
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what a long ledger takes."""
+    """Return the figures of a long ledger."""
     OUT.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=OUT) as folder, synced_member(Path(folder)) as address:
         return _long_ledger(address, effort)
 
 
 def _long_ledger(address: EtcdAddress, effort: Effort) -> list[Figure]:
-    """Write a history as a service would, and open it on a machine that has nothing of it."""
+    """Write a history as a service would, and open it on a machine without any of its files."""
     client = EtcdClient(address)
     size, most_used = 0, 0
     with EtcdStore.create(address, segment_bytes=effort.of(SEGMENT_BYTES, MIB)) as store:
@@ -51,7 +51,8 @@ def _long_ledger(address: EtcdAddress, effort: Effort) -> list[Figure]:
                 kept_seq = head.seq
                 (status,) = client.status()
                 most_used = max(most_used, status.bytes_used)
-                # Reads on from the last snapshot and keeps another, which closes segments.
+                # Reads the blocks after the last snapshot, and stores another, which closes
+                # segments.
                 Engine.open(store, SystemClock())
     segments = sorted((address.archive / "segments").glob("*"))
     packed = sum(path.stat().st_size for path in segments)

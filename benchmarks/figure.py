@@ -1,7 +1,7 @@
-"""A measured figure beside its target, and how CPU time is taken.
+"""Measured figures with their targets, and the measurement of CPU time.
 
-CPU time of this process (user and system), so that a busy machine changes a figure less than a
-wall clock would. The garbage collector stays on, except where the program itself pauses it.
+Figures use the CPU time of this process (user and system), because a busy machine changes it less
+than wall time. The garbage collector stays on, except where the program itself pauses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ADDITIONS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What else was measured in the same run, in the same unit, to read a figure against."""
+    """A figure for comparison, measured in the same run and unit."""
 
     what: str
     value: float
@@ -26,7 +26,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measurement. Without a ``target`` it is only reported."""
+    """One measurement. A figure without a ``target`` is only reported."""
 
     name: str
     unit: str
@@ -38,32 +38,32 @@ class Figure:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+        """Whether the target is met; None without a target."""
         if self.target is None:
             return None
         return self.value >= self.target if self.better == "more" else self.value <= self.target
 
     @property
     def times_baseline(self) -> float | None:
-        """How many times better than the baseline the figure is; None without one."""
+        """How many times better than the baseline the figure is; None without a baseline."""
         if self.baseline is None or not self.value or not self.baseline.value:
             return None
         ratio = self.value / self.baseline.value
         return ratio if self.better == "more" else 1 / ratio
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure as plain values."""
+        """Return the figure as plain values for JSON."""
         return asdict(self) | {"ok": self.ok, "times_baseline": self.times_baseline}
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to measure: everything, or ``quick``ly a little that proves nothing."""
+    """How much to measure: full sizes, or with ``quick`` small sizes that prove nothing."""
 
     quick: bool = False
 
     def of(self, full: int, quick: int) -> int:
-        """Return the size to use."""
+        """Return ``quick`` for quick measurements, else ``full``."""
         return quick if self.quick else full
 
 

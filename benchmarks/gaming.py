@@ -1,10 +1,11 @@
-"""Gaming: what an owner gains by false declarations, or by arranging its work against others.
+"""Gaming: an owner's gain from false declarations, or from arranging its work against others.
 
-Every strategy plays the same random worlds as an honest twin of the owner: the same fleet, the same
-runs of three other owners at the same instants, and the same work to be done by the player. What
-decides is the production engine. Reported are (i) how many firm starts of other owners moved later,
-and how many of those because of a lease of the player, and (ii) how much more of its work the
-player got done than its twin. ``python -m benchmarks.gaming`` prints the table.
+One owner, the player, follows a strategy; its honest twin declares the truth. Both play the same
+random worlds: the same fleet, the same runs of three other owners at the same instants, and the
+same work for the player. The production engine makes all decisions. The table reports (i) how many
+firm starts of other owners moved later, and how many of them because of a lease of the player, and
+(ii) how much more of its work the player completed than its twin. ``python -m benchmarks.gaming``
+prints the table.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ OTHERS: Final = ("ant", "bee", "cat")
 DOMAINS: Final = ("A", "B")
 GPUS: Final = 32
 FUNDED: Final = 16
-"""How many GPUs each owner has money for: twice its equal share, so that it may have more."""
+"""The GPUs that each owner's budget can pay for: twice its equal share."""
 WIDTHS: Final = (1, 2, 4, 4, 8)
 DEMAND_PERCENT: Final = {PLAYER: 200, **dict.fromkeys(OTHERS, 120)}
-"""What each owner asks for, of its equal share."""
+"""The GPUs that each owner requests, relative to its equal share."""
 WITH_CONFLICTS: Final = Pool(name="default")
-"""The settings that a pool has if none are made."""
+"""The default settings of a pool."""
 WITHOUT_CONFLICTS: Final = Pool(name="default", disruption_rate_ppm=0)
-"""No conflict is ever called, so that planning alone decides; such a day takes a tenth as long."""
+"""No conflicts are called, so planning alone decides; simulating a day takes a tenth as long."""
 GAIN_MAX: Final = 5.0
-"""The gain over the honest twin, in percent, above which docs/reference/gaming.md argues."""
+"""Gains over the honest twin above this percentage are discussed in docs/reference/gaming.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def jobs_of(seed: int, hours: int) -> list[Job]:
         left = GPUS // len(DEMAND_PERCENT) * percent * (hours + 4) * HOUR_MS // 100
         while left > 0:
             gpus, work_ms = chance.choice(WIDTHS), chance.randrange(30, 480) * MINUTE_MS
-            # What there is of the hours before comes in the first one, so that all is full then.
+            # The work of earlier hours arrives in the first hour, so that the fleet is full then.
             at_ms = max(0, chance.randrange(-4 * HOUR_MS, hours * HOUR_MS))
             at_ms = at_ms or chance.randrange(HOUR_MS)
             found.append(Job(f"{owner}{len(found):03d}", owner, NOW_MS + at_ms, gpus, work_ms))
@@ -115,28 +116,28 @@ def honest_run(job: Job) -> Run:
 
 
 class Strategy:
-    """How the player has its work done; this one, the twin, declares everything truthfully."""
+    """How the player submits its work; this class is the twin, which declares the truth."""
 
     name: ClassVar[str] = "honest"
     needs_conflicts: ClassVar[bool] = False
-    """Whether it is the same as its twin where no conflict is ever called."""
+    """Whether the strategy equals its twin if no conflicts are called."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
 
     def arrive(self, job: Job) -> None:
-        """Take up a job that has come."""
+        """Submit a job that has arrived."""
         self.life.submit(honest_run(job), job.work_ms)
 
     def look(self) -> None:
-        """Look around; called every ten minutes."""
+        """React to the present state; called every ten minutes."""
 
     def seen(self, event: Event) -> None:
-        """Read an event; commands in response are sent when the commit is over."""
+        """React to an event; the commands in response are sent after the commit."""
 
 
 class Splitting(Strategy):
-    """Every job as runs of two GPUs at most, which are easier to place."""
+    """Submits every job as runs of at most two GPUs, which are easier to place."""
 
     name = "splitting"
 
@@ -149,7 +150,7 @@ class Splitting(Strategy):
 
 
 class ShortStages(Strategy):
-    """Every job as runs of half an hour, one after the other: short ones fit into gaps."""
+    """Submits every job as half-hour runs, one after another, because short runs fit into gaps."""
 
     name = "splitting in time"
     stage_ms: ClassVar[int] = 30 * MINUTE_MS
@@ -170,7 +171,7 @@ class ShortStages(Strategy):
         self.life.submit(spec, work_ms)
 
     def seen(self, event: Event) -> None:
-        """Submit the next stage when one is over."""
+        """Submit the next stage when a stage has ended."""
         if isinstance(event, RunEnded) and event.run in self._left:
             job, left_ms, stage = self._left.pop(event.run)
             if left_ms:
@@ -178,7 +179,7 @@ class ShortStages(Strategy):
 
 
 class Decoys(Strategy):
-    """Wide runs without work that take places in the plan, and are withdrawn before they start."""
+    """Submits wide runs without work, which take places in the plan, and cancels them in time."""
 
     name = "decoys"
     count: ClassVar[int] = 4
@@ -189,7 +190,7 @@ class Decoys(Strategy):
         self._made = 0
 
     def look(self) -> None:
-        """Withdraw decoys that have started or will soon, and submit others."""
+        """Cancel decoys that have started or will start soon, and submit others."""
         view, now_ms = self.life.view, self.life.timeline.now_ms
         for name in tuple(self._decoys):
             record = view.runs[name]
@@ -206,7 +207,7 @@ class Decoys(Strategy):
 
 
 class TooShort(Strategy):
-    """Declares an eighth of the time that a job takes, which fits into gaps, and overstays."""
+    """Declares an eighth of each job's duration: the run fits into gaps, and then overstays."""
 
     name = "durations too short"
 
@@ -218,7 +219,7 @@ class TooShort(Strategy):
 
 
 class TooLong(Strategy):
-    """Declares four times what a job takes, which keeps others from counting on its end."""
+    """Declares four times each job's duration, so that others cannot count on its end."""
 
     name = "durations too long"
 
@@ -229,7 +230,7 @@ class TooLong(Strategy):
 
 
 class Dodging(Strategy):
-    """Withdraws what a conflict may end as soon as it is announced, and submits the rest again."""
+    """Cancels runs that an announced conflict may end, and submits their remaining work again."""
 
     name = "cancel and resubmit around conflicts"
     needs_conflicts = True
@@ -250,7 +251,7 @@ class Dodging(Strategy):
         self.life.submit(spec, work_ms)
 
     def seen(self, event: Event) -> None:
-        """Withdraw runs that may be drawn, and submit what is left of them."""
+        """Cancel runs that may be drawn, and submit their remaining work."""
         if isinstance(event, ConflictAnnounced):
             for each in event.runs:
                 if each.owner == PLAYER and each.run not in self._withdrawn:
@@ -270,13 +271,13 @@ class Dodging(Strategy):
 
 
 class SelfInflicted(Strategy):
-    """Asks for GPUs where it has most itself, so that a conflict ends its own runs, too."""
+    """Asks for GPUs in the domain where it has most, so that conflicts also end its own runs."""
 
     name = "self-inflicted conflicts"
     needs_conflicts = True
 
     def arrive(self, job: Job) -> None:
-        """Submit a job where the player has most GPUs."""
+        """Submit a job in the domain where the player has most GPUs."""
         held = Counter[str]()
         for name in self.life.view.owner_leases.get(PLAYER, ()):
             lease = self.life.view.leases[name]
@@ -290,7 +291,7 @@ class SelfInflicted(Strategy):
 
 
 class ParkedSpares(Strategy):
-    """Every job with as many spares as GPUs: they keep room that its next runs can fill."""
+    """Submits every job with as many spares as GPUs; its next runs can fill the spares."""
 
     name = "parked spares"
 
@@ -301,7 +302,7 @@ class ParkedSpares(Strategy):
 
 
 class TinySteps(Strategy):
-    """Every job malleable by single GPUs, down to half of it, for as long as half of it takes."""
+    """Submits jobs that shrink by single GPUs to half their width, with twice the duration."""
 
     name = "tiny steps"
 
@@ -330,7 +331,7 @@ STRATEGIES: Final[tuple[type[Strategy], ...]] = (
 
 
 def replace_work(job: Job, work_ms: int) -> Job:
-    """Return ``job`` with so much left to do."""
+    """Return ``job`` with ``work_ms`` of work left."""
     return Job(job.name, job.owner, job.at_ms, job.gpus, work_ms)
 
 
@@ -339,11 +340,11 @@ def replace_work(job: Job, work_ms: int) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """The result of a world: work done, in GPU-milliseconds, and firm starts of other owners.
+    """The result of a world: the player's work done, and other owners' firm starts.
 
-    ``moved`` counts those that moved later by cause; ``by_player`` are those of them whose cause
-    names a lease of the player; ``moved_ms`` is by how much these were moved in all. ``faults`` is
-    what the books of promises found, where they were kept.
+    ``moved`` counts the firm starts that moved later, by cause. ``by_player`` counts the moves
+    whose cause names a lease of the player, and ``moved_ms`` is their total delay. ``faults`` has
+    the faults that ``PromiseBooks`` found, if it was used. Work is in GPU-milliseconds.
     """
 
     player_gpu_ms: int
@@ -356,7 +357,7 @@ class Played:
 
 
 class Life(Observer):
-    """A simulated pool in which the player follows a strategy and all others are honest."""
+    """A simulated pool in which the player follows a strategy and all other owners are honest."""
 
     def __init__(
         self,
@@ -394,7 +395,7 @@ class Life(Observer):
 
     @property
     def view(self) -> StateView:
-        """The state as it is recorded."""
+        """The recorded state."""
         assert self.simulation.engine is not None
         return self.simulation.engine.view
 
@@ -405,39 +406,39 @@ class Life(Observer):
             self.submit(honest_run(job), job.work_ms)
 
     def submit(self, run: Run, work_ms: int) -> None:
-        """Submit a run that really has ``work_ms`` to do at its declared width."""
+        """Submit a run whose real work is ``work_ms`` at its declared width."""
         self._work[run.name] = work_ms
         if run.owner == PLAYER:
             self._mine.add(run.name)
         self.send(Submit(run))
 
     def send(self, command: Command, *, actor: str = "people") -> None:
-        """Have a command decided, which must not be refused."""
+        """Send a command, which must not be refused."""
         receipt = self.simulation.send(command, actor=actor)
         assert receipt is not None
         assert not receipt.decision.refusals, receipt.decision.refusals
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Do something at this instant, when the commit is over."""
+        """Plan ``action`` for this instant, after the commit."""
         self.timeline.after(0, action)
 
     def done_gpu_ms(self, runs: Iterable[str]) -> int:
-        """Return the work that ``runs`` have done and not lost."""
+        """Return the work that ``runs`` have done and kept."""
         return self.executor.done_gpu_ms(frozenset(runs))
 
     # --- As an observer ---
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Record that something is decided."""
+        """Record that a decision is in progress."""
         del commands
         if self._books is not None:
             self._books.looked(now_ms)
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Do nothing: what is committed is read as blocks."""
+        """Do nothing: ``committed`` reads the blocks."""
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Show the strategy what was recorded, and enter it in the books."""
+        """Show the recorded events to the strategy, and enter them in the books."""
         del receipts
         blocks = self.store.blocks(from_height=self._read.height + 1)
         for head, events in open_blocks(blocks, after=self._read):
@@ -471,7 +472,7 @@ class Life(Observer):
 
 @dataclass
 class _Tally:
-    """Counts firm starts of other owners, and those that moved later."""
+    """Counts the firm starts of other owners, and the firm starts that moved later."""
 
     view: StateView
     firm: int = 0
@@ -521,7 +522,7 @@ def play(
     pool: Pool = WITH_CONFLICTS,
     checked: bool = False,
 ) -> Played:
-    """Return the result of the world of ``seed``; ``checked`` keeps the books of promises."""
+    """Return the result of the world of ``seed``; ``checked`` uses ``PromiseBooks``."""
     return Life(strategy, seed, hours, pool=pool, checked=checked).play()
 
 
@@ -530,7 +531,7 @@ def play(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a strategy came to over all worlds, beside its honest twin; gains are in percent."""
+    """The results of a strategy over all worlds, relative to its honest twin; gains in percent."""
 
     strategy: str
     worlds: int
@@ -547,7 +548,7 @@ class Row:
 
 
 def row_of(name: str, pairs: Sequence[tuple[Played, Played]]) -> Row:
-    """Return the row of a strategy: (honest, gaming) of every world."""
+    """Return the row of a strategy; ``pairs`` has (honest, gaming) for every world."""
     gains = [_percent(game.player_gpu_ms, twin.player_gpu_ms) for twin, game in pairs]
     causes = sum((game.moved for _, game in pairs), Counter[MoveCode]())
     return Row(
@@ -575,9 +576,9 @@ def _percent(some: int, base: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Which worlds are played: ``seeds`` of them, each so many ``hours``, in pools like ``pool``.
+    """The worlds to play: ``seeds`` worlds of ``hours`` hours, in pools like ``pool``.
 
-    ``players`` is by how many processes; what comes out does not depend on it.
+    ``players`` is the number of processes; the results do not depend on it.
     """
 
     name: str
@@ -588,7 +589,7 @@ class Search:
     players: int = 1
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for the honest twin, and one for each strategy, as they are found."""
+        """Yield a row for the honest twin, then a row for each strategy, as they are computed."""
         with ProcessPoolExecutor(self.players) as players:
             twins = list(players.map(partial(self._play, Strategy), range(self.seeds)))
             yield row_of(Strategy.name, [(twin, twin) for twin in twins])
@@ -601,7 +602,7 @@ class Search:
 
 
 def searches(effort: Effort, *, players: int = 1) -> tuple[Search, Search]:
-    """Return both searches: many days without conflicts, and fewer half days with them."""
+    """Return both searches: many days without conflicts, and fewer half days with conflicts."""
     return (
         Search(
             name="without conflicts",
@@ -648,7 +649,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the gain of each strategy; docs/reference/gaming.md says what follows from them."""
+    """Return the gain of each strategy; docs/reference/gaming.md discusses the gains."""
     return [
         Figure(
             name=f"gaming {each.name}: gain by {row.strategy}",
@@ -672,8 +673,8 @@ def main(args: Sequence[str]) -> int:
     """Print the table as text, and write it as JSON where requested."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gaming", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few short worlds")
-    parser.add_argument("--players", type=int, default=1, help="how many processes play")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
+    parser.add_argument("--players", type=int, default=1, help="the number of processes that play")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table to FILE")
     asked = parser.parse_args(args)
     tree = {}
     for each in searches(Effort(quick=asked.quick), players=asked.players):

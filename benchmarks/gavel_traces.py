@@ -1,10 +1,11 @@
-"""The published traces beside Gavel's own simulator: how many times less CPU they take.
+"""The CPU time of the published traces, relative to the CPU time of Gavel's own simulator.
 
-Each is played from its files to its last job, in strict mode or through the production engine, a
-few times; the median counts. Gavel's CPU time was recorded on another machine, and for max-min
-fairness and finish-time fairness as a range, of which the least counts; so these are factors
-between two machines, and the details have our own seconds. Needs the published traces beside the
-repository, in ``../shared``; without them it says so and measures nothing.
+Each trace is played several times, from its files to its last job, in strict mode or through the
+production engine; the median counts. Gavel's CPU time was recorded on another machine, so the
+factors compare two machines, and the details have Quorate's seconds. For max-min fairness and
+finish-time fairness a range was recorded, and its lower end counts. The benchmark needs the
+published traces beside the repository, in ``../shared``; without them it prints a message and
+measures nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REPEATS: Final = 5
 
 
 class _Case(NamedTuple):
-    """A policy and a trace, the CPU seconds recorded of Gavel, and the factor asked for."""
+    """A policy and a trace, the recorded CPU seconds of Gavel, and the target factor."""
 
     policy: str
     trace: str
@@ -45,7 +46,7 @@ CASES: Final = (
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return by what factor each case takes less CPU than was recorded."""
+    """Return the recorded CPU time of each case, divided by Quorate's."""
     if not DATA.is_dir():
         print(f"gavel: not measured: there is no {DATA}", file=sys.stderr)
         return []

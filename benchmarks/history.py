@@ -1,10 +1,10 @@
-"""A long ledger to replay: a million events of a fleet in use, made once and kept.
+"""Makes a long ledger to replay: a million events of a fleet in use. The ledger is kept.
 
-The slots are chosen by the real packer on a fleet that stays four fifths full, so they lie as they
-would; payers and times are made up within what the budgets allow. Nine of ten runs want eight GPUs
-or fewer, which is what puts 16,000 leases on 10,000 nodes. One run in five is paid by two
-envelopes, one in eight is refused once before it starts, one in four is cancelled (which stops its
-leases first), one in eight outlives its hold.
+The real packer chooses the slots on a fleet that stays four fifths full, so the placement is
+realistic. Payers and times are invented, within the budgets. Nine of ten runs need at most eight
+GPUs, so that 10,000 nodes have 16,000 leases. One run in five is paid by two envelopes, one in
+eight is refused once before it starts, one in four is cancelled (which stops its leases first), one
+in eight outlives its hold.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, opening, world
 
 VERSION: Final = 2
-"""Raised when what is made here changes, so that a ledger kept from before is not used."""
+"""The version of the generated ledger; a change makes a kept ledger of an older version unused."""
 _SHAPE: Final = f"{VERSION}-{SNAPSHOT_FORMAT}"
-"""A snapshot of another format would be ignored, and the log read instead."""
+"""Part of the file name, because a snapshot of another format would be ignored."""
 
 NODES: Final = 10_000
 OWNERS: Final = 200
@@ -62,7 +62,7 @@ EVENTS_PER_BLOCK: Final = 128
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 WEIGHTS: Final = (46, 16, 14, 18, 4, 1, 0.6, 0.4)
 AUDITED: Final = 60_000
-"""How many events are checked one by one when a ledger is made; its end is swept whole."""
+"""The events that are checked one by one when a ledger is made; its end is checked as a whole."""
 ACTOR: Final = "alice@example.org"
 
 
@@ -76,7 +76,7 @@ class Opened:
 
 @dataclass(slots=True)
 class Story:
-    """Makes events, one run after another, on a fleet of its own."""
+    """Makes the events of a fleet, run after run."""
 
     rng: Random = field(default_factory=lambda: Random(5))
     now_ms: int = NOW_MS
@@ -87,14 +87,14 @@ class Story:
 
     def opening(self) -> list[Event]:
         """Return the events that declare the fleet and the budgets."""
-        # Money is not what this is about: every envelope could pay for the whole fleet.
+        # Payers should never be short here, so every envelope can pay for the whole fleet.
         found = budgets(OWNERS, concurrency=8 * NODES)
         return opening(nodes=fleet(NODES), owners=families(OWNERS), budgets=found)
 
     def events(self, count: int) -> Iterator[Event]:
-        """Yield the opening and then whole decisions, up to ``count`` events or a few more.
+        """Yield the opening, then whole decisions, up to at least ``count`` events.
 
-        Once there are as many, ``LEASES_OPEN`` leases stay open.
+        From the time when ``LEASES_OPEN`` leases are open, their number stays the same.
         """
         told = self.opening()
         yield from told
@@ -171,7 +171,7 @@ class Story:
         yield RunEnded(at_ms=self.now_ms, actor=ACTOR, run=opened.run, outcome=outcome)
 
     def _place(self, gpus: int) -> Slots:
-        """Return the slots of ``gpus``, taken, in one domain."""
+        """Take slots of ``gpus`` GPUs in one domain, and return them."""
         request = PackRequest(
             pool=DEFAULT_POOL, flavor=FLAVOR, bundles=(Bundle(0, gpus, None),), one_domain=True
         )
@@ -182,8 +182,8 @@ class Story:
         return group.slots
 
     def _lease(self, run: Run, number: int, slots: Slots) -> LeaseStarted:
-        # The clusters of a run's domains are not looked up here: the envelope "any" pays anywhere,
-        # and a sibling's pays the second part.
+        # The clusters of a run's domains do not matter: the envelope "any" pays anywhere, and a
+        # sibling's envelope "any" pays for the second part.
         own = envelope_id(f"{run.owner}-h100", "any")
         shared = EnvelopeId(f"{run.owner.partition('-')[0]}-h100/any")
         return LeaseStarted(
@@ -212,12 +212,12 @@ def _halves(slots: Slots) -> list[Slots]:
 
 
 def kept_ledger(events: int, *, under: Path) -> Path:
-    """Return a ledger of ``events`` with a snapshot at its end, from ``under`` or made now."""
+    """Return a ledger of ``events`` events with a snapshot at its end; make it if missing."""
     return _kept(under / f"history-{_SHAPE}-{events}.db", Story().events(events))
 
 
 def young_ledger(*, under: Path) -> Path:
-    """Return a ledger that ends when ``LEASES_OPEN`` leases are open: no run has ended yet."""
+    """Return a ledger that ends when ``LEASES_OPEN`` leases are open and no run has ended."""
     return _kept(under / f"young-{_SHAPE}-{LEASES_OPEN}.db", _until_full(Story()))
 
 
@@ -228,7 +228,7 @@ def _until_full(story: Story) -> Iterator[Event]:
 
 
 def _kept(path: Path, events: Iterator[Event]) -> Path:
-    """Return ``path``, written if it is not there; a ledger half written is never found there."""
+    """Return ``path``; write it if missing, under another name until it is complete."""
     if path.exists():
         return path
     wrong = audit(Story().events(AUDITED))

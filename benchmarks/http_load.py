@@ -1,9 +1,9 @@
-"""A small HTTP client that costs little beside the service it loads: keep-alive, one event loop.
+"""A small HTTP client that takes little CPU beside the service: keep-alive, one event loop.
 
-A *closed* load sends the next request of a client when the last one was answered, and finds how
-many a second there can be. An *open* load sends them at fixed instants, answered or not, and a
-latency counts from the instant at which a request was to be sent: a service that stalls cannot
-make the requests it kept waiting look quick.
+In a *closed* load, each client sends its next request after the response to the last one, which
+shows the highest rate of requests. In an *open* load, requests are sent at fixed instants, whether
+or not earlier ones were answered. Its latencies count from the instant at which a request should be
+sent, so a service that stalls cannot hide the delay of later requests.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HEAD_END = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, and by whom."""
+    """The address of a service, and the token of a caller."""
 
     host: str
     port: int
     token: str
 
     def get(self, path: str) -> bytes:
-        """Return the bytes of a request without a body."""
+        """Return the bytes of a GET request."""
         head = (
             f"GET {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
             f"Authorization: Bearer {self.token}\r\nAccept: application/json\r\n\r\n"
@@ -35,7 +35,7 @@ class Target:
         return head.encode()
 
     def post(self, path: str, body: bytes) -> bytes:
-        """Return the bytes of a request."""
+        """Return the bytes of a POST request."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
             f"Authorization: Bearer {self.token}\r\nContent-Type: application/json\r\n"
@@ -46,21 +46,21 @@ class Target:
 
 @dataclass(slots=True)
 class Load:
-    """The result of a load: the seconds it took in all, and those of each response."""
+    """The result of a load: its total seconds, and the seconds of each response."""
 
     seconds: float = 0.0
     latencies_s: list[float] = field(default_factory=list)
 
 
 class Connection:
-    """One connection, kept alive; one request at a time."""
+    """One kept-alive connection, for one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Return the status and the body of the answer."""
+        """Return the status and the body of the response."""
         self._writer.write(request)
         head = await self._reader.readuntil(HEAD_END)
         lines = head.decode("latin-1").split("\r\n")
@@ -82,7 +82,7 @@ async def connected(target: Target, count: int) -> AsyncIterator[list[Connection
 
 
 async def ask_once(target: Target, request: bytes) -> bytes:
-    """Return the body of a good answer to one request."""
+    """Return the body of the response to ``request``, which must succeed."""
     async with connected(target, 1) as (connection,):
         status, body = await connection.ask(request)
         assert status == 200, body[:500]
@@ -90,7 +90,7 @@ async def ask_once(target: Target, request: bytes) -> bytes:
 
 
 async def closed_load(target: Target, requests: Sequence[bytes], clients: int) -> Load:
-    """Return what sending ``requests`` by so many clients came to."""
+    """Send ``requests`` by ``clients`` clients in a closed load; return the result."""
     load, waiting = Load(), deque(requests)
 
     async def client(connection: Connection) -> None:
@@ -109,7 +109,7 @@ async def closed_load(target: Target, requests: Sequence[bytes], clients: int) -
 
 
 async def open_load(target: Target, requests: Sequence[bytes], clients: int, per_s: float) -> Load:
-    """Return what sending ``requests`` at so many a second came to."""
+    """Send ``requests`` at ``per_s`` requests per second; return the result."""
     load = Load()
     async with connected(target, clients) as connections:
         free: asyncio.Queue[Connection] = asyncio.Queue()

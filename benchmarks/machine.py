@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Describes the machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import quorate
 
 
 def describe_machine() -> dict[str, str | int | float]:
-    """Return the facts a reader needs before comparing two sets of figures."""
+    """Return facts about the machine, for comparing two sets of figures."""
     return {
         "quorate": quorate.__version__,
         "python": platform.python_version(),
@@ -28,7 +28,7 @@ def describe_machine() -> dict[str, str | int | float]:
 
 
 def _cpu_model() -> str:
-    """Return the processor's name where the system has it."""
+    """Return the name of the processor, if the system knows it."""
     told = Path("/proc/cpuinfo")
     if told.is_file():
         for line in told.read_text().splitlines():

@@ -1,8 +1,8 @@
-"""Memory of a service in the steady state: an hour, simulated, on a full fleet with a queue.
+"""The memory of a service in a simulated hour on a full fleet with a queue.
 
-Each measurement is made in a fresh process (``memory_worker.py``). What decides is the production
-engine on a SQLite ledger, with snapshots written beside it and ended runs archived; runs end and
-others come all the time, so that the queue stays as long as it is. Time is simulated.
+Each measurement is made in a fresh process (``memory_worker.py``). The production engine decides on
+a SQLite ledger, with snapshots written on another thread and ended runs archived. Runs end and
+arrive all the time, so that the length of the queue stays the same. Time is simulated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.reads import NODES, OWNERS, WAITING, full_ledger
 
 OUT: Final = Path(__file__).parent / "out"
 GROWTH_PERCENT_MAX: Final = 5.0
-"""By how much memory may grow in the hour after the warm-up."""
+"""The most by which memory may grow in the hour after the warm-up."""
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return by how much the memory of a service grows in an hour after a warm-up."""
+    """Return the growth of a service's memory in an hour after a warm-up."""
     OUT.mkdir(exist_ok=True)
     nodes, waiting = effort.of(NODES, 300), effort.of(WAITING, 500)
     with TemporaryDirectory(dir=OUT) as folder:

@@ -1,7 +1,7 @@
-"""One measurement of ``memory`` in a process of its own: ``python -m benchmarks.memory_worker``.
+"""Makes one measurement of ``memory``: ``python -m benchmarks.memory_worker``.
 
-Prints one JSON object: memory at the end of the warm-up and after each simulated minute, and what
-was done meanwhile.
+Prints one JSON object: the memory after the warm-up and after each simulated minute, and the number
+of commands and events.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from quorate.model.state.state import State
 from quorate.testing.memory_engines import HandClock
 
 STEP_MS: Final = 2 * SECOND_MS
-"""How long after one run the next one ends: as many an hour as on such a fleet."""
+"""The time between the ends of two runs, which is realistic for this fleet."""
 WARM_MINUTES: Final = 15
-"""Long enough for the first snapshot, which takes memory that is kept for the next ones."""
+"""The warm-up, which includes the first snapshot: later snapshots use its memory again."""
 SNAPSHOT_EVENTS: Final = 2_000
-"""Often, so that an hour has several; a service in use has one for every 50,000 events."""
+"""The events between snapshots: few, so that an hour has several. A service uses 50,000."""
 
 
 class Service:
-    """An engine on a ledger of its own, with a clock that is moved by hand."""
+    """An engine on a new ledger, with a clock that the benchmark sets."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.clock = HandClock(Engine.open(store, HandClock(0)).recorded_ms)
@@ -50,12 +50,12 @@ class Service:
         self._due = [(run_end_ms(state, state.runs[name], 0), name) for name in running]
         heapify(self._due)
         owners = len(state.owners)
-        made = 1_000_000  # So that no name is one of those that are there.
+        made = 1_000_000  # Numbers from here on do not collide with existing names.
         self.busy = Busy(state, Random(2), owners, now_ms=self.clock.ms, running=running, made=made)
         self.starts = self.ends = 0
 
     def minute(self) -> None:
-        """Let a minute pass, in which runs end and others are submitted."""
+        """Simulate a minute, in which runs end and others are submitted."""
         for _ in range(MINUTE_MS // STEP_MS):
             self.clock.ms += STEP_MS
             due_ms = next_due_ms(self.state, has_executor=False)
@@ -65,7 +65,7 @@ class Service:
             self._do(Submit(self.busy.next_run()))
 
     def _ending(self) -> str:
-        """Return the run that ends next: one that is due by its declared end, else any of them."""
+        """Return the run to end next: a run past its declared end, else any running run."""
         while self._due and self._due[0][0] <= self.clock.ms:
             _, name = heappop(self._due)
             if self.state.runs[name].leases:
@@ -101,7 +101,7 @@ def measured(path: Path, minutes: int) -> dict[str, Any]:
             service.minute()
             samples.append(resident_mib())
             print(f"minute {number + 1}: {samples[-1]:.0f} MiB", file=sys.stderr, flush=True)
-        service.engine.wait_for_snapshot()  # It takes memory of its own while it is written.
+        service.engine.wait_for_snapshot()  # Writing a snapshot takes memory.
         samples.append(resident_mib())
         events = service.engine.head.seq - began_seq
         service.engine.close()

@@ -1,8 +1,8 @@
-"""Packing by the rules of others: on which node a piece of work of whole GPUs goes.
+"""Packers with published rules for the node of a piece of work of whole GPUs.
 
-Work needs all of its GPUs on one node. *First fit* takes the first node that holds it, *best fit*
-the one with the fewest free GPUs, *fragmentation gradient* the one on which the expected fragments
-grow least. All of them break ties by the order of the nodes.
+Work needs all of its GPUs on one node. *First fit* takes the first node with room, *best fit* the
+node with room that has the fewest free GPUs, and *fragmentation gradient* the node on which the
+expected fragments grow least. Ties go to the earlier node.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Piece:
 
 
 class Packer(Protocol):
-    """What places work on nodes, and takes it away."""
+    """Places work on nodes, and removes it."""
 
     def place(self, piece: Piece) -> bool:
-        """Place ``piece``; return False where it finds no node."""
+        """Place ``piece``; return False if no node has room."""
         ...
 
     def remove(self, piece: Piece) -> None:
@@ -33,12 +33,12 @@ class Packer(Protocol):
         ...
 
     def free(self) -> Sequence[int]:
-        """Return how many GPUs are free on each node, in the order of the nodes."""
+        """Return the number of free GPUs of each node, in the order of the nodes."""
         ...
 
 
 Choose = Callable[[Sequence[int], int], int | None]
-"""Returns the number of a node for so many GPUs, given what is free; None where none has room."""
+"""Returns the node for a number of GPUs, given the free GPUs of nodes; None if none has room."""
 
 
 class RulePacker:
@@ -50,7 +50,7 @@ class RulePacker:
         self._at: dict[str, int] = {}
 
     def place(self, piece: Piece) -> bool:
-        """Place ``piece`` where the rule says; return False where it finds no node."""
+        """Place ``piece`` by the rule; return False if no node has room."""
         found = self._choose(self._free, piece.gpus)
         if found is None:
             return False
@@ -63,7 +63,7 @@ class RulePacker:
         self._free[self._at.pop(piece.name)] += piece.gpus
 
     def free(self) -> Sequence[int]:
-        """Return how many GPUs are free on each node."""
+        """Return the number of free GPUs of each node."""
         return self._free
 
 
@@ -73,15 +73,15 @@ def first_fit(free: Sequence[int], gpus: int) -> int | None:
 
 
 def best_fit(free: Sequence[int], gpus: int) -> int | None:
-    """Return the node with the fewest free GPUs that has room, the first of several."""
+    """Return the first of the nodes with room that have the fewest free GPUs."""
     least = min((left for left in set(free) if left >= gpus), default=None)
     return None if least is None else free.index(least)
 
 
 def least_gradient(parts: Mapping[int, float]) -> Choose:
-    """Return the rule that takes the node on which the expected fragments grow least.
+    """Return the rule that chooses the node on which the expected fragments grow least.
 
-    ``parts`` is which part of the work that comes is of each size.
+    ``parts`` has the part of the work that is of each size.
     """
 
     def choose(free: Sequence[int], gpus: int) -> int | None:
@@ -96,20 +96,20 @@ def least_gradient(parts: Mapping[int, float]) -> Choose:
 
 
 def parts_of(pieces: Iterable[Piece]) -> dict[int, float]:
-    """Return which part of ``pieces`` is of each size."""
+    """Return the part of ``pieces`` that is of each size."""
     count = Counter(piece.gpus for piece in pieces)
     total = sum(count.values())
     return {gpus: number / total for gpus, number in sorted(count.items())}
 
 
 def fragments(free: int, parts: Mapping[int, float]) -> float:
-    """Return how many of a node's ``free`` GPUs are expected to be of no use to the next piece.
+    """Return how many of a node's ``free`` GPUs the next piece cannot use, on average.
 
-    To a piece that needs more GPUs than the node has free, all of them are.
+    A piece that needs more GPUs than are free can use none of them.
     """
     return free * sum(part for gpus, part in parts.items() if gpus > free)
 
 
 def fragments_in(free: Iterable[int], parts: Mapping[int, float]) -> float:
-    """Return the expected fragments of all nodes together, in GPUs."""
+    """Return the sum of the expected fragments of all nodes, in GPUs."""
     return sum(fragments(left, parts) * nodes for left, nodes in Counter(free).items())

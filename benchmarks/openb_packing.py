@@ -1,7 +1,7 @@
-"""Packing of openb's pods of whole GPUs: the production engine beside the rules of others.
+"""Packs openb's pods of whole GPUs by the production engine and by published rules.
 
-Needs the published nodes and pods beside the repository, in ``../shared``; without them it says so
-and measures nothing.
+The benchmark needs the published nodes and pods beside the repository, in ``../shared``; without
+them it prints a message and measures nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from quorate.sim.traces.cluster_traces import read_openb_nodes, read_openb_pods
 
 TRACES: Final = Path(__file__).parents[2] / "shared" / "data" / "traces"
 PERCENTS: Final = (50, 75, 90, 100)
-"""At which part of the GPUs asked for fragments are counted."""
+"""Fragments are counted when this percentage of the fleet's GPUs has been requested."""
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the fragments that the engine leaves, beside those of best fit."""
+    """Return the fragments that the engine leaves, with best fit as the baseline."""
     if not (TRACES / "openb_pods.csv").is_file():
         print(f"openb: not measured: {TRACES} has no openb_pods.csv", file=sys.stderr)
         return []
@@ -84,7 +84,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _packers(sizes: Sequence[int], parts: Mapping[int, float]) -> dict[str, Callable[[], Packer]]:
-    """Return what makes each packer, with every node empty."""
+    """Return functions that make each packer with empty nodes."""
     return {
         "engine": lambda: EnginePacker(sizes),
         "engine, classic": lambda: EnginePacker(sizes, Placement.CLASSIC),

@@ -1,9 +1,9 @@
-"""What a service still does when it gets more requests than it can answer.
+"""The goodput of a service that gets more requests than it can answer.
 
-Its capacity is measured by clients that wait for their responses. Then half as much, as much, twice
-and five times as much is sent at fixed instants by users of many tenants, answered or not. A good
-response comes within the time that a request may wait; rejected requests are counted apart. At half
-the capacity none may be rejected.
+Clients that wait for their responses measure the capacity. Then users of many tenants send requests
+at fixed instants, at 0.5, 1, 2 and 5 times this rate, whether or not earlier ones were answered. A
+response is good if it comes within the time that a request may wait; rejected requests are counted
+separately. At half the capacity, no request may be rejected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMES: Final = (0.5, 1, 2, 5)
 
 @dataclass(slots=True)
 class Outcome:
-    """How requests at one rate ended, and in how many seconds all of them."""
+    """How requests at one rate ended, and the seconds until all had ended."""
 
     latencies_s: list[float]
     turned_away: int = 0
@@ -43,18 +43,18 @@ class Outcome:
     client_s: float = 0.0
     """CPU seconds of the clients, which share the machine with the service."""
     loop_s: float = 0.0
-    """CPU seconds of the service's event loop: what is turned away costs here alone."""
+    """CPU seconds of the service's event loop, the only thread that handles rejected requests."""
     ledger_s: float = 0.0
-    """CPU seconds of the service's other threads: the ledger's, above all."""
+    """CPU seconds of the service's other threads, mainly the ledger thread."""
 
     @property
     def good_per_s(self) -> float:
-        """Good answers a second."""
+        """Good responses per second."""
         return len(self.latencies_s) / self.seconds
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the good answers a second at 0.5, 1, 2 and 5 times what the service can do."""
+    """Return the good responses per second at 0.5, 1, 2 and 5 times the service's capacity."""
     OUT.mkdir(exist_ok=True)
     trees = documents()
     seconds = effort.of(10, 2)
@@ -107,7 +107,7 @@ def _figure(times: float, outcome: Outcome, can_per_s: float, once: float) -> Fi
 
 
 def _user(target: Target, tenant: str) -> Target:
-    """Return ``target`` as a user of ``tenant`` asks it."""
+    """Return ``target`` with the token of a user of ``tenant``."""
     body = msgspec.json.encode({"role": "user", "user": "ann", "tenant": tenant})
     answer = asyncio.run(ask_once(target, target.post("/api/v1/tokens", body)))
     secret = msgspec.json.decode(answer)["token"]["secret"]
@@ -117,7 +117,7 @@ def _user(target: Target, tenant: str) -> Target:
 def _requests(
     users: Sequence[Target], trees: Iterator[Tree], per_s: float, seconds: int
 ) -> list[bytes]:
-    """Return what is sent in so many seconds, by all users in turn, each for its own tenant."""
+    """Return the requests of ``seconds``, by all users in turn, each for the user's tenant."""
     made = []
     for number, tree in enumerate(islice(trees, int(per_s * seconds))):
         spec = {key: value for key, value in tree["spec"].items() if key not in ("owner", "user")}
@@ -126,7 +126,7 @@ def _requests(
 
 
 def _measured(service: Served, requests: Sequence[bytes], seconds: int) -> Outcome:
-    """Return the results of ``requests``, and the CPU time they took by process."""
+    """Return the results of ``requests``, and their CPU time in each process."""
     loop_s, all_s, client_s = service.loop_cpu_s(), service.cpu_s(), process_time()
     outcome = asyncio.run(_sent(service.target, requests, seconds))
     outcome.client_s = process_time() - client_s
@@ -136,7 +136,7 @@ def _measured(service: Served, requests: Sequence[bytes], seconds: int) -> Outco
 
 
 async def _sent(target: Target, requests: Sequence[bytes], seconds: int) -> Outcome:
-    """Return the results of ``requests``, sent at fixed instants over so many seconds."""
+    """Return the results of ``requests``, sent at fixed instants over ``seconds``."""
     outcome = Outcome([])
     async with connected(target, CONNECTIONS) as connections:
         free: asyncio.Queue[Connection] = asyncio.Queue()

@@ -1,8 +1,7 @@
-"""The same work packed side by side: by the production engine, and by the rules of others.
+"""Packs the same work by the production engine and by published rules.
 
-In the engine every node is a domain of its own and work is a run that stays in one domain, so that
-it needs one node, as it does for the other packers. One owner pays for everything: nothing but room
-is short.
+In the engine, every node is a separate domain and work is a run that stays in one domain, so it
+needs one node, as for the other packers. One owner pays for all runs, so only GPUs can be short.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ OWNER: Final = "all"
 
 
 class EnginePacker:
-    """The production engine as a packer: a run is submitted, and withdrawn if it has to wait."""
+    """The production engine as a packer: it submits runs, and cancels those that must wait."""
 
     def __init__(self, sizes: Sequence[int], placement: Placement = Placement.TIGHT) -> None:
         self._numbers = {f"node-{number:05d}": number for number in range(len(sizes))}
@@ -66,7 +65,7 @@ class EnginePacker:
         self._engine.execute(Apply((pool, *nodes, Owner(name=OWNER), budget)), actor=ACTOR)
 
     def place(self, piece: Piece) -> bool:
-        """Submit ``piece``; withdraw it and return False where it does not start at once."""
+        """Submit ``piece``; if it does not start at once, cancel it and return False."""
         run = Run(
             name=piece.name,
             owner=OWNER,
@@ -95,27 +94,27 @@ class EnginePacker:
         self._free[number] += gpus
 
     def free(self) -> Sequence[int]:
-        """Return how many GPUs are free on each node, by the leases that started and ended."""
+        """Return the number of free GPUs of each node, by the leases that started and ended."""
         return self._free
 
 
 @dataclass(slots=True, kw_only=True)
 class Packed:
-    """What became of some work under one packer; fragments are in GPUs."""
+    """The result of packing some work with one packer; fragments are in GPUs."""
 
     placed: int = 0
     gpus_placed: int = 0
     refused: int = 0
     first_refusal_gpus: int | None = None
-    """How many GPUs were in use when the first piece found no node; None: none did."""
+    """The GPUs in use when the first piece found no node; None if all pieces found a node."""
     fragments_at: dict[int, float] = field(default_factory=dict)
-    """Expected fragments when so many percent of the GPUs had been asked for."""
+    """Expected fragments, by the percentage of the GPUs that had been requested."""
     fragments_mean: float = 0.0
-    """Expected fragments on average over time, where work comes and goes."""
+    """The mean over time of the expected fragments, if work comes and goes."""
 
 
 def drawn(pieces: Sequence[Piece], gpus: int, seed: int = 0) -> list[Piece]:
-    """Return pieces drawn from ``pieces``, each under a new name, until ``gpus`` are asked for."""
+    """Return pieces drawn from ``pieces``, with new names, which need at least ``gpus`` GPUs."""
     chance, found, asked = Random(seed), list[Piece](), 0
     while asked < gpus:
         piece = chance.choice(pieces)
@@ -130,7 +129,7 @@ def fill(
     parts: Mapping[int, float],
     percents: Sequence[int] = (),
 ) -> Packed:
-    """Return what became of ``pieces``, placed in their order, of which none leaves."""
+    """Return the result of placing ``pieces`` in order, without removing any."""
     packed, size = Packed(), sum(packer.free())
     asked, left = 0, list(percents)
     for piece in pieces:
@@ -148,9 +147,9 @@ def fill(
 
 
 def come_and_go(packer: Packer, jobs: Sequence[TraceJob], parts: Mapping[int, float]) -> Packed:
-    """Return what became of ``jobs``, which come and go as recorded; refused ones never come back.
+    """Return the result of placing ``jobs``, which come and go as recorded, without retries.
 
-    What ends at an instant leaves before anything comes.
+    Jobs that end at an instant leave before other jobs come.
     """
     packed, now_s, weighted, span_s = Packed(), 0.0, 0.0, 0.0
     ends: list[tuple[float, int, Piece]] = []

@@ -1,8 +1,8 @@
-"""The peer's problems for an interior-point solver: what our policies are measured beside.
+"""Gavel's programs for an interior-point solver, as baselines of Quorate's policies.
 
-Written for cvxpy and ECOS in the shapes that Gavel gives them, as far as these decide the time:
-one matrix of shares, a term for each job where it has one, dense tables of pairs, and a search over
-makespans. Both packages are optional; without them there is no baseline.
+The programs are written for cvxpy and ECOS in Gavel's form, as far as the form affects the time:
+one matrix of shares, a term for each job, dense tables of pairs, and a search over makespans. Both
+packages are optional; without them there is no baseline.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from quorate.policy.problem import Floats, Problem
 ABSENT = "none: cvxpy and ecos are not installed (uv sync --group gavel)"
 MAKESPAN_FROM_S, MAKESPAN_TO_S = 100.0, 1_000_000.0
 CLOSE = 1.05
-"""How close the two ends of the peer's search are when it stops."""
+"""The published search stops when the ratio of its two ends is this close to 1."""
 
 Peer = Callable[[Problem], float]
 
 
 def is_there() -> bool:
-    """Return whether the baseline can be measured here."""
+    """Return whether the packages of the baseline are installed."""
     return find_spec("cvxpy") is not None and find_spec("ecos") is not None
 
 
 def warm_up(problem: Problem) -> None:
-    """Solve something, so that what the packages load and compile at first is not measured."""
+    """Solve a problem once, so that loading and compiling is not measured."""
     if is_there():
         max_min(problem)
 
 
 def max_min(problem: Problem) -> float:
-    """Return the least normalised rate."""
+    """Return the least normalised rate, computed by Gavel's program."""
     cp, x, limits = _shares(problem)
     worth = problem.scales / (problem.weights * proportional_rates(problem))
     return _solve(
@@ -48,7 +48,7 @@ def max_min(problem: Problem) -> float:
 
 
 def finish_time(problem: Problem) -> float:
-    """Return the greatest delay: one term for each job."""
+    """Return the largest delay; the program has one term for each job."""
     cp, x, limits = _shares(problem)
     alone_s = problem.steps_left / isolated_rates(problem, len(problem.jobs))
     delays = [
@@ -63,7 +63,7 @@ def finish_time(problem: Problem) -> float:
 
 
 def makespan(problem: Problem) -> float:
-    """Return a makespan that can be kept, by a search that stops within 5 %."""
+    """Return a feasible makespan, by a search that stops within 5 % of the least."""
     low, high = MAKESPAN_FROM_S, MAKESPAN_TO_S
     while not _can_end(problem, high):
         low, high = high, high * 10
@@ -77,7 +77,7 @@ def makespan(problem: Problem) -> float:
 
 
 def packed_max_min(problem: Problem) -> float:
-    """Return the least normalised rate with pairs: a dense row of all shares for each job."""
+    """Return the least normalised rate with pairs; each job has a dense row of all shares."""
     cp = _cvxpy()
     pairs = problem.pairs
     assert pairs is not None
@@ -124,5 +124,5 @@ def _can_end(problem: Problem, in_s: float) -> bool:
 
 def _solve(objective: Any, limits: list[Any]) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # An answer it calls inaccurate is reported with its error.
+        warnings.simplefilter("ignore")  # Inaccurate answers are reported with their error.
         return float(_cvxpy().Problem(objective, limits).solve(solver="ECOS"))

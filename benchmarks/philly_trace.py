@@ -19,13 +19,13 @@ from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import FleetStage, staged
 
 BUDGETS: Final = 3.0
-"""Each cluster's part of the fleet by the GPU time of its jobs, times this."""
+"""Each virtual cluster's budget: its part of the fleet by its jobs' GPU time, times this."""
 CPU_S_MAX: Final = 90.0
 MEMORY_MB_MAX: Final = 2_000.0
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of the trace and the memory of the process after it."""
+    """Return the CPU time of the trace, and the memory of the process afterwards."""
     if not TRACE.is_file():
         print(f"philly: not measured: there is no {TRACE}", file=sys.stderr)
         return []

@@ -1,8 +1,8 @@
-"""Placing gangs on a fleet that is nine tenths full, with real slots, under churn.
+"""The cost of placing gangs on a fleet that is nine tenths full, while gangs come and go.
 
-A decision is ``pack_gang`` and taking its slots, with all the index work that taking them causes.
-Gangs leave at random so that there is room for the next; that is timed apart. The fleet in use is
-as the decisions before made it, with whatever fragmentation they left.
+A decision is ``pack_gang`` and taking its slots, including the updates of indexes. Random gangs
+leave to make room for the next one, and their time is measured separately. The fragmentation of the
+fleet is the result of the earlier decisions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS = 5
 
 @dataclass(slots=True)
 class Churn:
-    """A fleet in use: gangs of ``sizes`` come, and leave when a tenth would no longer be free."""
+    """A fleet in use: gangs of ``sizes`` come, and gangs leave so that a tenth stays free."""
 
     state: State
     sizes: Sequence[int]
@@ -44,7 +44,7 @@ class Churn:
 
     @classmethod
     def filled(cls, nodes: int, sizes: Sequence[int], placement: Placement) -> Churn:
-        """Return a fleet of ``nodes`` that is in use already."""
+        """Return a fleet of ``nodes`` nodes that is nine tenths full."""
         state = world(nodes=fleet(nodes))
         state.refresh()
         churn = cls(state, sizes, placement)
@@ -54,7 +54,7 @@ class Churn:
         return churn
 
     def seconds(self, decisions: int) -> float:
-        """Return the CPU seconds of so many placements."""
+        """Return the CPU seconds of ``decisions`` placements."""
         requests = {gpus: self._request(gpus) for gpus in self.sizes}
         state, total = self.state, 0.0
         for _ in range(decisions):
@@ -95,7 +95,7 @@ class Churn:
         )
 
     def scan_seconds(self, decisions: int) -> float:
-        """Return the CPU seconds of so many scans, each checked to answer as the index does."""
+        """Return the CPU seconds of ``decisions`` scans, which must agree with the index."""
         total = 0.0
         for _ in range(decisions):
             gpus = self.rng.choice(self.sizes)
@@ -112,7 +112,7 @@ class Churn:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return placements per second at 10,000 nodes, and how the cost grows from 100 nodes."""
+    """Return placements per second on 10,000 nodes, and the growth of the cost from 100 nodes."""
     decisions = effort.of(4_000, 300)
     large, small = (
         Churn.filled(10_000, GANGS, Placement.TIGHT),
@@ -153,7 +153,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _told(name: str, sizes: Sequence[int], placement: Placement, decisions: int) -> Figure:
-    """Return the rate of another mix at 10,000 nodes, which has no target."""
+    """Return the rate of another mix of sizes on 10,000 nodes, without a target."""
     churn = Churn.filled(10_000, sizes, placement)
     churn.seconds(decisions)
     rate = median(decisions / churn.seconds(decisions) for _ in range(REPEATS))

@@ -1,8 +1,8 @@
-"""Planning in the steady state: a full fleet with a queue, runs that end and come.
+"""The cost of planning on a full fleet with a queue, while runs end and arrive.
 
-Each figure is CPU time of a whole decision, applied, or of a whole answer. The baseline decides or
-answers the same with nothing kept from before: every index, rank, bound and expected end is
-computed again. The targets hold for a machine that adds a million numbers one by one in 50 ms; the
+Each figure is the CPU time of deciding and applying a command, or of a whole answer. The baseline
+does the same without results of earlier decisions: every index, rank, bound and expected end is
+computed again. The targets are for a machine that adds a million numbers one by one in 50 ms; the
 time of this machine is reported with the figures.
 """
 
@@ -26,7 +26,7 @@ ANEW = "everything found anew"
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what decisions and answers cost on a small and on a large fleet with a queue."""
+    """Return the costs of decisions and answers on a small and on a large fleet with a queue."""
     small = _ends(busy(30, 4, 20, effort.of(500, 50)), effort.of(200, 5))
     few = _ends(_large(effort, effort.of(1_000, 100)), effort.of(60, 5))
     large = _large(effort, effort.of(WAITING, 500))
@@ -53,7 +53,7 @@ def _large(effort: Effort, waiting: int, *, depth: int = 20) -> Busy:
 
 
 class _Ends:
-    """What completions took: with caches, and with everything computed again."""
+    """The times of completions: with caches, and with everything computed again."""
 
     def __init__(self, world: Busy) -> None:
         self.world = world
@@ -64,7 +64,7 @@ class _Ends:
 
 def _ends(world: Busy, repeats: int) -> _Ends:
     found = _Ends(world)
-    world.do(Complete(world.ending()))  # The first one finds everything in any case.
+    world.do(Complete(world.ending()))  # The first completion computes everything in any case.
     for number in range(repeats):
         world.now_ms += STEP_MS
         is_anew = number % 8 == 7
@@ -96,7 +96,7 @@ def _completion(what: str, found: _Ends, target_ms: float) -> Figure:
 
 
 def _submits(world: Busy, repeats: int) -> list[Figure]:
-    """Return what submits cost: those that are turned away at once, and all others."""
+    """Return the costs of submissions: of those that wait at once, and of all others."""
     away, anew, others = list[float](), list[float](), list[float]()
     for number in range(repeats):
         world.now_ms += STEP_MS // 10
@@ -127,11 +127,11 @@ def _submits(world: Busy, repeats: int) -> list[Figure]:
 
 
 def _other_submits(world: Busy, repeats: int, others: list[float]) -> list[Figure]:
-    """Return what submits of small runs cost right after something has come free."""
+    """Return the costs of submitting small runs just after GPUs have become free."""
     for _ in range(repeats):
         world.now_ms += STEP_MS // 10
         world.do(Complete(world.ending()))
-        # A run of one GPU with a minute's work fits before whatever is planned, if any is left.
+        # A run of one GPU and one minute fits before every planned start, if a GPU is free.
         decision, took = world.do(Submit(world.next_run(width=1, minutes=1)))
         if _is_walked(decision):
             others.append(took)
@@ -150,14 +150,14 @@ def _other_submits(world: Busy, repeats: int, others: list[float]) -> list[Figur
 
 
 def _is_walked(decision: Decision) -> bool:
-    """Return whether a submit did more than accept a run that waits."""
+    """Return whether a submission did more than accept a waiting run."""
     return len(decision.events) > 2 or any(
         isinstance(event, LeaseStarted | ReservationMade) for event in decision.events
     )
 
 
 def _answers(world: Busy, repeats: int) -> list[Figure]:
-    """Return what the forecast of one run, ``plan`` and ``explain`` cost."""
+    """Return the costs of the forecast of one run, of ``plan`` and of ``explain``."""
     name = max(world.state.pending, key=lambda run: world.state.pending[run])
 
     def forecast() -> object:
@@ -183,7 +183,7 @@ def _answer(
         began = process_time()
         ask()
         (anew if number % 2 else kept).append((process_time() - began) * 1_000)
-        ask()  # What was dropped is restored.
+        ask()  # This call restores the dropped caches.
     return Figure(
         name=f"{what}, 10,000 nodes, 50,000 wait",
         unit="ms",
@@ -195,7 +195,7 @@ def _answer(
 
 
 def _deep(effort: Effort) -> list[Figure]:
-    """Return what completions cost where 100 runs are planned, and a walk over them."""
+    """Return the costs of completions with 100 planned runs, and of a walk over these runs."""
     world = _large(effort, effort.of(WAITING, 500), depth=effort.of(100, 20))
     found = _ends(world, effort.of(228, 5))
     walk = _answer(

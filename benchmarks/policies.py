@@ -1,7 +1,7 @@
-"""Policies on many jobs: how long an allocation takes, beside an interior-point solver's time.
+"""The time of an allocation for many jobs, compared with an interior-point solver.
 
-Every answer carries its own certificate, and is checked against the baseline's. Targets that are a
-multiple of the baseline are only there when it is: cvxpy and ECOS are optional.
+Every answer has its own certificate, and is compared with the answer of the baseline. Targets that
+are multiples of the baseline need the optional packages cvxpy and ECOS.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from quorate.policy.table import POLICIES
 REPEATS = 15
 KINDS = 200
 WEIGHTS = np.array([1.0, 2.0, 5.0])
-"""Kinds of jobs for the figure of arrivals: types of the table, each with weights."""
+"""The number of kinds of jobs for the figure of arrivals: types of the table with weights."""
 EXACT = 1e-6
 NEAR = 1e-4
-"""How far the baseline's objective may be from ours: its solver is no more exact."""
+"""The most by which the baseline's objective may differ, which is its solver's exactness."""
 
 Answer = Callable[[Problem], Allocation | Unsolved]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beside:
-    """A baseline, how many times faster ours must be, and how far off it may be by its design."""
+    """A baseline, the factor by which Quorate must be faster, and the baseline's designed error."""
 
     peer: peer_policies.Peer
     times: float | None = None
@@ -52,7 +52,7 @@ class _Beside:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what the level policies take, each beside its baseline or its limit."""
+    """Return the times of the policies that raise a level, with baselines or limits."""
     rates = table()
     peer_policies.warm_up(jobs_of(rates, 20))
     many = jobs_of(rates, effort.of(10_000, 300))
@@ -91,7 +91,7 @@ def _by(way: Method) -> Answer:
 
 
 def _figure(name: str, asked: Problem, answer: Answer, against: _Beside | float) -> Figure:
-    """Return a figure of what ``answer`` takes, against a baseline or a limit in milliseconds."""
+    """Return the time of ``answer``, compared with a baseline or a limit in milliseconds."""
     found, ms = _timed(asked, answer)
     details: dict[str, float | int | str] = {
         "jobs": len(asked.jobs),
@@ -123,16 +123,17 @@ def _figure(name: str, asked: Problem, answer: Answer, against: _Beside | float)
 
 
 def _timed(asked: Problem, answer: Answer) -> tuple[Allocation, float]:
-    """Return the answer and the median of the CPU milliseconds that it takes."""
+    """Return the answer, and its median CPU milliseconds."""
     found = answer(asked)
     assert isinstance(found, Allocation), found
     return found, 1_000 * median_of(REPEATS, lambda: cpu_s(lambda: answer(asked)))
 
 
 def _of_steps(asked: Problem) -> list[Figure]:
-    """Return the figures of policies that read what jobs have left to do.
+    """Return the figures of policies that read the remaining steps of jobs.
 
-    The distance of the makespan from the plain program's is reported; theirs is only within 5 %.
+    The difference between the makespan and the plain program's is reported; the baseline's is only
+    within 5 %.
     """
     delay = _figure(
         "finish-time fairness",
@@ -152,9 +153,9 @@ def _of_steps(asked: Problem) -> list[Figure]:
 
 
 def _arrivals(rates: Table, effort: Effort) -> Figure:
-    """Return what the next allocation takes after one job has come or ended.
+    """Return the time of the next allocation after one job has arrived or ended.
 
-    It is computed again from the jobs, as a pool does: nothing depends on earlier results.
+    As in a pool, the allocation is computed again from the jobs, without earlier results.
     """
     chance = np.random.default_rng(4)
     types = len(rates.scales)
@@ -181,7 +182,7 @@ def _arrivals(rates: Table, effort: Effort) -> Figure:
 
 
 def _flavors(asked: Problem, limit_ms: float) -> Figure:
-    """Return what prices take on many flavors, and in how many passes."""
+    """Return the time and the passes of the price method on many flavors."""
     figure = _figure(
         f"max-min on {len(asked.flavors)} flavors",
         asked,

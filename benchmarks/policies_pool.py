@@ -1,7 +1,8 @@
-"""Every policy as a pool of rounds calls it: how long the pool waits for its answer.
+"""The time for which a pool of rounds waits for the answer of each policy.
 
-A thousand and two thousand runs of ten owners, no two alike, on 800 GPUs of three flavors; where a
-pool calls a policy for fewer runs only, that many. Policies of pairs get 20,000.
+The problems have 1,000 and 2,000 different runs of ten owners, on 800 GPUs of three flavors. If a
+pool calls a policy only with fewer runs, the problem has the largest such number. Policies that
+read pairs get 20,000 pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TARGET_MS = 1_000.0
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what every policy takes for the runs that a pool asks it for."""
+    """Return the time of every policy for the runs with which a pool calls it."""
     rates = table()
     return [
         _figure(policy, rates, [effort.of(runs, runs // 20) for runs in RUNS])
@@ -36,7 +37,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _figure(policy: Policy, rates: Table, asked: list[int]) -> Figure:
-    """Return the time for the most runs, and in the details for fewer."""
+    """Return the time for the most runs, with the times for fewer runs in the details."""
     sizes = sorted({min(runs, policy.jobs_max or runs) for runs in asked})
     taken_ms = {runs: _taken_ms(policy, _pool(policy, rates, runs)) for runs in sizes}
     return Figure(
@@ -57,7 +58,7 @@ def _taken_ms(policy: Policy, asked: Problem) -> float:
 
 
 def _pool(policy: Policy, rates: Table, runs: int) -> Problem:
-    """Return the problem of a pool; for AlloX with runs of one GPU."""
+    """Return the problem of a pool; for AlloX, the runs have one GPU."""
     chance = np.random.default_rng(4)
     drawn = made_different(jobs_of(rates, runs, single=policy.name == "allox"))
     of = chance.integers(0, OWNERS, runs)
@@ -79,7 +80,7 @@ def _pool(policy: Policy, rates: Table, runs: int) -> Problem:
 
 
 def _pairs(drawn: Problem, of: np.ndarray[tuple[int], np.dtype[np.int64]], most: int) -> Pairs:
-    """Return the pairs of a pool: of one owner, of as many GPUs, the first of them."""
+    """Return the first pairs of runs with the same owner and the same number of GPUs."""
     chance = np.random.default_rng(5)
     first, second = np.triu_indices(len(drawn.jobs), 1)
     fit = np.flatnonzero((of[first] == of[second]) & (drawn.scales[first] == drawn.scales[second]))

@@ -1,10 +1,10 @@
-"""Water filling with entities, beside the same problem as it was published: cvxpy, ECOS, a MILP.
+"""The time of water filling with entities, compared with the published method.
 
-512 jobs of 26 kinds and five entities of weights 1 to 5, on three flavors with a twentieth of a GPU
-of each for every job, so that capacity is what binds. The published loop solves a cone program for
-each level and then a program with whole numbers that says who is stuck; it is written here as it
-was there, parameters and all, with HiGHS in the place of GLPK, which takes minutes. It needs cvxpy
-and ECOS (the dependency group `gavel`); without them only our own figure is reported.
+There are 512 jobs of 26 kinds, and five entities of weights 1 to 5, on three flavors with a
+twentieth of a GPU of each per job, so that GPUs are short. The published loop solves a cone program
+for each level, and then an integer program that finds the stuck jobs. It is repeated here with all
+its parameters, but with HiGHS instead of GLPK, which takes minutes. It needs cvxpy and ECOS (the
+dependency group `gavel`); without them only Quorate's figure is reported.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from quorate.policy.problem import Entity, Floats, Problem
 KINDS = 26
 ENTITIES = 5
 SLACK = 1.0001
-"""What the published loop takes for rising: a job that gains less counts as stuck."""
+"""In the published loop, a job that gains less than this counts as stuck."""
 EDGE = 1e-5
-"""How far apart rising and being stuck are. Of the level: as published, absolute, the program has
-no answer for levels below 0.1, and everybody counts as stuck."""
+"""The published distance between rising and stuck jobs, here relative to the level. With the
+published absolute distance, the program has no answer for levels below 0.1, and all jobs count as
+stuck."""
 
 CHOICE_S = 20.0
-"""After how long the search for stuck jobs is stopped, and reported: the figure is then a least."""
+"""The limit of the search for stuck jobs; if it is reached, the figure is a lower bound."""
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what water filling of many jobs in entities costs, and how much more as published."""
+    """Return the time of water filling with entities, and the factor of the published method."""
     jobs = effort.of(512, 64)
     problem = instance(jobs)
     mine_s = median_of(effort.of(9, 3), lambda: cpu_s(lambda: _filled(problem)))
@@ -47,7 +48,7 @@ def measure(effort: Effort) -> list[Figure]:
         "ms with no two jobs alike": 1e3 * cpu_s(lambda: _filled(unlike)),
     }
     if find_spec("cvxpy") is None or find_spec("ecos") is None:
-        print("cvxpy and ecos are not installed: nothing to compare with")
+        print("cvxpy and ecos are not installed, so there is no comparison")
         return [_figure(jobs, mine_s, None, details)]
     published = Published(problem)
     theirs_s = cpu_s(published.fill)
@@ -86,7 +87,7 @@ def _figure(
 
 
 def instance(jobs: int) -> Problem:
-    """Return a capacity-bound problem with rates that are spread as measured ones are."""
+    """Return a problem with scarce GPUs, and rates distributed like measured rates."""
     chance = np.random.default_rng(0)
     kinds = np.exp(chance.uniform(0.0, 5.0, (KINDS, 1)))
     kinds = kinds * np.column_stack(
@@ -114,14 +115,14 @@ def instance(jobs: int) -> Problem:
 
 
 def unlike_instance(jobs: int) -> Problem:
-    """Return the same with every rate changed by up to a tenth, so that no two jobs are alike."""
+    """Return ``instance`` with every rate changed by up to a tenth, so that all jobs differ."""
     problem = instance(jobs)
     chance = np.random.default_rng(1)
     return replace(problem, rates=problem.rates * chance.uniform(0.9, 1.1, problem.rates.shape))
 
 
 def _filled(problem: Problem) -> Floats:
-    """Return how far each job is filled by ours."""
+    """Return the level of each job by Quorate's water filling."""
     found = water_filling(problem, paired=False)
     assert isinstance(found, Allocation), found
     return job_rates(problem, found) / _equal(problem)
@@ -133,7 +134,7 @@ def _equal(problem: Problem) -> Floats:
 
 
 class Published:
-    """The loop as it was published: a cone program for each level, a MILP for who is stuck."""
+    """The published loop: a cone program for each level, and an integer program for stuck jobs."""
 
     def __init__(self, problem: Problem) -> None:
         self._cp: Any = import_module("cvxpy")
@@ -146,9 +147,9 @@ class Published:
         self.levels, self.given_up, self.cone_s = 0, 0, 0.0
 
     def fill(self) -> None:
-        """Fill to the end: until no further job is stuck, or all are."""
+        """Raise levels until all jobs are stuck, or no further job becomes stuck."""
         with warnings.catch_warnings():
-            # It suggests fewer parameters; they are as published.
+            # cvxpy suggests fewer parameters; these are the published ones.
             warnings.simplefilter("ignore")
             self._write()
             while not self._stuck.all():

@@ -1,8 +1,8 @@
-"""A full fleet with a queue: the steady state that planning is measured in.
+"""A full fleet with a queue, for the measurements of planning.
 
-Runs of every width hold all GPUs and end one after another; many more wait, of every owner, with
-two envelopes each. Leases and waiting runs are written as events, which takes seconds where asking
-for each of them would take an hour.
+Runs of every width hold all GPUs and end one after another. Every owner has two envelopes and many
+more waiting runs. Leases and waiting runs are written as events within seconds; to submit each run
+would take an hour.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Busy:
     made: int = 0
 
     def do(self, command: Command) -> tuple[Decision, float]:
-        """Return what is decided, and the CPU milliseconds of deciding and applying it."""
+        """Return the decision, and the CPU milliseconds of deciding and applying it."""
         began = process_time()
         decision = decide(self.state, command, now_ms=self.now_ms, actor="bench")
         apply_all(self.state, decision.events)
@@ -68,12 +68,12 @@ class Busy:
         return decision, took
 
     def forget(self) -> None:
-        """Forget what is kept between decisions: ends, rooms, what runs ask for, and the queue."""
+        """Drop all caches: ends of leases, room, requests of runs, and the queue's order."""
         self.state.ends_changed()
         self.state.forget_waiting()
 
     def next_run(self, *, width: int | None = None, minutes: int | None = None) -> Run:
-        """Return one more run, of any owner and, unless they are given, width and duration."""
+        """Return a new run with a random owner and, unless they are given, width and duration."""
         self.made += 1
         gpus = self.chance.choice(WIDTHS) if width is None else width
         return Run(
@@ -89,7 +89,7 @@ class Busy:
         )
 
     def ending(self) -> str:
-        """Return the run that ends next: any of those that run."""
+        """Return the run to end next: a random running run."""
         while True:
             place = self.chance.randrange(len(self.running))
             self.running[place], self.running[-1] = self.running[-1], self.running[place]
@@ -111,26 +111,26 @@ def busy(  # noqa: PLR0913 - the size of everything
     )
     found = Busy(state, Random(seed), owners)
     apply_all(state, list(history(found, [node.name for node in machines], waiting)))
-    # As after a replay: the cycle collector does not walk what stays.
+    # As after a replay, the garbage collector does not scan permanent objects.
     gc.collect()
     gc.freeze()
     return found
 
 
 def owners_of(owners: int) -> list[Owner]:
-    """Return so many owners."""
+    """Return ``owners`` owners."""
     return [Owner(name=f"o{number:03d}") for number in range(owners)]
 
 
 def budgets_of(owners: int, nodes: int, *, now_ms: int = NOW_MS) -> list[Budget]:
-    """Return a budget of two envelopes for each owner; all together pay for four such fleets."""
+    """Return a budget of two envelopes for each owner; together they could pay for four fleets."""
     part = nodes * 8 * 2 // owners
     lines = (_line("day", part, now_ms), _line("night", part, now_ms))
     return [budget(f"b{n:03d}", f"o{n:03d}", *lines) for n in range(owners)]
 
 
 def history(found: Busy, nodes: list[str], waiting: int) -> Iterator[Event]:
-    """Yield what fills the fleet, and has ``waiting`` runs wait."""
+    """Yield events that fill the fleet, and let ``waiting`` runs wait."""
     yield from _running(found, nodes)
     refusal = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject=FLAVOR, wanted=1, short=1)
     at_ms = found.now_ms
@@ -150,7 +150,7 @@ def _line(name: str, gpus: int, now_ms: int) -> Envelope:
 
 
 def _running(found: Busy, nodes: list[str]) -> Iterator[RunSubmitted | LeaseStarted]:
-    """Yield runs of at most one node each that hold every GPU; each ends at a time of its own."""
+    """Yield runs of at most one node each that hold every GPU; they end at different times."""
     paid: dict[str, int] = {}
     part = len(nodes) * 8 * 2 // found.owners
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What a ledger in etcd promises, all in one run: commits, a lost race, tokens, a failover."""
+"""The figures of a ledger in etcd: commits, a lost race, revoked tokens, a failover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _lost_race(address: EtcdAddress, effort: Effort) -> Figure:
-    """Return the CPU time of this process that losing a race in etcd costs."""
+    """Return the CPU time in this process of losing a race in etcd."""
     raced = replace(address, name="race", local=address.local.with_name("race"))
     other = replace(raced, local=address.local.with_name("other"))
     with EtcdStore.create(raced) as store, EtcdStore.open(other) as beside:

@@ -1,10 +1,10 @@
-"""Losing a race: another writer appends first, and the commands are decided again.
+"""The cost of losing a race: another writer appends first, so commands are decided again.
 
-Two engines over one ledger, in SQLite here, take turns, so that each submits at a head that the
-other has already moved by one block of one run. Counted is what such a submit costs more than the
-same submit by an engine that is at the head: the decision that is thrown away, the refused append,
-the other's block read, verified and applied. The fleet is half full, nothing waits, and the owners
-that submit have no caps, so that the figure is about the race and not about planning.
+Two engines on one ledger, here in SQLite, take turns, so each submits at a head that the other
+engine has already moved by a block with one run. The figure is the additional cost of such a
+submission over a submission at the present head: the discarded decision, the refused append, and
+reading, verifying and applying the other engine's block. The fleet is half full, no run waits, and
+the submitting owners have no caps, so that planning costs little.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from quorate.ports.store_port import EventStore
 
 OWNERS = 100
 FILL = 1_000
-"""Runs of four GPUs that are submitted before anything is measured."""
+"""The runs of four GPUs that are submitted before the measurements."""
 BATCH = 64
 REPEATS = 200
 
 
 @dataclass(slots=True)
 class Submitter:
-    """Submits runs of one GPU, each under a name of its own."""
+    """Submits runs of one GPU, each with a new name."""
 
     number: int = 0
 
@@ -56,7 +56,7 @@ class Submitter:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time that losing a race costs."""
+    """Return the CPU time of losing a race."""
     OUT.mkdir(exist_ok=True)
     with (
         TemporaryDirectory(dir=OUT) as folder,
@@ -66,9 +66,9 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def lost_race(name: str, effort: Effort, store: EventStore, other: EventStore) -> Figure:
-    """Return what losing costs an engine over the empty ``store``, or ``other``, the same ledger.
+    """Return the cost of losing for engines on ``store`` and ``other``, stores of one new ledger.
 
-    The two may be one store. What is sent to a store and received is in the figure.
+    Both may be the same store. The figure includes communication with the stores.
     """
     nodes, repeats = effort.of(1_000, 200), effort.of(REPEATS, 20)
     submitter = Submitter()
@@ -99,7 +99,7 @@ def lost_race(name: str, effort: Effort, store: EventStore, other: EventStore) -
 
 
 def _submit(engine: Engine, submitter: Submitter) -> float:
-    """Return the CPU milliseconds of one submit."""
+    """Return the CPU milliseconds of one submission."""
     command = submitter.run()
     began_s = process_time()
     receipt = engine.execute(command, actor="bench")

@@ -1,7 +1,7 @@
-"""Problems for policies: jobs drawn from a throughput table, published or of our own making.
+"""Makes problems for policies: jobs drawn from a published or an invented throughput table.
 
-The published table is used where it lies beside the repository, in ``../shared``; else one of the
-same shape is made up. A twentieth of a GPU of each flavor for each job, so that GPUs are short.
+If the published table is beside the repository, in ``../shared``, it is used; otherwise a table of
+the same shape is invented. Each flavor has a twentieth of a GPU per job, so that GPUs are short.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from quorate.policy.problem import Floats, Ints, Pairs, Problem
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "gavel" / "simulation_throughputs.json"
 FLAVORS = ("v100", "p100", "k80")
 SCALES = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
-"""How many of the jobs take how many GPUs, as in the published workloads."""
+"""The parts of the jobs that take each number of GPUs, as in the published workloads."""
 JOBS_PER_GPU = 20
 SINGLE_TYPES, WIDE_TYPES = 26, 19
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Types of jobs: their scales, rates alone, and rates of each with each (type, type, j, 2)."""
+    """Types of jobs: their scales, rates alone, and pair rates (type, type, flavor, 2)."""
 
     source: str
     scales: Ints
@@ -35,7 +35,7 @@ class Table:
 
 
 def table() -> Table:
-    """Return the published table if it is present, else one that is made up."""
+    """Return the published table if it is present, else an invented table."""
     if PUBLISHED.is_file():
         return _published(json.loads(PUBLISHED.read_text("utf-8")))
     return _made_up()
@@ -79,7 +79,7 @@ def _made_up() -> Table:
 
 
 def jobs_of(rates: Table, jobs: int, *, single: bool = False, packed: bool = False) -> Problem:
-    """Return so many jobs of the types of a table, ``single``: of one GPU each."""
+    """Return ``jobs`` jobs with types of a table; with ``single``, each has one GPU."""
     chance = np.random.default_rng(1)
     of_scale = np.array([SCALES[int(scale)] for scale in rates.scales])
     likely = of_scale / np.array([np.sum(rates.scales == scale) for scale in rates.scales])
@@ -111,7 +111,7 @@ def jobs_of(rates: Table, jobs: int, *, single: bool = False, packed: bool = Fal
 
 
 def jobs_of_types(rates: Table, of: Ints) -> Problem:
-    """Return a job of each of the types ``of``, with nothing but its rates and GPUs."""
+    """Return a job for each of the types ``of``, with only rates and GPUs."""
     jobs = len(of)
     nothing = np.zeros(jobs)
     return Problem(
@@ -129,13 +129,13 @@ def jobs_of_types(rates: Table, of: Ints) -> Problem:
 
 
 def made_different(problem: Problem) -> Problem:
-    """Return the jobs with rates that differ by up to a tenth, so that no two are alike."""
+    """Return ``problem`` with every rate changed by up to a tenth, so that all jobs differ."""
     chance = np.random.default_rng(2)
     return replace(problem, rates=problem.rates * chance.uniform(0.9, 1.1, problem.rates.shape))
 
 
 def many_flavors(jobs: int, flavors: int) -> Problem:
-    """Return different jobs on many flavors, with as many GPUs in all as on three."""
+    """Return different jobs on many flavors, with the same total of GPUs as on three."""
     chance = np.random.default_rng(3)
     rates = np.geomspace(1.0, 6.0, flavors) * chance.lognormal(0.0, 0.5, (jobs, flavors))
     nothing = np.zeros(jobs)

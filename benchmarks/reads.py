@@ -1,8 +1,8 @@
-"""What one caller waits for ``whoami`` and for a commit while eight others read in loops.
+"""The latency of ``whoami`` and of a submission while eight other callers read in loops.
 
-The fleet is full and 50,000 runs wait. Eight auditors, each over a connection of its own, list runs
-and the queue, plan and explain, one question after another; they are in another process than the
-probe, so that reading their long answers does not delay it. The probe asks ``whoami`` at fixed
+The fleet is full and 50,000 runs wait. Eight auditors, each with its own connection, call list,
+queue, plan and explain, one request after another. They run in another process than the probe, so
+that reading their long responses does not delay the probe. The probe calls ``whoami`` at fixed
 instants, and submits a run every second. The baseline is the same probe without other callers.
 """
 
@@ -54,7 +54,7 @@ Times = dict[str, list[float]]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return how long ``whoami``, submits and the reads themselves take."""
+    """Return the latencies of ``whoami``, of submissions and of the reads."""
     OUT.mkdir(exist_ok=True)
     nodes, owners, waiting = effort.of(NODES, 100), effort.of(OWNERS, 20), effort.of(WAITING, 500)
     with TemporaryDirectory(dir=OUT) as folder:
@@ -65,7 +65,7 @@ def measure(effort: Effort) -> list[Figure]:
             alone = asyncio.run(_probe(admin, "alone", effort.of(10, 2)))
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
                 reading = pool.submit(read_in_loops, auditors, runs[:: len(runs) // 200], seconds)
-                # The first answers find readers without a state.
+                # Readers do not have a state before their first answers.
                 asyncio.run(_warm(admin))
                 probed = asyncio.run(_probe(admin, "beside", seconds - 2))
                 read = reading.result()
@@ -115,7 +115,7 @@ def _figures(
 
 
 def full_ledger(path: Path, nodes: int, owners: int, waiting: int) -> list[str]:
-    """Make a ledger of a full fleet with a queue at ``path``; return the runs that wait."""
+    """Make a ledger of a full fleet with a queue at ``path``; return the waiting runs."""
     clock = SystemClock()
     create_ledger(str(path), clock, actor="bench")
     machines = fleet(nodes, nodes_per_domain=max(1, nodes // 128))
@@ -123,7 +123,7 @@ def full_ledger(path: Path, nodes: int, owners: int, waiting: int) -> list[str]:
         engine = Engine.open(store, clock)
         now_ms = engine.now_ms()
         specs: tuple[Applied, ...] = (
-            # No start is by a conflict: what a draw costs is measured elsewhere.
+            # No start uses a conflict, because other benchmarks measure draws.
             Pool(name="default", notice_ms=NOTICE_MS),
             *machines,
             *owners_of(owners),
@@ -150,7 +150,7 @@ def _parts(events: Iterator[Event]) -> Iterator[list[Event]]:
 
 
 def _auditor(admin: Target, number: int) -> Target:
-    """Return the service as an auditor asks it, who sees everything."""
+    """Return the service with the token of an auditor, who sees everything."""
     body = msgspec.json.encode({"role": "auditor", "user": f"auditor{number}"})
     answer = asyncio.run(ask_once(admin, admin.post("/api/v1/tokens", body)))
     return Target(admin.host, admin.port, msgspec.json.decode(answer)["token"]["secret"])
@@ -161,7 +161,7 @@ async def _warm(target: Target) -> None:
 
 
 async def _probe(target: Target, name: str, seconds: int) -> Times:
-    """Return what ``whoami`` took at fixed instants, and a submit every second."""
+    """Return the times of ``whoami`` at fixed instants, and of a submission every second."""
     times: Times = {"whoami": [], "submit": []}
 
     async def ask(connection: Connection, what: str, request: bytes, due: float) -> None:
@@ -192,7 +192,7 @@ def _submit(target: Target, name: str) -> bytes:
 
 
 def read_in_loops(callers: list[Target], runs: list[str], seconds: int) -> Times:
-    """Return what each kind of question took, asked by all ``callers`` for so many seconds."""
+    """Return the times of each kind of request, sent by all ``callers`` for ``seconds``."""
     return asyncio.run(_read_in_loops(callers, runs, seconds))
 
 

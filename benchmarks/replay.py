@@ -1,8 +1,8 @@
-"""From bytes on disk to a state that can decide, and checking those bytes.
+"""The time from bytes on disk to a state that can decide, and of verifying the bytes.
 
 Each measurement runs in a fresh process (``replay_worker.py``) on a ledger of a million events that
 ``history.py`` made, with 10,000 nodes and 16,000 open leases at its end. "Ready" includes the first
-decision, so that no index is left for later.
+decision, so that all indexes are built.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _verified(history: Path) -> list[Figure]:
 
 
 def _medians(work: str, ledger: Path) -> dict[str, float]:
-    """Return the median of each number that several fresh processes report about ``work``."""
+    """Return the median of each figure of ``work``, measured in several fresh processes."""
     found = [_one(work, ledger) for _ in range(REPEATS)]
     return {name: median(told[name] for told in found) for name in found[0]}
 

@@ -1,6 +1,6 @@
-"""One measurement of ``replay`` in a process of its own: ``python -m benchmarks.replay_worker``.
+"""Makes one measurement of ``replay``: ``python -m benchmarks.replay_worker``.
 
-Prints one JSON object: the CPU seconds of the work, those of the process so far, and counts.
+Prints one JSON object: the CPU seconds of the work and of the whole process, and counts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from quorate.model.specs import Run
 
 Counts = dict[str, int]
 Done = tuple[Counts, Engine | None]
-"""What was seen, and what was built: taking it apart again is not part of the work."""
+"""Counts, and the built objects, so that freeing the objects is not measured."""
 
 
 class StoppedClock:
-    """A clock that always shows time 0, so that the ledger's own time is the time."""
+    """A clock that always shows 0, so that the ledger's last time is used."""
 
     def now_ms(self) -> int:
         """Return zero."""
@@ -35,26 +35,26 @@ class StoppedClock:
 
 
 def from_log(store: SqliteStore) -> Done:
-    """Read every event and be ready: the first decision is made, and not recorded."""
+    """Read every event, and make the first decision without recording it."""
     state, head = replay(store.blocks())
-    state.overlay()  # Which leaves no index for later.
+    state.overlay()  # This builds all indexes.
     return _ready(Engine(store, StoppedClock(), state, head))
 
 
 def from_snapshot(store: SqliteStore) -> Done:
-    """Open the ledger as the program does and be ready: the first decision is made."""
+    """Open the ledger as a service does, and make the first decision."""
     return _ready(Engine.open(store, StoppedClock()))
 
 
 def verify(store: SqliteStore) -> Done:
-    """Check the chain."""
+    """Verify the chain of blocks."""
     found = verify_blocks(store.blocks())
     assert isinstance(found, Verified), found
     return {"events": found.events, "blocks": found.blocks}, None
 
 
 def verify_deep(store: SqliteStore) -> Done:
-    """Check the chain and decode every event."""
+    """Verify the chain of blocks, and decode every event."""
     found = verify_blocks(store.blocks(), deep=True)
     assert isinstance(found, Verified), found
     return {"events": found.events, "blocks": found.blocks}, None
@@ -95,7 +95,7 @@ def _ready(engine: Engine) -> Done:
 
 
 def main(work: str, path: str) -> None:
-    """Do ``work`` on the ledger at ``path`` and print what it took."""
+    """Do ``work`` on the ledger at ``path``, and print the measurement."""
     with SqliteStore.read(Path(path)) as store:
         start = process_time()
         counts, built = WORK[work](store)

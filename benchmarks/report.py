@@ -12,7 +12,7 @@ _HEAD = ("figure", "measured", "target", "", "baseline in the same run", "better
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return the figures, one line each, columns aligned."""
+    """Return the figures as aligned columns, with one line for each."""
     rows = [_HEAD, *(_row(figure) for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [
@@ -23,7 +23,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def details(figures: Sequence[Figure]) -> str:
-    """Return what else is known about each figure."""
+    """Return the details of each figure."""
     lines = []
     for figure in figures:
         if figure.details:
@@ -39,7 +39,7 @@ def write_json(
     *,
     quick: bool,
 ) -> None:
-    """Write everything to ``path``; its folder is made if need be."""
+    """Write all figures to ``path``; create its folder if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = {
         "machine": dict(machine),
@@ -65,7 +65,7 @@ def _row(figure: Figure) -> tuple[str, str, str, str, str, str]:
 
 
 def _number(value: float | str) -> str:
-    """Return ``value`` with as many digits as mean something."""
+    """Return ``value`` with its significant digits."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) or abs(value) >= 1_000:

@@ -1,12 +1,12 @@
-"""Resolving one conflict in a full fleet: which runs to cut, and which to draw.
+"""The cost of resolving one conflict in a full fleet: choosing the cuts and draws.
 
-The fleet has no GPU free: small gangs, gangs over two nodes, malleable runs with a step above their
-minimum, and spares. Measured is what declaring and settling a conflict have in common and all that
-takes time: finding what is in scope, the cuts, who enters the lottery, and one draw, every answer
-checked by real admission. The baseline does the same by the plain rule: cut one, ask again.
+The fleet has no free GPU: it has small gangs, gangs on two nodes, malleable runs with a step above
+their minimum, and spares. The figure includes the slow parts of declaring and settling a conflict:
+finding the leases in scope, the cuts, the tokens of the lottery, and one draw. Real admission
+checks every answer. The baseline uses the plain rule: cut one candidate, and try admission again.
 
-The last case has no target: every bundle of the fleet enters its lottery, and listing them is most
-of it.
+The last case has no target: the lottery has a token for every run of the fleet, and listing them
+takes most of the time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STARTED_MS = NOW_MS - 30 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is asked for: a run of ``groups`` groups where it is planned, or GPUs by hand."""
+    """The required room: for a planned run of ``groups`` groups, or for GPUs freed by hand."""
 
     name: str
     domains: int
@@ -68,7 +68,7 @@ CASES = (
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of one conflict over 10,000 nodes and 16,000 leases."""
+    """Return the CPU time of one conflict on 10,000 nodes with 16,000 leases."""
     nodes = effort.of(10_000, 1_000)
     state = _full(nodes)
     leases = len(state.leases)
@@ -117,7 +117,7 @@ def _resolve(state: State, question: Question) -> tuple[Prepared, int]:
 
 
 def _naive(state: State, question: Question) -> float:
-    """Return the milliseconds of the plain rule, which must end as much."""
+    """Return the milliseconds of the plain rule, which must end the same candidates."""
     start = process_time()
     scan_resolve(state, question, NOW_MS)
     return 1_000 * (process_time() - start)
@@ -127,7 +127,7 @@ def _naive(state: State, question: Question) -> float:
 
 
 def _question(state: State, case: _Case, nodes: int) -> Question:
-    """Return the question of ``case``; a run is submitted and reserved for it."""
+    """Return the question of ``case``, for which a run is submitted and gets a reservation."""
     keys = [key.domain for key in state.domains(DEFAULT_POOL, FLAVOR).keys]
     domains = tuple(keys[: case.domains])
     if not case.groups:
@@ -161,7 +161,7 @@ def _question(state: State, case: _Case, nodes: int) -> Question:
             ),
         ],
     )
-    # Reservations of the other cases must not be left.
+    # No reservation of another case may remain.
     for other in [r for r in state.reservations if r != f"{name}@1"]:
         del state.reservations[other]
     return Question(ConflictCause.RESERVATION, Scope(DEFAULT_POOL, FLAVOR, domains), f"{name}@1")
@@ -169,7 +169,7 @@ def _question(state: State, case: _Case, nodes: int) -> Question:
 
 @cache
 def _full(nodes: int) -> State:
-    """Return a fleet with no GPU free, about 1.6 leases to a node."""
+    """Return a fleet without free GPUs, with about 1.6 leases per node."""
     spec = money(OWNERS, concurrency=40_000)
     wanting = [
         budget.__class__(name="wanting", owner="wanting", envelopes=budget.envelopes[:1])
@@ -186,7 +186,7 @@ def _full(nodes: int) -> State:
 
 
 def _leases(nodes: int) -> Iterator[Event]:
-    """Yield the runs of each pair of nodes: in turn small ones, a gang, a malleable one, spares."""
+    """Yield the runs of each two nodes: in turn small runs, a gang, a malleable run, spares."""
     for pair in range(nodes // 2):
         first, second = f"n{2 * pair:05d}", f"n{2 * pair + 1:05d}"
         match pair % 5:

@@ -1,10 +1,10 @@
-"""Three services over one ledger in etcd: how long a revoked token is taken, and a failover lasts.
+"""How long three services on a ledger in etcd accept a revoked token, and a failover lasts.
 
-They and one member of etcd run on this machine, as programs of their own. A token is issued, and
-revoked by way of one service after another once all of them take it. Counted is the time from the
-answer to the revocation until each service has refused the token, by the wall clock: services wait
-for each other here, and compute little. The leader is killed at the end. Counted is the time until
-a submit is accepted that one of the others is asked for again and again.
+The services and one member of etcd run on this machine as separate programs. An access token is
+issued and, after all services accept it, revoked at one of the services in turn. The first figure
+is the wall time from the response to the revocation until every service has refused the token; the
+services mostly wait for each other. At the end, the leader is killed. The second figure is the time
+until another service accepts a submission that is sent repeatedly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REVOCATIONS = 20
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the longest time that a revoked token was taken, and how long a failover took."""
+    """Return the longest time for which a revoked token was accepted, and the failover's time."""
     OUT.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=OUT) as name:
         folder = Path(name)
@@ -64,7 +64,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _refused_after(services: Cluster, asked: Daemon) -> float:
-    """Return how long some service took a token that ``asked`` had revoked."""
+    """Return how long a service still accepted a token that ``asked`` had revoked."""
     with services.client(asked) as http:
         issued = http.post("/tokens", json={"role": "admin", "user": "ada"})
         assert issued.is_success, issued.text
@@ -85,7 +85,7 @@ def _refused_after(services: Cluster, asked: Daemon) -> float:
 
 
 def _failover(services: Cluster) -> float:
-    """Return how long no command was taken after the leader was killed."""
+    """Return how long no command was accepted after the leader was killed."""
     leader, (other, _) = services.by_role()
     with services.client(other) as http:
         leader.kill()

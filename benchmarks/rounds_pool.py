@@ -1,11 +1,11 @@
-"""Rounds pools: what a round costs the whole system, from the policy to the last invariant.
+"""The cost of a round in the whole system, from the policy to the last invariant.
 
 A thousand runs of ten owners share a hundred nodes of three flavors by the recommended policy:
-owners share by their targets, and each owner's runs what the owner has. Everything is as in
-production: the engine, a ledger in memory that is sealed and encoded, an executor that takes its
-time to stop, and after every commit the invariants of what was touched. That is in the figure; the
-checks at the end are not: of the whole state, and of the history from its first event. A figure of
-a pool with a violation is not reported.
+owners share by their targets, and the runs of an owner share the part of their owner. As in
+production, there are the engine, a ledger (in memory, but sealed and encoded), an executor whose
+stops take time, and checks of the changed objects' invariants after every commit. The figure
+includes all of this. It does not include the checks at the end, of the whole state and of the whole
+history. If a check fails, no figure is reported.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ LEARNING_TARGET_S: Final = 0.2
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of a round, from the end of one to the start of the last grant.
+    """Return the CPU time of a round, from the end of the last round to its last started grant.
 
-    Twice: of runs that are as fast as they declare, so that the policy need not be called again,
-    and of runs that are not, so that some rates are new in every round and the policy is called.
+    There are two figures. In the first, runs are as fast as declared, so the policy is not called
+    again. In the second, they are not, so every round has new measured rates and calls the policy.
     """
     known, slowest = _measured(effort, is_true=True)
     learnt, slowest_learnt = _measured(effort, is_true=False)
@@ -88,7 +88,7 @@ def _measured(effort: Effort, *, is_true: bool) -> tuple[Figure, Figure]:
 
 
 class _Watch:
-    """Checks the invariants of what every commit has touched, and counts."""
+    """Checks the invariants of the objects that each commit changed, and counts decisions."""
 
     def __init__(self) -> None:
         self.rounds = self.starts = self.stays = 0
@@ -109,16 +109,16 @@ class _Watch:
                 self.causes += event.causes
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Check what was touched."""
+        """Check the invariants of the changed objects."""
         events = [event for receipt in receipts for event in receipt.decision.events]
         self.wrong += check_touched(view, events)
 
     def reopened(self, view: StateView) -> None:
-        """Never happens here."""
+        """Do nothing, because the engine never ends here."""
 
 
 def _look_back(simulation: Simulation) -> None:
-    """See that nothing is wrong in the whole state, nor ever was in the whole history."""
+    """Check the whole state and the whole history."""
     engine = simulation.engine
     assert engine is not None, "nothing crashes here"
     found = sweep(engine.view)
@@ -153,11 +153,11 @@ _ALIKE: Final = Truth(
     checkpoint_every_ms=HOUR_MS,
     speeds_ppm=tuple((flavor, round(rate / 4.0 * PPM)) for flavor, rate in FLAVORS.items()),
 )
-"""The truth of runs whose declarations are not."""
+"""The real rates of runs whose declarations are wrong."""
 
 
 def _truth(run: Run) -> Truth:
-    """Return work that is as fast on each flavor as ``run`` declares."""
+    """Return real behaviour with the rates that ``run`` declares."""
     assert run.rounds is not None, run
     assert run.rounds.total_steps is not None, run
     fastest = max(rate for _, rate in run.rounds.throughputs)
@@ -196,7 +196,7 @@ def _specs(nodes: int) -> tuple[Applied, ...]:
 
 
 def _runs(chance: Random, count: int) -> tuple[Run, ...]:
-    """Return runs of 1 to 8 GPUs whose rates are all different."""
+    """Return runs of 1 to 8 GPUs with different rates."""
     return tuple(
         Run(
             name=f"run{number:04d}",

@@ -1,11 +1,11 @@
-"""Starvation in rounds pools: how far gangs and small shares fall short of what they are due.
+"""Starvation in pools of rounds: the shortfall of gangs and of runs with small shares.
 
-Random pools of one to three flavors, in which runs of one to eight GPUs ask for twice to four times
-what there is, beside gangs of up to a whole flavor. A pool is shared for 100 rounds through the
-production engine by water filling. A *cell* is what a run was to have of a flavor by the recorded
-shares, 2 % of the time at least; it is short by the part of that which it did not get. Told beside
-the worst cell: how far the median cell is from its share, which part of the grants begins a run
-anew, and which part of the GPUs' time was under leases.
+Random pools have one to three flavors. Runs of one to eight GPUs ask for two to four times the
+available GPUs, beside gangs of up to a whole flavor. The production engine shares each pool for 100
+rounds by water filling. A *cell* is a run's recorded share of a flavor, if it is at least 2 % of
+the time; the shortfall of a cell is the part of the share that the run did not get. Besides the
+worst cell, the report has the median deviation of cells, the part of grants that restart a run, and
+the part of the GPUs' time under leases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPEEDS: Final = {"a100": 8.0, "k80": 1.0, "v100": 3.0}
 OWNERS: Final = ("ant", "bee", "cat", "dog")
 ROUND_MS: Final = 6 * MINUTE_MS
 SHARE_MIN: Final = 0.02
-"""The least share that is looked at: two rounds of 100."""
+"""The least share that counts: two rounds of 100."""
 SHORT_MAX: Final = 0.20
 MEDIAN_MAX: Final = 0.03
 RESTARTS_MAX: Final = 0.35
@@ -44,7 +44,7 @@ USED_MIN: Final = 0.98
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of the shares of one pool."""
+    """The results of one pool."""
 
     seed: int
     gpus: dict[str, int]
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the worst of all pools, and the details of each."""
+    """Return the worst figures of all pools, and the details of each pool."""
     pools, rounds = effort.of(20, 3), effort.of(100, 30)
     found = [play(seed, rounds) for seed in range(pools)]
     worst = max(found, key=lambda each: each.short)
@@ -109,14 +109,14 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _used(found: list[Outcome]) -> float:
-    """Return which part of the time the GPUs of all pools were under leases."""
+    """Return the part of the time in which the GPUs of all pools were under leases."""
     gpus = [sum(each.gpus.values()) for each in found]
     used = (each.used * count for each, count in zip(found, gpus, strict=True))
     return sum(used) / sum(gpus)
 
 
 def play(seed: int, rounds: int) -> Outcome:
-    """Return what became of the shares of the pool that ``seed`` draws, after ``rounds``."""
+    """Return the results of the random pool of ``seed`` after ``rounds`` rounds."""
     chance = Random(seed)
     specs = tuple(_fleet(chance))
     gpus = Counter[str]()
@@ -189,7 +189,7 @@ def _opened(specs: tuple[Applied, ...], runs: tuple[Run, ...]) -> Simulation:
 
 
 def _fleet(chance: Random) -> Iterator[Applied]:
-    """Yield the pool, its nodes of eight GPUs, and owners with targets and money."""
+    """Yield the pool, its nodes of eight GPUs, and owners with targets and budgets."""
     yield Pool(
         name="shared",
         selector=ANYWHERE,
@@ -207,7 +207,7 @@ def _fleet(chance: Random) -> Iterator[Applied]:
 
 
 def _runs(chance: Random, gpus: Counter[str]) -> Iterator[Run]:
-    """Yield narrow runs that ask for twice to four times the GPUs, and gangs up to a flavor."""
+    """Yield narrow runs that ask for two to four times the GPUs, and gangs up to a flavor."""
     wanted = int(chance.uniform(2.0, 4.0) * sum(gpus.values()))
     widths: list[int] = []
     while sum(widths) < wanted:

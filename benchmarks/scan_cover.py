@@ -1,7 +1,7 @@
-"""The plain way to find who may pay: scan all envelopes each time.
+"""Finds payers in the plain way: by scanning all envelopes each time.
 
-The baseline of ``cover``. What each payer has left comes from the same ``PayerList``, so the two
-differ only in how payers are found.
+This is the baseline of ``cover``. Both use ``PayerList`` for the payers' remaining amounts, so they
+differ only in how they find payers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWN, _SIBLING, _PARENT, _SPONSOR = range(4)
 
 
 def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -> Covered | None:
-    """Return the legs that taking the most from each payer in order gives, or None."""
+    """Return the legs of taking the most from each payer in order; None if they do not suffice."""
     found = []
     for key, account in state.envelopes.items():
         rank = _rank(state, request, account)
@@ -39,7 +39,7 @@ def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -
 def _rank(
     state: State, request: CoverRequest, account: EnvelopeAccount
 ) -> tuple[int, int, str] | None:
-    """Return the position of ``account`` in the cover order of the request, or None."""
+    """Return the position of ``account`` in the request's cover order; None if it cannot pay."""
     owner, own = account.owner, request.owner
     parents = state.owners[own].parents
     shared = account.spec.sharing is Sharing.FAMILY

@@ -1,7 +1,7 @@
-"""The plain way to place a gang: scan every node of the fleet each time.
+"""Places a gang in the plain way: by scanning every node of the fleet each time.
 
-The baseline of ``placement``. It answers exactly as ``pack_gang`` does under ``tight`` for a gang
-that may be divided, so that the two are measured on the same work.
+This is the baseline of ``placement``. Its answers equal those of ``pack_gang`` under ``tight`` for
+a gang that may be divided, so both are measured on the same work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def scan_fleet(state: State) -> ScanFleet:
 
 
 def scan_pack(fleet: ScanFleet, gpus: int) -> list[Slots]:
-    """Return the slots of a gang, one entry for each domain it takes from."""
+    """Return the slots of a gang, with one entry for each domain."""
     free = {domain: sum(mask.bit_count() for _, mask in nodes) for domain, nodes in fleet.items()}
     holding = [(gpus_free, domain) for domain, gpus_free in free.items() if gpus_free >= gpus]
     if holding:
@@ -40,7 +40,7 @@ def scan_pack(fleet: ScanFleet, gpus: int) -> list[Slots]:
 
 
 def _pick(nodes: list[tuple[str, int]], gpus: int) -> Slots:
-    """Return slots worth ``gpus``: whole nodes first, the rest where it leaves the least."""
+    """Return slots of ``gpus`` GPUs: whole nodes first, the rest where it leaves the least."""
     left = sorted(nodes, key=lambda node: (-node[1].bit_count(), node[0]))
     found: list[tuple[str, int]] = []
     while gpus:

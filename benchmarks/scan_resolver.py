@@ -1,6 +1,7 @@
-"""The plain way to resolve a conflict: cut one candidate, try admission again, and so on.
+"""Resolves a conflict in the plain way: cuts one candidate, tries admission, and repeats.
 
-The baseline of ``resolver``. It has the same candidates in the same order, and ends as much.
+This is the baseline of ``resolver``. It has the same candidates in the same order, and ends the
+same ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.model.state.state import State
 
 
 def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidate]:
-    """Return what ends: every cut and every draw is tried by itself."""
+    """Return the candidates that end; admission is tried after every cut and every draw."""
     scope = question.scope
     survey = survey_domains(state, scope.pool, scope.flavor, scope.domains)
     trial = Trial(state, question.reservation)

@@ -1,8 +1,8 @@
-"""What one scrape of the metrics costs the service when very many runs wait.
+"""The cost of one scrape of the metrics when very many runs wait.
 
-The first half, reading the state, is done on the thread that owns the ledger and holds up the next
-commit; the second, writing it out, is not. The baseline is the same with the queue walked each time
-instead of being kept by reason as events come.
+The first half, reading the state, runs on the ledger thread and delays the next commit. The second
+half, formatting the text, runs on another thread. The baseline counts the waiting runs by reason at
+each scrape; Quorate updates these counts with each event.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _crowded(waiting: int, tenants: int) -> tuple[State, list[Event]]:
-    """Return tenants with quotas and envelopes, and what makes ``waiting`` runs wait."""
+    """Return tenants with quotas and envelopes, and the events with which ``waiting`` runs wait."""
     quota = Quota(nodes_max=8, concurrent_runs_max=4, gpu_ms_budget=10**9, node_ms_budget=10**9)
     owners = [Owner(name=f"tenant-{n}", quota=quota) for n in range(tenants)]
     lines = [envelope("e", 8, selector=((REGION, REGION_NAME),)) for _ in owners]

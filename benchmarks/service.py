@@ -1,8 +1,8 @@
 """Submitting through the service: REST on loopback, every commit durable on SQLite.
 
-One by one by sixteen clients, and in batches by four; then at half the target rate, at fixed
-instants, to measure a response when nothing is overloaded. The raw cost is the same documents on
-the same fleet in process: judged, decided and committed by the engine itself.
+Sixteen clients submit runs one by one, and four clients submit batches. Then requests are sent at
+half the target rate, at fixed instants, to measure latencies without overload. The baseline checks,
+decides and commits the same documents in process, with the engine alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALONE_PER_S: Final = 300
 BATCHED_PER_S: Final = 1_000
 LATENCY_MS: Final = 100
 GANGS: Final = (1, 1, 2, 2)
-"""GPUs of a run: so few that all of them find room, however many are sent."""
+"""The GPUs of a run: so few that all submitted runs find room."""
 OUT: Final = Path(__file__).parent / "out"
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -48,7 +48,7 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return runs a second by REST, and how long responses take at half the target rate."""
+    """Return runs per second by REST, and latencies at half the target rate."""
     OUT.mkdir(exist_ok=True)
     trees = documents()
     with TemporaryDirectory(dir=OUT) as folder:
@@ -63,7 +63,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def documents() -> Iterator[Tree]:
-    """Yield Run documents without end, each with a name of its own."""
+    """Yield Run documents without end, each with a different name."""
     rng = Random(9)
     for number in count():
         team = rng.randrange(OWNERS)
@@ -72,7 +72,7 @@ def documents() -> Iterator[Tree]:
             "kind": "Run",
             "metadata": {"name": f"train-{number:07d}"},
             "spec": {
-                # Parents give their money to their teams and run nothing.
+                # Parents do not run work; they pay for their teams.
                 "owner": owner_name(team if team % FAMILY_SIZE else team + 1),
                 "user": "alice@example.org",
                 "resources": {"gpuType": FLAVOR, "totalGPUs": rng.choice(GANGS)},
@@ -84,13 +84,13 @@ def documents() -> Iterator[Tree]:
 
 
 def fleet_specs() -> tuple[Applied, ...]:
-    """Return a fleet that has room for all that is submitted, and those who pay for it."""
+    """Return a fleet with room for all submitted runs, and the owners and budgets that pay."""
     lines = budgets(OWNERS, concurrency=128, now_ms=SystemClock().now_ms())
     return (*fleet(NODES), *families(OWNERS), *lines)
 
 
 def declare(target: Target, specs: tuple[Applied, ...]) -> None:
-    """Have the service know ``specs``; nodes go apart, because a request has a largest size."""
+    """Apply ``specs`` to the service, nodes in several requests because of their limited size."""
     for start in range(0, len(specs), 2_000):
         trees = [render(spec) for spec in specs[start : start + 2_000]]
         body = _ENCODER.encode({"documents": trees})
@@ -153,7 +153,7 @@ def _batched(service: Served, trees: Iterator[Tree], effort: Effort, raw: Baseli
 
 
 def _half(target: Target, trees: Iterator[Tree], effort: Effort) -> list[Figure]:
-    """Return how long responses take at half the target rates."""
+    """Return the latencies at half the target rates."""
     seconds = effort.of(20, 2)
     alone_per_s, batches_per_s = ALONE_PER_S / 2, BATCHED_PER_S / 2 / BATCH
     alone = [submit_alone(target, t) for t in islice(trees, int(seconds * alone_per_s))]
@@ -193,7 +193,7 @@ def _latencies(load: Load) -> dict[str, float]:
 
 
 def _raw(folder: Path, trees: Iterator[Tree], effort: Effort) -> tuple[Baseline, Baseline]:
-    """Return the rates of the same work in process, a commit for each run and for each batch."""
+    """Return the rates of the same work in process: with a commit per run, and per batch."""
     alone, batches = effort.of(500, 50), effort.of(40, 4)
     with SqliteStore.create(folder / "raw.db") as store:
         clock = SystemClock()

@@ -1,4 +1,4 @@
-"""A service of its own for a benchmark: ``quorate serve`` on a new ledger and a free port."""
+"""Starts a service for a benchmark: ``quorate serve`` on a new ledger and a free port."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from benchmarks.http_load import Target
 START_S_MAX: Final = 300.0
 STOP_S_MAX: Final = 60.0
 _QUORATE: Final = "from quorate.cli.program import run; run()"
-"""What the installed ``quorate`` script does."""
+"""The code of the installed ``quorate`` script."""
 _ADDRESS: Final = re.compile(r"https?://(127\.0\.0\.1):(\d+)")
 _TOKEN: Final = re.compile(r"\bqt_\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A service that runs."""
+    """A running service."""
 
     target: Target
     pid: int
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds, user and system, that it has taken; 0 where unknown."""
+        """Return the CPU seconds, user and system, of the service; 0 if unknown."""
         return _cpu_s(Path(f"/proc/{self.pid}/stat"))
 
     def loop_cpu_s(self) -> float:
-        """Return the CPU seconds of its first thread, which has the event loop."""
+        """Return the CPU seconds of the service's first thread, which runs the event loop."""
         return _cpu_s(Path(f"/proc/{self.pid}/task/{self.pid}/stat"))
 
 
@@ -62,7 +62,7 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
     )
     said: list[str] = []
     assert started.stdout is not None
-    # Read to its end, so that it never waits for its reader.
+    # Read all its output, so that the service never waits for its reader.
     listener = Thread(target=lambda: said.extend(started.stdout or ()), daemon=True)
     listener.start()
     try:
@@ -77,7 +77,7 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
 
 
 def _target(started: subprocess.Popen[str], said: Sequence[str]) -> Target:
-    """Return where it listens and the token it printed, once it has printed both."""
+    """Return the address and the token that the service prints, after it has printed both."""
     end_s = monotonic() + START_S_MAX
     while monotonic() < end_s and started.poll() is None:
         text = "".join(said)

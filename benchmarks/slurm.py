@@ -1,8 +1,8 @@
-"""A real Slurm on loopback, with GPUs that are only files: installed, started, and ended again.
+"""Installs, starts and ends a real Slurm on loopback, with files as GPUs.
 
-munged, slurmctld and slurmd of the distribution's packages, with their defaults except for where
-they listen and keep their files. One job has all the GPUs, so that every job that is measured is
-accepted and waits: Slurm is not made to start processes on the machine that is measured.
+munged, slurmctld and slurmd come from the distribution's packages, and have their defaults except
+for addresses and folders. One job has all the GPUs, so every measured job is accepted and waits,
+and Slurm starts no processes on the measured machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "munge", "libslurm-dev
 PROGRAMS: Final = ("slurmctld", "slurmd", "sbatch", "scancel", "sinfo", "squeue", "munged")
 GPUS: Final = 8
 WAIT_S_MAX: Final = 60.0
-"""How long starting, and each step of ending, may take."""
+"""The time limit of starting, and of each step of ending."""
 INSTALL_S_MAX: Final = 600.0
 _CLIENT: Final = Path(__file__).parent / "slurm_client.c"
 _JOB: Final = ("--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 3600")
@@ -36,7 +36,7 @@ class NoSlurmError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """A Slurm that runs. ``client`` is the path of a compiled client, empty without a compiler."""
+    """A running Slurm. ``client`` is the path of a compiled client, empty without a compiler."""
 
     version: str
     environment: dict[str, str]
@@ -47,7 +47,7 @@ class Slurm:
         return ["sbatch", "--quiet", "--parsable", "--gres=gpu:h100:1", *_JOB]
 
     def submit_all(self, jobs: int) -> float:
-        """Return the seconds that a client that lives long takes to submit ``jobs``."""
+        """Return the seconds in which one long-running client submits ``jobs`` jobs."""
         told = _run([self.client, str(jobs)], self.environment)
         return float(told)
 
@@ -61,7 +61,7 @@ def slurm(folder: Path) -> Iterator[Slurm]:
     """Yield a Slurm that keeps its state under ``folder``, and end it; raises ``NoSlurmError``."""
     _install()
     with ExitStack() as stack:
-        # A socket's path may be 107 characters long, and ``folder`` may be anywhere.
+        # The path of a socket may have at most 107 characters, and ``folder`` may be longer.
         short = Path(stack.enter_context(TemporaryDirectory(prefix="quorate-slurm-")))
         short.chmod(0o755)
         conf = _configure(folder, short)
@@ -78,7 +78,7 @@ def slurm(folder: Path) -> Iterator[Slurm]:
 
 
 def _install() -> None:
-    """Check that everything is installed; install what is missing where possible."""
+    """Check that all packages are installed; install missing packages if possible."""
     if all(shutil.which(name, path=_path()) for name in PROGRAMS):
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
@@ -128,11 +128,11 @@ def _configure(folder: Path, short: Path) -> Path:
         "TaskPlugin": "task/none",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core",
-        # The node has as many processors as it declares.
+        # Accept the number of processors that the node declares.
         "SlurmdParameters": "config_overrides",
         "MpiDefault": "none",
         "ReturnToService": 2,
-        # By default it refuses the 10,001st job.
+        # By default, Slurm refuses the 10,001st job.
         "MaxJobCount": 1_000_000,
         "GresTypes": "gpu",
     }
@@ -161,7 +161,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def _daemon(command: Sequence[str], environment: dict[str, str], out: Path) -> Iterator[None]:
-    """Run a program while the block lasts; what it prints is kept for when it fails."""
+    """Run a program during the block; its output is kept for the message of a failure."""
     program = shutil.which(command[0], path=_path())
     if program is None:
         raise NoSlurmError(f"there is no {command[0]}")
@@ -182,14 +182,14 @@ def _daemon(command: Sequence[str], environment: dict[str, str], out: Path) -> I
 
 @contextmanager
 def _all_gpus_taken(environment: dict[str, str], short: Path) -> Iterator[None]:
-    """Let one job have every GPU while the block lasts, and see it go before the daemons do."""
+    """Let one job hold all GPUs during the block, and wait for its end before the daemons end."""
     command = ["sbatch", "--parsable", f"--gres=gpu:h100:{GPUS}", *_JOB]
     job = _run(command, environment).strip()
     _until(lambda: bool(_running(environment)), "the first job does not start", short)
     try:
         yield
     finally:
-        # Those that wait too: one of them would start in its place.
+        # Cancel waiting jobs too, because one of them would start in its place.
         _run(["scontrol", "update", "PartitionName=bench", "State=DOWN"], environment)
         _run(["scancel", job], environment)
         _until(lambda: not _running(environment), "the first job does not end", short)
@@ -207,7 +207,7 @@ def _states(environment: dict[str, str]) -> list[str]:
 
 
 def _compiled(short: Path) -> str:
-    """Return the path of the client that lives long; empty where it cannot be compiled."""
+    """Return the path of the long-running client; empty if it cannot be compiled."""
     compiler = shutil.which("cc")
     if compiler is None:
         return ""

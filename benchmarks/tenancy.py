@@ -1,10 +1,10 @@
-"""Many tenants at their limits: what one more waiting run costs, and what waking one does.
+"""The costs of one more waiting run, and of waking a run, among many tenants at their limits.
 
-Every tenant runs as many runs as it may, and ten more of each wait for it. Each has budgets of
-GPU-hours and of node-hours, no two in a row alike; time passes between decisions, and some cross a
-threshold. A run that is submitted must not look at the others that wait nor at what other tenants
-have used, and one that ends must not touch those of other tenants. The baseline is the same with a
-hundred tenants.
+Every tenant runs as many runs as its quota allows, and ten more of its runs wait. Each tenant has
+soft budgets of GPU-hours and node-hours, different from those of its neighbours. Time passes
+between decisions, and some tenants cross a threshold. A submission must not read the other waiting
+runs or the use of other tenants, and the end of a run must not read the runs of other tenants. The
+baseline is the same with a hundred tenants.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from quorate.testing.builders import NOW_MS, budget, envelope, world
 WAITING_EACH = 10
 SMALL = 100
 APART_MS = 10
-"""How far decisions are apart."""
+"""The time between two decisions."""
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what enqueueing and waking cost among many tenants, and among few."""
+    """Return the costs of enqueueing and waking among many tenants, and among few."""
     many = _costs(effort.of(10_000, 500), effort.of(2_000, 100))
     few = _costs(SMALL, SMALL // 2)
     return [
@@ -60,8 +60,8 @@ def measure(effort: Effort) -> list[Figure]:
 
 def _costs(tenants: int, samples: int) -> dict[str, float]:
     state = _full(tenants, samples)
-    _us(state, [Submit(_run("any", _free(0)))])  # Which leaves no index for later.
-    # Each of another owner: what an owner has besides makes its starts and ends dearer.
+    _us(state, [Submit(_run("any", _free(0)))])  # This builds all indexes.
+    # Each run has another owner, because starts and ends cost more if the owner has other runs.
     begin = [Submit(_run(f"other-{n}", _free(n))) for n in range(samples)]
     starting = _us(state, begin, LeaseStarted)
     ending = _us(state, [Complete(command.run.name) for command in begin])
@@ -76,13 +76,13 @@ def _costs(tenants: int, samples: int) -> dict[str, float]:
         "completing": completing,
         "crossed": len(state.thresholds),
         "due": _due_us(state, samples),
-        # Ending one run and starting another cost what they cost when no run waits.
+        # The costs of one end and one start are known from runs without a queue.
         "wake": max(0.0, completing - starting - ending),
     }
 
 
 def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event]) -> float:
-    """Return the CPU microseconds of deciding each of ``commands``; all of them take effect."""
+    """Return the CPU microseconds of deciding each of ``commands``; each must take effect."""
     found: list[float] = []
     for command in commands:
         asked: Command = command
@@ -97,7 +97,7 @@ def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event
 
 
 def _due_us(state: State, samples: int) -> float:
-    """Return the CPU microseconds of computing the next due instant, some time later."""
+    """Return the CPU microseconds of computing the next due instant, after some time."""
     found: list[float] = []
     for number in range(samples):
         start = process_time()
@@ -108,7 +108,7 @@ def _due_us(state: State, samples: int) -> float:
 
 
 def _tenant(number: int) -> Owner:
-    """Return a tenant that may run one run; the first of them have soon used up what they may."""
+    """Return a tenant that may run one run; the first tenants soon use up their budgets."""
     quota = Quota(
         concurrent_runs_max=1,
         gpu_ms_budget=(1 + number % 997) * 100 * SECOND_MS,
@@ -118,9 +118,9 @@ def _tenant(number: int) -> Owner:
 
 
 def _full(tenants: int, others: int) -> State:
-    """Return a fleet with room, in which every tenant is at its limit and has runs that wait.
+    """Return a fleet with room, in which every tenant is at its limit and has waiting runs.
 
-    And ``others`` that have no limit and nothing else.
+    There are also ``others`` owners without limits and without runs.
     """
     quota = Quota(gpu_ms_budget=HOUR_MS, node_ms_budget=HOUR_MS)
     free = [Owner(name=_free(n), quota=quota) for n in range(others)]

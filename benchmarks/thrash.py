@@ -1,8 +1,9 @@
-"""Thrash: how much work a week of too much demand loses to conflicts, with and without the guards.
+"""The work that conflicts lose in a week of excess demand, with and without the guards.
 
-One pool, owners whose envelopes together promise more than it has, runs of a day in mixed widths
-that arrive as fast as their owners can pay for them. Work checkpoints every full hour and not when
-it is stopped, so a cut loses what was done since. What decides is the production engine.
+The pool's owners have envelopes with more GPUs in total than the pool. Runs of a day, of mixed
+widths, arrive as fast as their owners can pay for them. Work checkpoints every full hour but not
+when it is stopped, so a cut loses the work since the last checkpoint. The production engine makes
+all decisions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ WIDTHS = (4, 8, 8, 16, 16, 32, 64)
 RUN_MS = 24 * HOUR_MS
 NODES_PER_DOMAIN = 16
 TARGETS = {130: 3.0, 110: 1.0}
-"""Percent of funded demand, and the most of its work, in percent, that the pool may lose."""
+"""The funded demand in percent of the pool, and the most work in percent that may be lost."""
 GUARDED = Pool(name="default")
 UNGUARDED = replace(
     GUARDED,
@@ -45,7 +46,7 @@ UNGUARDED = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """The result for a pool: in GPU-milliseconds, and how many leases were cut for what."""
+    """The result of a pool in GPU-milliseconds, and the numbers of cut leases by reason."""
 
     done_gpu_ms: int
     lost_gpu_ms: int
@@ -54,12 +55,12 @@ class Week:
 
     @property
     def lost_percent(self) -> float:
-        """What was lost of every hundred GPU-hours done."""
+        """The lost part of every hundred GPU-hours done."""
         return 100 * self.lost_gpu_ms / max(1, self.done_gpu_ms)
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return what is lost at each level of demand, beside what is lost without the guards."""
+    """Return the lost work at each level of demand, with and without the guards."""
     nodes, days = effort.of(16, 8), effort.of(7, 2)
     found = []
     for percent, target in TARGETS.items():
@@ -89,7 +90,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def live(pool: Pool, percent: int, *, nodes: int, days: int, seed: int = 1) -> Week:
-    """Return the result of ``nodes`` of 8 GPUs under ``pool`` at ``percent`` of funded demand."""
+    """Return the result of ``nodes`` nodes of 8 GPUs in ``pool``, at ``percent`` funded demand."""
     timeline = Timeline(VirtualClock(NOW_MS))
     executor = SimExecutor(
         timeline,
@@ -156,9 +157,9 @@ def _specs(pool: Pool, percent: int, nodes: int, days: int) -> tuple[Applied, ..
 
 
 def _arrivals(chance: Random, percent: int, gpus: int, days: int) -> Sequence[tuple[int, Run]]:
-    """Return runs that come at random, together as much as is funded.
+    """Return runs with random arrivals, whose total is the funded demand.
 
-    Those of the day before come within the first hour, so that the pool is full from then on.
+    The runs of the previous day arrive in the first hour, so that the pool is full afterwards.
     """
     widths = [width for width in WIDTHS if width <= gpus // 4]
     wanted = gpus * percent // 100 * (days + 1) * DAY_MS

@@ -1,4 +1,4 @@
-"""Fleets and families of the sizes the targets speak of."""
+"""Fleets and families with the sizes of the targets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ REGION_NAME = "eu"
 FLAVOR = "H100"
 CLUSTERS = 4
 FAMILY_SIZE = 10
-"""One parent and nine teams."""
+"""The owners of a family: one parent and nine teams."""
 
 GANGS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""GPUs of a gang: every power of two alike, so that half of them span nodes."""
+"""The GPUs of gangs: each power of two equally often, so that half of the gangs span nodes."""
 
 
 def fleet(nodes: int, *, nodes_per_domain: int = 50) -> list[Node]:
-    """Return nodes of 8 GPUs, ``nodes_per_domain`` to a fabric domain, domains in four clusters."""
+    """Return nodes of 8 GPUs, ``nodes_per_domain`` in each domain, in four clusters."""
     return [
         Node(
             name=f"n{number:05d}",
@@ -51,8 +51,8 @@ def owner_name(number: int) -> str:
 def budgets(owners: int, *, concurrency: int, now_ms: int = NOW_MS) -> list[Budget]:
     """Return a budget of five envelopes for each owner, every second one under a cap.
 
-    One envelope pays anywhere and four pay in one cluster each. A cap allows four fifths of what
-    its five envelopes add up to. Parents lend a quarter of their first envelope to any owner.
+    One envelope pays anywhere, and four pay in one cluster each. A cap allows four fifths of the
+    sum of its five envelopes. Parents lend a quarter of their first envelope to any owner.
     """
     found = []
     for number in range(owners):

@@ -1,10 +1,10 @@
-"""Finds Chromium for the tests of the dashboard, and installs it where there is none.
+"""Finds Chromium for the tests of the dashboard, or installs it.
 
-Playwright downloads its own build. Where that fails, for example behind a mirror that has packages
-only, root installs the package ``chromium`` of Debian or Ubuntu.
+Playwright downloads its own build. If the download fails, for example behind a mirror that has only
+packages, root installs the package ``chromium`` of Debian or Ubuntu.
 
-``python -m tools.chromium FILE`` writes to FILE where it is, or why it cannot be installed: tests
-that are skipped for want of a browser say that reason.
+``python -m tools.chromium FILE`` writes to FILE the path of Chromium, or why it cannot be
+installed. Tests that are skipped without a browser show this reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.system_package import install, run
 
 
 def installed() -> tuple[bool, str]:
-    """Return whether there is a browser, and where it is, or why there is none."""
+    """Return whether a browser is installed, and its path, or why none is installed."""
     troubles: list[str] = []
     for step in (None, _by_playwright, _by_package):
         if step is not None:
@@ -32,9 +32,9 @@ def installed() -> tuple[bool, str]:
 
 
 def _by_playwright() -> str:
-    """Download Playwright's build, and the libraries that it needs, which root alone may install.
+    """Download Playwright's build and, as root, install the libraries that it needs.
 
-    Return what went wrong; empty where nothing did.
+    Return the error; empty after success.
     """
     trouble = run(sys.executable, "-m", "playwright", "install", "chromium")
     found = chromium_here()
@@ -48,7 +48,7 @@ def _by_package() -> str:
 
 
 def main(file: str) -> None:
-    """Write to ``file`` where the browser is, or why there is none, and print it."""
+    """Write the browser's path, or why there is none, to ``file``, and print it."""
     is_there, told = installed()
     line = told if is_there else f"no Chromium, so tests of the dashboard are skipped: {told}"
     Path(file).parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
-"""Writes what the methods of both clients take and give: ``python -m tools.client_methods``.
+"""Writes the types of the methods of both clients: ``python -m tools.client_methods``.
 
-The methods themselves are made from the table when they are imported (``client/dispatch.py``). This
-stub of them is checked in, so that editors and type checkers see real signatures; a test compares
-it with what this makes, so that it cannot drift.
+The methods are made from the table of operations at import (``client/dispatch.py``). The stub with
+their signatures is in the repository for editors and type checkers. A test checks that it is up to
+date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESERVED: Final = (
     *("submit", "watch", "run", "close", "log_lines"),
     *("ask_json", "ask_json_and_notes", "ask_lines", "ask_text"),
 )
-"""What clients have of their own."""
+"""The methods of clients that are not operations."""
 _GENERIC: Final = {tuple: "Sequence", list: "Sequence", dict: "Mapping"}
 _PLAIN: Final = {
     Any: "Any",
@@ -65,7 +65,7 @@ def text() -> str:
     """Return the text of the stub."""
     operations = sorted(OPERATIONS.values(), key=lambda each: each.name)
     taken = {each.function_name for each in operations} & set(RESERVED)
-    assert not taken, f"clients have methods of these names already: {taken}"
+    assert not taken, f"clients already have methods with these names: {taken}"
     lines = [_HEAD, *_imports(operations)]
     for name, is_async in (("Methods", False), ("AsyncMethods", True)):
         lines += ["", f"class {name}:", f"    {_ABOUT}", ""]
@@ -75,7 +75,7 @@ def text() -> str:
 
 
 def _formatted(source: str) -> str:
-    """Return ``source`` as everything here is formatted, without imports that nothing uses."""
+    """Return ``source``, formatted like the project, without unused imports."""
     ruff = str(Path(sys.executable).parent / "ruff")
     for words in (
         ["check", "--fix-only", "--select", "I,F401"],
@@ -94,7 +94,7 @@ def _formatted(source: str) -> str:
 
 
 def _imports(operations: list[Operation]) -> list[str]:
-    """Return the imports of all types of ours that answers and parameters name."""
+    """Return the imports of all of Quorate's types in answers and parameters."""
     found: dict[str, str] = {}
     for operation in operations:
         asked = [part for each in fields(operation.takes) for part in _inside(each.type)]
@@ -106,7 +106,7 @@ def _imports(operations: list[Operation]) -> list[str]:
 
 
 def _inside(kind: Any) -> Iterator[Any]:
-    """Yield the types that make up ``kind``."""
+    """Yield the types inside ``kind``."""
     yield from (kind, get_origin(kind))
     for each in get_args(kind):
         yield from _inside(each)
@@ -126,7 +126,7 @@ def _method(operation: Operation, *, is_async: bool) -> str:
 
 
 def _docstring(operation: Operation) -> str:
-    """Return what an editor shows beside a call, in one paragraph; ``help`` says more."""
+    """Return the docstring that an editor shows, in one paragraph; ``help`` shows more."""
     words = " ".join([operation.summary, *about(operation)]).split()
     return textwrap.fill(f'"""{" ".join(words)}"""', WIDTH, break_on_hyphens=False)
 
@@ -156,7 +156,7 @@ def _parameter(each: Parameter, kind: str) -> str:
 
 
 def _given(kind: Any) -> str:
-    """Return how a user of the client reads the type of an answer."""
+    """Return the annotation of the type of an answer."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return " | ".join(map(_given, parts))
@@ -171,14 +171,14 @@ def _given(kind: Any) -> str:
 
 
 def _annotation(kind: Any) -> str:
-    """Return how a user of the client reads the type of a parameter."""
+    """Return the annotation of the type of a parameter."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotation(parts[0])
     if origin in (Union, types.UnionType):
         found = [_annotation(each) for each in parts]
         found.sort(key=lambda each: each == "None")
-        # A type checker takes a whole number for a float, too.
+        # A type checker also accepts a whole number as a float.
         named = [each for each in dict.fromkeys(found) if each != "int" or "float" not in found]
         return " | ".join(named)
     if origin in _GENERIC:

@@ -1,7 +1,7 @@
-"""What the types of the resources do not say: words, bounds, what is required, and rules.
+"""The parts of CRD schemas that types do not have: values, bounds, required fields, rules.
 
-Bounds are those that ``documents`` checks; they are looser where a schema cannot be exact. Rules
-are in CEL. Servers older than 1.25 leave rules out: there Quorate itself refuses such a resource.
+Bounds are those of ``documents``, but looser if a schema cannot be exact. Rules are in CEL. API
+servers older than 1.25 ignore rules; there, Quorate refuses resources that break a rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Write deploy/crds from the types of the resources: ``python -m tools.crds``.
+"""Writes deploy/crds from the types of the resources: ``python -m tools.crds``.
 
-The fields of a custom resource are those of the same resource in the client, which are those of
-the documents. What a type does not say is in ``crd_bounds.py``.
+A custom resource has the fields of the client's type for the same resource, which are the fields of
+documents. ``crd_bounds.py`` adds what the types do not have.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age.
+    """A custom resource; ``kubectl get`` prints ``columns`` besides name and age.
 
-    ``wide`` are those of ``kubectl get -o wide`` besides. A date is printed as the time since then,
-    so that what is to come is text. Of a path with several values the first alone is printed, so
-    that there is none.
+    ``kubectl get -o wide`` also prints ``wide``. ``kubectl`` prints a date as the time since it, so
+    future instants are text. It prints only the first value of a path, so no path has several
+    values.
     """
 
     name: str
@@ -190,7 +190,7 @@ _OF_RESOURCES: Final[Tree] = {
     "ledgerName": {"type": "string", "description": "Its name in the ledger."},
     "reason": {"type": "string", "description": "The reason of the condition that says most."},
 }
-"""What the status of a resource has and that of a document does not: the operator adds it."""
+"""The fields that the operator adds to the status of a document."""
 _COUNT: Final[Tree] = {"type": "integer", "format": "int64"}
 _ANY: Final[Tree] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -254,7 +254,7 @@ def definition(kind: Kind) -> Tree:
 
 
 def _object(part: type[Fields], above: tuple[type, ...], *, is_declared: bool) -> Tree:
-    """Return the schema of the mapping ``part``; what is inside itself may be anything there."""
+    """Return the schema of the mapping ``part``; a mapping inside itself may have any content."""
     if part in above:
         return dict(_ANY)
     bounds = BOUNDS.get(part, {}) if is_declared else {}
@@ -303,12 +303,12 @@ def _value(kind: Any, above: tuple[type, ...], *, is_declared: bool) -> Tree:
 
 _TEXT: Final[Tree] = {"type": "string"}
 _INNER_TEXT: Final[Tree] = {"type": "string", "nullable": True}
-"""A text in a list or mapping: servers of 1.20 take an empty one for null. Quorate refuses null."""
+"""A text in a list or mapping: servers of 1.20 read an empty one as null, which is refused."""
 _LISTED_TEXT: Final[Tree] = {**_INNER_TEXT, "maxLength": 131_072}
 
 
 def _mapping(value: Any) -> Tree:
-    """Return the schema of a mapping by names: rates may be nested, all others are flat."""
+    """Return the schema of a mapping by names: rates may be nested, others are flat."""
     if value is Any:
         return dict(_ANY)
     kinds: Mapping[Any, Tree] = {str: _INNER_TEXT, int: {"type": "integer", "format": "int64"}}
@@ -316,7 +316,7 @@ def _mapping(value: Any) -> Tree:
 
 
 def files() -> dict[Path, str]:
-    """Return each file of ``FOLDER`` and what is in it."""
+    """Return each file of ``FOLDER`` and its content."""
     head = "# Written by `python -m tools.crds`; do not edit.\n"
     return {
         FOLDER / f"{kind.plural}.{GROUP}.yaml": head + to_yaml(definition(kind)) for kind in KINDS
@@ -324,7 +324,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write every definition."""
+    """Write every CustomResourceDefinition."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for path, text in files().items():
         path.write_text(text, encoding="utf-8")

@@ -1,10 +1,11 @@
-"""Show Quorate on a control plane of Kubernetes that is started for the occasion.
+"""Shows Quorate on a temporary control plane of Kubernetes.
 
     python -m tools.demo_kubernetes
 
-starts etcd, an API server and a controller manager, installs the manifests of deploy/, and serves a
-ledger with the rights that they give. Two nodes of 8 GPUs and their kubelets are played. Everything
-is ended afterwards. Without those programs it says what is missing, and exits with code 3.
+The command starts etcd, an API server and a controller manager, installs the manifests of deploy/,
+and serves a ledger with the permissions of these manifests. Two nodes of 8 GPUs and their kubelets
+are simulated. At the end, the command ends all of these programs. If a program is missing, the
+command names it and exits with code 3.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tests.service.program import program
 from tests.tidy.tree import ROOT
 
 MISSING: Final = 3
-"""The exit code where there is no control plane to show anything on."""
+"""The exit code if no control plane can be started."""
 SPACE: Final = "quorate-vision"
 NODES: Final = ("gpu-1", "gpu-2")
 MANIFESTS: Final = ("namespace", "rbac", "users", "configmap", "storage", "deployment", "service")
@@ -84,7 +85,7 @@ _PLACES: Final = {
 
 
 def main() -> int:
-    """Return the exit code: 0 when all was shown, ``MISSING`` without a control plane."""
+    """Return the exit code: 0 after the whole demo, ``MISSING`` without a control plane."""
     with TemporaryDirectory(prefix="quorate-demo-") as made:
         folder = Path(made)
         try:
@@ -148,7 +149,7 @@ def _story(api: KubeApi, typed: _Typed, folder: Path) -> None:
 
 
 def _show_pods(api: KubeApi, run: str, pods: int) -> None:
-    """Show the pods of a run when as many of them work as should."""
+    """Show the pods of a run when ``pods`` of them work."""
 
     def at_work() -> list[dict[str, Any]]:
         found, _ = api.list_all(f"/api/v1/namespaces/{SPACE}/pods", f"{RUN_LABEL}={run}")
@@ -184,7 +185,7 @@ def _install(api: KubeApi) -> None:
 
 
 def _show_deployed(api: KubeApi) -> None:
-    """Show the pod of the service's Deployment, which no kubelet is there to start."""
+    """Show the pod of the service's Deployment; no kubelet exists to start it."""
     path = "/api/v1/namespaces/quorate/pods"
     (pod,) = until(lambda: api.list_all(path)[0], "the Deployment has its pod")
     name = pod["metadata"]["name"]
@@ -199,7 +200,7 @@ def _make(api: KubeApi, tree: dict[str, Any]) -> None:
 
 @contextmanager
 def _controllers(programs: Path, folder: Path, server: Server) -> Iterator[None]:
-    """Run the controller manager; the nodes are played, so it does not judge them."""
+    """Run the controller manager, without its node controllers, because nodes are simulated."""
     arguments: list[str | Path] = [
         programs / "kube-controller-manager",
         f"--kubeconfig={server.kubeconfig}",
@@ -213,7 +214,7 @@ def _controllers(programs: Path, folder: Path, server: Server) -> Iterator[None]
 
 
 class _Typed:
-    """A person who types commands of ``quorate``."""
+    """Runs commands of ``quorate`` as if a user typed them."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -227,12 +228,12 @@ class _Typed:
         }
 
     def __call__(self, *words: str) -> None:
-        """Show a command and what it prints."""
+        """Show a command and its output."""
         print(f"\n$ quorate {' '.join(words)}", flush=True)
         print(self.quiet(*words), end="")
 
     def quiet(self, *words: str) -> str:
-        """Return what a command prints; raises ``CalledProcessError`` where it is refused."""
+        """Return the output of a command; raises ``CalledProcessError`` if it is refused."""
         command: Sequence[str] = [sys.executable, "-m", "quorate", *words]
         done = subprocess.run(  # noqa: S603 - this project's own command
             command, cwd=self._folder, env=self._env, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""A picture of the demo's transcript: the lines that tell the story, as a terminal shows them."""
+"""Makes a picture of the demo's transcript: its important lines, as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SHOWN: Final = (
     r"grasp ",
     r"TOTAL ",
 )
-"""The beginning of each line that is shown, in order; an empty one is an empty line."""
+"""The beginning of each line that is shown, in order; an empty text shows an empty line."""
 _STYLE: Final = """
   .back { fill: #10161d; stroke: #3a4654 } text { fill: #d7dee6 }
   .head { fill: #7ee2a8; font-weight: bold } .typed { fill: #ffffff; font-weight: bold }
@@ -82,7 +82,7 @@ _STYLE: Final = """
 
 
 def picture(transcript: str) -> str:
-    """Return the picture as SVG; raises ``ValueError`` where the transcript lacks a line."""
+    """Return the picture as SVG; raises ``ValueError`` if the transcript lacks a line."""
     lines = list(_lines(transcript))
     height = _TOP + _LINE * len(lines) + 14
     rows = "\n".join(

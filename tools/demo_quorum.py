@@ -1,11 +1,11 @@
-"""Show three services on one ledger in etcd, and what happens when the leader is killed.
+"""Shows three services on one ledger in etcd, and a failover after the leader is killed.
 
     python -m tools.demo_quorum
 
-starts three members of etcd and three services on the loopback, has runs at work, kills the leader
-with SIGKILL, and says after how long submits are accepted again. Then it waits for every run, and
-looks whether one was interrupted, starts the killed service again, and verifies the ledger against
-a checkpoint from before the kill. Everything is ended afterwards. The exit code is 0 when nothing
+The command starts three members of etcd and three services on loopback, submits runs, kills the
+leader with SIGKILL, and prints how long no submission was accepted. Then it waits for every run,
+checks that no run was interrupted, starts the killed service again, and verifies the ledger against
+a checkpoint from before the kill. At the end, it ends all programs. The exit code is 0 if nothing
 was lost.
 """
 
@@ -34,9 +34,9 @@ from tests.service.program import CLI
 from tests.tidy.tree import ROOT
 
 LOST: Final = 1
-"""The exit code where something that was acknowledged is not in the ledger."""
+"""The exit code if the ledger lacks an acknowledged run, or a run was interrupted."""
 AIMED_S: Final = 5.0
-"""After how long submits are to be accepted again."""
+"""The target of the time until submissions are accepted again."""
 EXAMPLES: Final = ROOT / "examples"
 STEPS: Final = 15
 WORK: Final = (
@@ -48,7 +48,7 @@ AT_WORK: Final = ("alpha", "beta", "gamma")
 
 
 def main() -> int:
-    """Return the exit code: 0 when all was shown and nothing was lost."""
+    """Return the exit code: 0 after the whole demo, if nothing was lost."""
     began_s = time.monotonic()
     with TemporaryDirectory(prefix="quorate-demo-") as made, ExitStack() as stack:
         code = _show(stack, Path(made))
@@ -114,7 +114,7 @@ def _show(stack: ExitStack, folder: Path) -> int:
 
 def _client(found: Cluster) -> Client:
     servers = ",".join(each.address for each in found.daemons)
-    # Short pauses: what is shown is how long the services take, not how patient a client is.
+    # The client's pauses are short, so that the printed time is the time of the services.
     quick = Retrying(tries=1)
     return Client(servers, token=found.token, retrying=quick)
 
@@ -128,7 +128,7 @@ def _submit(client: Client, name: str, command: Sequence[str]) -> str:
 
 
 def _submit_at_once(client: Client, name: str) -> str:
-    """Return the name of a run, sent under one key again and again until it is accepted."""
+    """Submit a run with one key again and again until it is accepted; return its name."""
     deadline = Deadline("a submit is accepted")
     while True:
         try:
@@ -139,7 +139,7 @@ def _submit_at_once(client: Client, name: str) -> str:
 
 
 def _is_whole(found: Cluster, name: str) -> bool:
-    """Return whether a run was started once, and has printed each of its steps once."""
+    """Return whether a run was started once and has printed each of its steps once."""
     start, *steps = _typed(found, "logs", name).splitlines()
     is_whole = start.startswith("quorate: start 1:") and steps == [
         f"step {number}" for number in range(1, STEPS + 1)
@@ -172,7 +172,7 @@ def _role(daemon: Daemon) -> str:
 
 
 def _apply(found: Cluster) -> None:
-    """Apply the examples, and say how many resources there are of each kind."""
+    """Apply the examples, and print the number of resources of each kind."""
     words = ("apply", "-f", str(EXAMPLES / "fleet.yaml"), "-f", str(EXAMPLES / "teams.yaml"))
     _show_command(words)
     lines = _typed(found, *words).splitlines()
@@ -181,7 +181,7 @@ def _apply(found: Cluster) -> None:
 
 
 def _type(found: Cluster, *words: str) -> None:
-    """Show a command, typed where all services are known, and what it prints."""
+    """Show a command, with all services as contexts, and its output."""
     _show_command(words)
     print(_typed(found, *words), end="", flush=True)
 
@@ -192,7 +192,7 @@ def _show_command(words: Sequence[str]) -> None:
 
 
 def _typed(found: Cluster, *words: str) -> str:
-    """Return what a command prints; its errors are shown where it fails, and end this program."""
+    """Return the output of a command; if it fails, show its errors and end this program."""
     servers = ",".join(each.address for each in found.daemons)
     done = subprocess.run(  # noqa: S603 - this project's own command
         [sys.executable, "-c", CLI, *words],

@@ -1,6 +1,6 @@
-"""Play the demo, and write docs/demo.txt and docs/demo.svg: ``python -m tools.demo_transcript``.
+"""Plays the demo, and writes docs/demo.txt and docs/demo.svg: ``python -m tools.demo_transcript``.
 
-With ``--picture`` the demo is not played, and only the picture is made anew from the text.
+With ``--picture``, the demo is not played, and only the picture is made again from the text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MASKS: Final = (
     (r"(?<=told to stop: )\d+ s\b", "<s>"),
     (r"(?<= )(?:in )?\d+[smhd](?: \d+[smh])?(?= )", "<s>"),
 )
-"""What differs from one time to the next."""
+"""The texts that differ from one play to the next."""
 _MASKED: Final = re.compile(r"<[a-z.]+>")
 _GAP: Final = re.compile(r"(?<=\S) {2,}")
 _DRAWN: Final = "$ quorate get resolveroutcomes"
@@ -48,7 +48,7 @@ _CUT: Final = "  Who was cut?\n"
 
 
 def play(folder: Path, *, python: str = sys.executable) -> str:
-    """Return what the demo prints, played in the new folder ``demo`` below ``folder``."""
+    """Play the demo in the new folder ``demo`` below ``folder``; return its output."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("QUORATE_")}
     done = subprocess.run(  # noqa: S603 - this project's own command
         [python, "-m", "quorate", "demo", "--dir", "demo"],
@@ -67,20 +67,20 @@ def play(folder: Path, *, python: str = sys.executable) -> str:
 
 
 def victim_of(transcript: str) -> tuple[str, str]:
-    """Return the run that was drawn and its owner."""
+    """Return the run that the lottery drew, and its owner."""
     found = re.search(r"The lottery has drawn (\w+) of (\w+)", " ".join(transcript.split()))
     assert found is not None, "the transcript has no lottery"
     return found[1], found[2]
 
 
 def as_any_user(transcript: str) -> str:
-    """Return it as every user but root sees it."""
+    """Return ``transcript`` as every user but root sees it."""
     said = r"\s+".join(map(re.escape, AS_ROOT.split()))
     return re.sub(rf"\n{said}\n", "", transcript).replace(f" {ALLOW_ROOT} &", " &")
 
 
 def masked(transcript: str) -> str:
-    """Return it without what chance and time decide; who was drawn is called the victim."""
+    """Return ``transcript`` without random and timed parts; the drawn run is ``victim``."""
     transcript = as_any_user(transcript)
     victim, owner = victim_of(transcript)
     other, other_owner = ("listen", "speech") if victim == "detect" else ("detect", "vision")
@@ -96,7 +96,7 @@ def masked(transcript: str) -> str:
 
 
 def _closed_up(line: str) -> str:
-    """Return ``line`` with gaps of one width, for what was masked may be shorter next time."""
+    """Return ``line`` with gaps of one width, because masked texts differ in length."""
     return _GAP.sub("  ", line) if _MASKED.search(line) else line
 
 
@@ -105,7 +105,7 @@ def _called(text: str, roles: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Write the files."""
+    """Write the transcript and the picture."""
     if sys.argv[1:] != ["--picture"]:
         with TemporaryDirectory(prefix="quorate-") as folder:
             TRANSCRIPT.write_text(as_any_user(play(Path(folder))), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``python -m tools.etcd_protobuf``: compiles the part of etcd's API that Quorate calls."""
+"""Compiles the part of etcd's API that Quorate calls: ``python -m tools.etcd_protobuf``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPILED: Final = ROOT / "src" / "quorate" / "adapters" / "etcd" / DESCRIPTION
 
 
 def main() -> None:
-    """Write the compiled description, or say with ``--check`` whether it is up to date."""
+    """Write the compiled description; with ``--check``, only check that it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tools.etcd_protobuf")
     parser.add_argument("--check", action="store_true", help="Change nothing; fail if it would.")
     is_check = parser.parse_args().check
@@ -38,7 +38,7 @@ def compiled() -> bytes:
         failed = protoc.main(
             ["protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={out}", str(PROTO)]
         )
-        assert not failed, "protoc has said what is wrong with the text"
+        assert not failed, "protoc has printed the error"
         (file,) = FileDescriptorSet.FromString(out.read_bytes()).file
     return file.SerializeToString(deterministic=True)
 

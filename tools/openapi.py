@@ -1,4 +1,4 @@
-"""Write docs/reference/openapi.json from the table: ``python -m tools.openapi``."""
+"""Writes docs/reference/openapi.json from the table of operations: ``python -m tools.openapi``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write docs/reference/operations.md from the table: ``python -m tools.operations_page``."""
+"""Writes docs/reference/operations.md from the table: ``python -m tools.operations_page``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEAD: Final = (
 
 
 def page(written: str) -> str:
-    """Return the page as ``written`` up to its first table, with all tables generated again."""
+    """Return the text of ``written`` before its first table, followed by newly generated tables."""
     above, _, _ = written.partition("\n## ")
     return f"{above}\n" + "\n".join(_parts()).rstrip() + "\n"
 

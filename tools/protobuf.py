@@ -1,9 +1,9 @@
-"""``python -m tools.protobuf``: writes the protobuf of gRPC from the table of operations.
+"""Writes the protobuf of gRPC from the table of operations: ``python -m tools.protobuf``.
 
-The numbers of fields are kept in proto/quorate/v1/numbers.json and never change. The number of a
-field that is removed, or changes its type, is reserved; the next field gets a new number. So a
-program that was compiled with an older quorate.proto reads the fields it knows, and never one field
-as another.
+The numbers of fields are kept in proto/quorate/v1/numbers.json and never change. If a field is
+removed or changes its type, its number is reserved, and the next field gets a new number. So a
+program compiled with an older quorate.proto reads the fields that it knows, and never confuses two
+fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERS: Final = PROTO.with_name("numbers.json")
 COMPILED: Final = ROOT / "src" / "quorate" / "service" / DESCRIPTION
 
 Numbers = dict[str, dict[str, int]]
-"""Message -> field with its type -> number."""
+"""The numbers of fields: message -> field with its type -> number."""
 
 _HEAD: Final = f"""\
 // Quorate by gRPC. Made by `python -m tools.protobuf` from the table of operations: do not edit.
@@ -64,7 +64,7 @@ _WIDTH: Final = 96
 
 
 def main() -> None:
-    """Write the protobuf, or say with ``--check`` whether it is as it would be written."""
+    """Write the protobuf; with ``--check``, only check that it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tools.protobuf")
     parser.add_argument("--check", action="store_true", help="Change nothing; fail if it would.")
     is_check = parser.parse_args().check
@@ -79,7 +79,7 @@ def main() -> None:
         if path.exists() and path.read_bytes() == data:
             continue
         if is_check:
-            raise SystemExit(f"{path.relative_to(ROOT)} is not of this table; run without --check")
+            raise SystemExit(f"{path.relative_to(ROOT)} is out of date; run without --check")
         path.write_bytes(data)
         print(f"wrote {path.relative_to(ROOT)}")
 
@@ -93,12 +93,12 @@ def known_numbers() -> Numbers:
 
 
 def numbers_text(numbers: Numbers) -> str:
-    """Return ``numbers`` as the file has them."""
+    """Return ``numbers`` in the form of the file."""
     return json.dumps(numbers, indent=1, sort_keys=True) + "\n"
 
 
 def numbered(made_of: Schema, known: Numbers) -> Numbers:
-    """Return the numbers of all fields: those that are ``known``, and new ones for the rest."""
+    """Return the numbers of all fields: the ``known`` ones, and new ones for other fields."""
     numbers = {name: dict(fields) for name, fields in known.items()}
     declared = {name: [_key(f) for f in fields_of(s)] for name, s in made_of.structs.items()}
     declared |= {name: _group_keys(each) for name, each in made_of.groups.items()}
@@ -157,7 +157,7 @@ def _service(name: str, methods: list[Method]) -> str:
 
 
 def _outside(message: str, names: set[str]) -> str:
-    """Return the name of a message where methods are called ``names``: one may be called so."""
+    """Return the name of a message in a service with methods ``names``, which may hide it."""
     return f"{PACKAGE}.{message}" if message in names else message
 
 
@@ -192,7 +192,7 @@ def _group_keys(group: Many | Choice) -> list[str]:
 
 
 def _key(field: Field) -> str:
-    """Return a field with all of its type that decides how it is read."""
+    """Return the name of a field with the parts of its type that decide how it is read."""
     kind = field.shape.name
     match field.label:
         case Label.MANY:
@@ -205,7 +205,7 @@ def _key(field: Field) -> str:
 
 
 def _label(field: Field, *, always_there: bool) -> str:
-    """Return ``optional`` for a single value that may be left out."""
+    """Return ``optional`` if the field is a single value that may be left out."""
     if field.label is not Label.ONE or field.shape.form is not Form.SCALAR:
         return ""
     return "" if always_there and field.required and not field.nullable else "optional "

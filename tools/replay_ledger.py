@@ -1,8 +1,8 @@
-"""Write the ledgers that later versions must replay: ``python -m tools.replay_ledger``.
+"""Writes the ledgers that later versions must replay: ``python -m tools.replay_ledger``.
 
-It makes ``tests/replay/VERSION-*.db.xz``, the files of ledgers as this version writes them, and
-beside each what they come to, as JSON. A release is recorded once: what is there is never written
-again. ``--format`` only adds the state hashes of a new format of snapshots, to all that are there.
+The command makes ``tests/replay/VERSION-*.db.xz``, ledgers written by this version, and beside each
+a JSON file with the resulting state. Each release is recorded once, and its files are never written
+again. ``--format`` only adds the state hashes of a new snapshot format to all existing files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FOLDER: Final = Path("tests/replay")
 
 
 def planned() -> Trial:
-    """Return the life of a fleet whose work is planned, with loans, conflicts and failures."""
+    """Return the simulation of a planned fleet, with loans, conflicts and failures."""
     return Trial(8, size=Size(hours=40, runs=120, wishes=80))
 
 
 def rounds() -> Trial:
-    """Return the life of a fleet that is shared in rounds."""
+    """Return the simulation of a fleet that is shared in rounds."""
     policies = {"max_min_fairness": POLICIES["max_min_fairness"]}
     draw = partial(draw_round_world, policies=tuple(policies), with_pairs=False)
     found = Trial(3, size=Size(hours=8, runs=40, wishes=30), draw=draw)
@@ -50,7 +50,7 @@ LIVES: Final[dict[str, Callable[[], Trial]]] = {"planned": planned, "rounds": ro
 
 
 def recorded(ledger: Path) -> dict[str, Any]:
-    """Return what the ledger in the file ``ledger`` comes to."""
+    """Return the result of replaying the ledger in the file ``ledger``."""
     with SqliteStore.read(ledger) as store:
         state, head = replay(store.blocks())
         events = [event for _, block in open_blocks(store.blocks()) for event in block]
@@ -79,14 +79,14 @@ def kept() -> Iterator[Path]:
 
 
 def told_of(packed: Path) -> Path:
-    """Return where it is written what ``packed`` comes to."""
+    """Return the path of the JSON file with the result of ``packed``."""
     return packed.with_name(packed.name.removesuffix(".db.xz") + ".json")
 
 
 def _record(name: str, folder: Path) -> None:
     packed = FOLDER / f"{__version__}-{name}.db.xz"
     if packed.exists():
-        sys.exit(f"{packed} is there: a ledger of a release is never written again")
+        sys.exit(f"{packed} exists: a ledger of a release is never written again")
     trial = LIVES[name]()
     trial.run()
     ledger = folder / f"{name}.db"

@@ -1,8 +1,8 @@
-"""Take the pictures of the dashboard in docs/dashboard: each page, in two sizes and both schemes.
+"""Takes the pictures of the dashboard in docs/dashboard: each page, in two sizes and schemes.
 
-Run ``python -m tools.screenshots`` from the repository; it needs what the tests of the dashboard
-need. ``--only PAGE`` takes those of one page, ``--out FOLDER`` puts them elsewhere, and ``--serve``
-only keeps the service of the pictures running, so that a person can look around.
+Run ``python -m tools.screenshots`` from the repository; it has the requirements of the dashboard's
+tests. ``--only PAGE`` takes the pictures of one page, ``--out FOLDER`` writes to another folder,
+and ``--serve`` only runs the service of the pictures, so that a person can browse it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _shoot(page: Page, url: str, path: Path) -> None:
     page.goto(url)
     page.wait_for_selector(".loading", state="detached")
     page.wait_for_timeout(SETTLED_MS)
-    # WebP is a quarter of the size of PNG, and only the protocol of the browser itself makes it.
+    # WebP is a quarter of the size of PNG, and only the browser's own protocol produces it.
     session = page.context.new_cdp_session(page)
     asked = {"format": "webp", "quality": QUALITY}
     path.write_bytes(b64decode(session.send("Page.captureScreenshot", asked)["data"]))

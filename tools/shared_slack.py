@@ -1,10 +1,10 @@
-"""Count firm starts that moved because leases shared slack: ``python -m tools.shared_slack``.
+"""Counts firm starts that moved because leases shared slack: ``python -m tools.shared_slack``.
 
-A firm start moves later if an older lease overruns. Sometimes its room would have sufficed
-nevertheless, had no younger lease started there since: then the younger lease shared the slack that
-the older one overran into. This plays the brief random histories of ``testing/brief_history.py``,
-in which every firm start is checked by ``testing/promise_books.py``, and counts. A history ends at
-its first fault; faults are printed, and the exit code is then 1.
+A firm start may move later if an older lease overruns. Sometimes the room would still have sufficed
+if no younger lease had started there: the younger lease also used the slack that the overdue older
+lease needed. The command plays the brief random histories of ``testing/brief_history.py``, in which
+``testing/promise_books.py`` checks every firm start, and counts such moves. A history ends at its
+first fault; faults are printed, and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from quorate.testing.brief_history import BriefHistory
 
 HISTORIES: Final = 1_000
 SHOW_EVERY: Final = 100
-"""After how many histories the counts so far are shown."""
+"""The counts so far are printed after each of this many histories."""
 
 
 @dataclass(slots=True)
 class Slack:
-    """The counts: of histories, and of events and moves of firm starts in them."""
+    """The numbers of histories, of events and firm starts in them, and of their moves."""
 
     histories: int = 0
     events: int = 0
@@ -47,7 +47,7 @@ class Slack:
         self.histories_shared += books.shared_slack > 0
 
     def __str__(self) -> str:
-        """Return the counts in words."""
+        """Return the counts as text."""
         return (
             f"{self.histories} histories, {self.events} events, {self.firm} firm starts\n"
             f"moved later: {self.moved} times, in {self.histories_moved} histories\n"
@@ -57,7 +57,7 @@ class Slack:
 
 
 def counted(histories: Iterable[BriefHistory]) -> Slack:
-    """Return the counts of ``histories``, which are played, and show them from time to time."""
+    """Play ``histories``; return their counts, and print them from time to time."""
     found = Slack()
     for history in histories:
         try:

@@ -1,7 +1,7 @@
-"""Installs programs that tests need and that are packages of the system: Debian's and Ubuntu's.
+"""Installs programs that tests need from packages of Debian or Ubuntu.
 
-``python -m tools.system_package PROGRAM PACKAGE FILE`` writes to FILE where PROGRAM is, or why it
-cannot be installed. Tests that need it are skipped where there is none.
+``python -m tools.system_package PROGRAM PACKAGE FILE`` writes to FILE the path of PROGRAM, or why
+it cannot be installed. Tests that need the program are skipped without it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Final
 
 STEP_S_MAX: Final = 240
-"""How long each step of an installation may take: `make test` waits for it once."""
+"""The time limit of each step of an installation; `make test` waits for it once."""
 _SAID_CHARS_MAX: Final = 300
 
 
 def install(package: str) -> str:
-    """Install ``package``. Return what went wrong; empty where nothing did."""
+    """Install ``package``; return the error, empty after success."""
     if shutil.which("apt-get") is None:
         return f"there is no apt-get to install the package {package} with"
     if os.geteuid() != 0:
         return f"only root can install it: `apt-get install {package}`"
     command = ("apt-get", "install", "--yes", "--no-install-recommends", package)
-    # A new machine has no list of packages, or one that is too old.
+    # The list of packages of a new machine is missing or too old.
     return run("apt-get", "update") or run(*command)
 
 
 def run(*command: str) -> str:
-    """Run ``command`` without questions. Return what went wrong; empty where nothing did."""
+    """Run ``command`` without questions; return the error, empty after success."""
     program, *words = command
     called = f"{Path(program).name} {' '.join(words)}"
     silent = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
@@ -47,7 +47,7 @@ def run(*command: str) -> str:
 
 
 def main(program: str, package: str, file: str) -> None:
-    """Install ``package`` where ``program`` is not found; write the result to ``file``."""
+    """Install ``package`` if ``program`` is not found; write the result to ``file``."""
     trouble = "" if shutil.which(program) else install(package)
     found = shutil.which(program)
     line = found or f"no {program}, so tests that need it are skipped: {trouble}"

@@ -1,7 +1,8 @@
-"""Check every lottery of an exported ledger: python tools/verify_lottery.py export.jsonl.
+"""Checks every lottery of an exported ledger: python tools/verify_lottery.py export.jsonl.
 
-Follows docs/reference/export.md and lottery.md with the standard library alone. Exit status: 0,
-and prints the conflicts; 1, and prints the first wrong event; 2 if there is no export to read.
+It follows docs/reference/export.md and lottery.md, and needs only the standard library. The exit
+status is 0 after printing the conflicts, 1 after printing the first wrong event, and 2 if there is
+no export to read.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _must(condition: object, otherwise: str) -> None:
 
 
 def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the place and the fields of each event; first the place of its block."""
+    """Yield the place and the fields of each event, and before them the place of its block."""
     previous, seq = "0" * 64, 1
     for height, line in enumerate(lines, 1):
         yield f"line {height}, sequence {seq}", []
@@ -71,7 +72,7 @@ def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def redraw(prefix: bytes, tokens: list[list[Any]]) -> Iterator[list[str]]:
-    """Yield owner and run in the order in which ``prefix``, tag and seed, draws them."""
+    """Yield owner and run in the order of the draws; ``prefix`` is the tag and the seed."""
     blocks = (sha256(prefix + number.to_bytes(8, "big")) for number in range(1 << 64))
     words = (int.from_bytes(block.digest()[:8], "big") for block in blocks)
     owners, runs, owner = sorted({token[0] for token in tokens}), list[str](), ""
@@ -100,7 +101,7 @@ def check_draws(declared: list[Any], resolved: list[Any]) -> None:
 
 
 def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
-    """Check one event; ``chain`` has the last link, its number, the length, link 0, the next."""
+    """Check one event; ``chain`` has the last link and its number, the length, link 0, the next."""
     match row:
         case ["lottery-committed/1", _, _, link, length]:
             _must(chain[1] == chain[2], "the chain before has unused links")

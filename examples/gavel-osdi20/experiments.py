@@ -1,4 +1,4 @@
-"""The published comparisons of Gavel (OSDI 2020), played again, beside what was published.
+"""Plays the published comparisons of Gavel (OSDI 2020) again, beside the published results.
 
     python examples/gavel-osdi20/experiments.py --table TABLE --out FOLDER [--full] [--processes N]
 
@@ -44,7 +44,7 @@ from quorate.views.reports.svg_plot import (
 CLUSTER: Final = "v100=36,p100=36,k80=36"
 HOUR_S: Final = 3_600.0
 HALF: Final = 4.0
-"""Half the side of a square."""
+"""Half the side of the square that marks a point."""
 PUBLISHED: Final = json.loads((Path(__file__).parent / "published.json").read_text("utf-8"))
 LOADED: Final = (
     "max_min_fairness",
@@ -64,7 +64,7 @@ ASKED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is played: jobs per hour, which jobs are measured, seeds, and numbers of jobs."""
+    """The sizes of experiments: jobs per hour, measured jobs, seeds, and numbers of jobs."""
 
     single: Sequence[float]
     multi: Sequence[float]
@@ -104,7 +104,7 @@ class Experiment:
     measure: str | None
 
     def scenario(self) -> Scenario:
-        """Return what is simulated."""
+        """Return the scenario of the simulation."""
         if self.kind == "makespan":
             drawn = f"lam=0,arrivals=static,jobs={self.x:.0f},multi=1,seed={self.seed}"
         else:
@@ -139,7 +139,7 @@ def experiments(size: Size, table: str) -> list[Experiment]:
 
 
 def played(asked: Experiment) -> dict[str, Any]:
-    """Return an experiment with its figures, in hours."""
+    """Play an experiment; return it with its figures, in hours."""
     stage = staged(asked.scenario(), _bytes)
     while stage.go_on():
         pass
@@ -170,7 +170,9 @@ def runtimes(size: Size, table: str) -> Iterable[dict[str, Any]]:
         problem = problem_from_table(rates, states, cluster, with_pairs=False)
         assert not isinstance(problem, Faulty), problem.faults
         for policy in ASKED:
-            answer(POLICIES[policy], problem)  # What is imported late is not counted.
+            answer(
+                POLICIES[policy], problem
+            )  # This call does late imports, which should not be measured.
             began_s = process_time()
             answer(POLICIES[policy], problem)
             yield {
@@ -182,7 +184,7 @@ def runtimes(size: Size, table: str) -> Iterable[dict[str, Any]]:
 
 
 def page(results: Sequence[dict[str, Any]]) -> str:
-    """Return the plots as one page that needs no network."""
+    """Return the plots as one HTML page that needs no network."""
     plots = [
         _plot(results, "single", "jct_hours", "Jobs of one GPU: completion time", "jobs per hour"),
         _plot(

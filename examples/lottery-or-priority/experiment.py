@@ -1,13 +1,13 @@
-"""What it costs, and what it gives, to end work by lottery instead of by priority.
+"""The costs and benefits of ending work by lottery instead of by priority.
 
     python examples/lottery-or-priority/experiment.py --out FOLDER
     python examples/lottery-or-priority/experiment.py --out FOLDER --trace philly.csv
 
 The first line draws a small trace; the second takes a part of a trace (``--part``, ``--gpus``).
 FOLDER gets ``results.json`` and ``report.html``. The same jobs are played three times: by the
-production engine with the lottery, by the production engine without any conflicts, and by a greedy
-scheduler with priorities that ends whatever is in the way. Each is then played again with one owner
-that says what helps it most.
+production engine with the lottery, by the production engine without conflicts, and by a greedy
+scheduler with priorities, which stops jobs of lower priority. Each play is then repeated with one
+owner that makes the false declarations that help it most.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ NO_CONFLICTS: Final = "no conflicts"
 PRIORITY: Final = "priority"
 URGENT: Final = 2
 CLASSES: Final = (0,) * 6 + (1,) * 3 + (URGENT,)
-"""How urgent jobs are: of ten, one very much and three a bit. Nobody lies, at first."""
+"""The true urgency of jobs: of ten jobs, one is very urgent and three are slightly urgent."""
 CHECKPOINT_MS: Final = 10 * MINUTE_MS
 STOP_MS: Final = MINUTE_MS
-"""For how long work keeps its GPUs after it was told to stop."""
+"""How long work keeps its GPUs after it was told to stop."""
 RESTART_MS: Final = CHECKPOINT_MS // 2
-"""What a stop costs under priorities: half of the time between two checkpoints, the mean."""
+"""The work that a stop loses under priorities: on average, half of the time between checkpoints."""
 ENDS_MS: Final = 366 * 24 * HOUR_MS
-"""By when all must have ended: runs that are stopped before each checkpoint never do."""
+"""The time limit of a play, because runs that are always stopped before a checkpoint never end."""
 WINDOW_MS: Final = 6 * HOUR_MS
 PART: Final = (16_000, 16_500)
 GPUS: Final = 128
@@ -54,7 +54,7 @@ GPUS: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What one way of scheduling came to; hours, GPU-hours, and parts of 1."""
+    """The results of one way of scheduling, in hours, GPU-hours, and parts of 1."""
 
     name: str
     jct_mean_h: float
@@ -71,11 +71,11 @@ class Arm:
 
 
 Play = Callable[[Sequence[TraceJob]], tuple[Outcome, float]]
-"""Plays jobs, whose weight is how urgent they are said to be; returns GPU-hours lost beside."""
+"""Plays jobs, whose weight is their declared urgency; returns the outcome and lost GPU-hours."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play the experiment and write what it came to."""
+    """Play the experiment, and write its results."""
     asked = _asked(arguments)
     if asked.trace is None:
         jobs, gpus = drawn_jobs(asked.seed), 8
@@ -102,11 +102,11 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def experiment(jobs: Sequence[TraceJob], gpus: int) -> tuple[list[Arm], list[Outcome]]:
-    """Return the three arms, and what each came to when nobody lied.
+    """Return the three arms, and the outcome of each without false declarations.
 
-    The liar is the owner with the second most work. Under priorities it says that all of its jobs
-    are very urgent. Otherwise nothing that it says ranks a job: it declares half of each duration,
-    and then twice of each, and the better of the two counts.
+    The liar is the owner with the second most work. Under priorities, it declares that all of its
+    jobs are very urgent. In the other arms, declarations do not rank jobs, so it declares half of
+    each duration, and in another play twice each duration; the better result counts.
     """
     owners = sorted({job.owner for job in jobs})
     liar = sorted(owners, key=lambda owner: _work_s(jobs, owner))[-2]
@@ -137,7 +137,7 @@ def experiment(jobs: Sequence[TraceJob], gpus: int) -> tuple[list[Arm], list[Out
 def _arm(
     honest: Outcome, lost: float, best: tuple[str, Outcome], urgent: set[str], liar: str
 ) -> Arm:
-    """Return what a way came to when nobody lied, and what the best lie changed."""
+    """Return the results of an arm without lies, and the changes by the best lie."""
     lie, lied = best
     found = metrics_of(honest)
     ranked = sorted(_took_h(run) for run in honest.runs)
@@ -159,10 +159,11 @@ def _arm(
 
 
 def share_variance(outcome: Outcome) -> float:
-    """Return how unequally the GPU time that was used went to the owners who wanted some.
+    """Return how unequally the used GPU time was divided among the owners who wanted GPUs.
 
-    In windows of six hours: the variance over these owners of what each had over an equal part of
-    what was used; the mean over all windows in which two or more wanted some. 0 is equal.
+    In each window of six hours, it is the variance over these owners of their GPU time divided by
+    an equal part of the used GPU time. The result is the mean over all windows in which two or more
+    owners wanted GPUs; 0 means equal.
     """
     lines = {owner: Cumulated.of(busy(runs)) for owner, runs in runs_by_owner(outcome).items()}
     spans = [
@@ -182,7 +183,7 @@ def share_variance(outcome: Outcome) -> float:
 
 
 def _production(gpus: int, owners: Sequence[str], *, has_conflicts: bool) -> Play:
-    """Return the production engine; every owner may use all GPUs, so that these alone are short."""
+    """Return the production engine; every owner may use all GPUs, so only GPUs are short."""
     usual = Pool(name="simulated")
     rate = usual.disruption_rate_ppm if has_conflicts else 0
     pool = Pool(name=usual.name, disruption_rate_ppm=rate)
@@ -226,7 +227,7 @@ def _priorities(gpus: int) -> Play:
 
 
 def drawn_jobs(seed: int) -> list[TraceJob]:
-    """Return 40 jobs of four owners, which ask for more than 8 GPUs can do at a time."""
+    """Return 40 jobs of four owners, which together ask for more than 8 GPUs."""
     chance = Random(f"{seed}/jobs")
     found = []
     for number in range(40):
@@ -246,7 +247,7 @@ def drawn_jobs(seed: int) -> list[TraceJob]:
 
 
 def _from_start(jobs: Sequence[TraceJob], seed: int) -> list[TraceJob]:
-    """Return ``jobs`` from their first arrival on, with how urgent each is as its weight."""
+    """Return ``jobs``, timed from the first arrival, with their urgency as the weight."""
     chance = Random(f"{seed}/urgent")
     begin_s = jobs[0].arrives_s
     return [
@@ -258,7 +259,7 @@ def _from_start(jobs: Sequence[TraceJob], seed: int) -> list[TraceJob]:
 def _declared(job: TraceJob, liar: str, factor: float) -> TraceJob:
     least_s = CHECKPOINT_MS / SECOND_MS
     if job.owner != liar or job.duration_s is None or job.duration_s * factor < least_s:
-        return job  # Work that is stopped before its first checkpoint would never end.
+        return job  # It would be stopped before its first checkpoint, and never end.
     return replace(job, declared_s=job.duration_s * factor)
 
 
@@ -280,7 +281,7 @@ def _jct_h(runs: Sequence[SimulatedRun], *owners: str) -> float:
 
 
 def page(arms: Sequence[Arm], outcomes: Sequence[Outcome], jobs: int, gpus: int) -> str:
-    """Return the page: what each way costs and gives, and the plots of reports."""
+    """Return the page with the costs and benefits of each arm, and the plots of reports."""
     rows: list[tuple[str, Callable[[Arm], str]]] = [
         ("completion time, mean", lambda arm: f"{arm.jct_mean_h:.2f} h"),
         ("completion time, P90", lambda arm: f"{arm.jct_p90_h:.1f} h"),
@@ -300,12 +301,12 @@ def page(arms: Sequence[Arm], outcomes: Sequence[Outcome], jobs: int, gpus: int)
         [[name, *map(told, arms)] for name, told in rows],
     )
     about = (
-        f"{jobs} jobs on {gpus} GPUs, each owner may use all of them. Work checkpoints every ten "
-        "minutes, and loses what it did since when it is ended. Shares are compared with equal "
-        "parts among the owners who want GPUs, in windows of six hours. Lost work is what the "
-        "simulation saw; under Figures it is what a ledger allows to estimate."
+        f"{jobs} jobs on {gpus} GPUs, all of which each owner may use. Work checkpoints every "
+        "ten minutes, and loses the work since its last checkpoint when it is ended. Shares are "
+        "compared with equal parts among the owners who want GPUs, in windows of six hours. Lost "
+        "work is that of the simulation; under Figures it is an estimate from the ledger."
     )
-    more = [f"<h2>What it costs and gives</h2><p>{about}</p>{table}"]
+    more = [f"<h2>Costs and benefits</h2><p>{about}</p>{table}"]
     return html_report(outcomes, title="Lottery or priority", more=more)
 
 

@@ -1,4 +1,4 @@
-"""Shortest first: the jobs that are done soonest run, each on the fastest flavor with room."""
+"""Shortest first: the jobs with the least remaining time run, each on its fastest free flavor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.policy.problem import Problem
 
 
 def shortest_first(problem: Problem) -> Allocation | Unsolved:
-    """Return all of its time on one flavor for each job that finds room, the shortest first."""
+    """Return shares: shortest jobs first, each job with room gets its whole time on one flavor."""
     left = problem.gpus.copy()
     shares = np.zeros(problem.shape)
     for job in np.argsort(problem.steps_left / problem.rates.max(axis=1), kind="stable"):
@@ -24,7 +24,7 @@ def shortest_first(problem: Problem) -> Allocation | Unsolved:
 
 SHORTEST_FIRST = Policy(
     name="shortest_first",
-    goal="the jobs with the least left to do run, each where it is fastest",
+    goal="the jobs with the least remaining time run, each on its fastest flavor",
     solve=shortest_first,
     metric="jobs that run",
     reads_steps=True,

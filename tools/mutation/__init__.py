@@ -1,5 +1,5 @@
-"""A mutation tester: small wrong changes to the source, and whether any test notices.
+"""A mutation tester: it makes small wrong changes to the source, and checks whether tests fail.
 
-``python -m tools.mutation`` copies the project to a temporary folder, learns there which test
-executes which line, draws a fixed sample of mutants and tries each in a process of its own.
+``python -m tools.mutation`` copies the project to a temporary folder, records which test executes
+which line, draws a fixed sample of mutants, and tries each mutant in a separate process.
 """

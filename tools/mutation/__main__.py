@@ -1,4 +1,4 @@
-"""Measures how many small wrong changes the tests notice, and fails when they are too few."""
+"""Measures how many small wrong changes the tests detect, and fails if there are too few."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REPORT: Final = ".build/mutation.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 when enough mutants were noticed, 1 when not, 2 when that is unknown."""
+    """Return 0 if the tests noticed enough mutants, 1 if too few, and 2 if this is unknown."""
     asked = _parser().parse_args(arguments)
     started_s = time.monotonic()
     try:

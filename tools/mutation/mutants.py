@@ -1,7 +1,8 @@
-"""Mutants: every small change to a module that a test ought to notice, found in its syntax tree.
+"""Finds mutants in a syntax tree: every small change to a module that a test should notice.
 
-Left alone is what no test can or should see: annotations, docstrings, assertions, log calls,
-``__slots__``, ``TYPE_CHECKING`` blocks, decorators, class options and ``strict=`` of ``zip``.
+Code that no test can or should observe is not changed: annotations, docstrings, assertions, log
+calls, ``__slots__``, ``TYPE_CHECKING`` blocks, decorators, class options and ``strict=`` of
+``zip``.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One new value in a syntax tree: an attribute of ``holder``, or an entry of a list there."""
+    """One new value in a syntax tree: for an attribute of ``holder``, or an entry of its list."""
 
     holder: ast.AST
     name: str
@@ -80,10 +81,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change with its name: module, function, operator and text tell it from every other.
+    """A change, identified by its module, function, operator and text.
 
-    ``first`` to ``last`` are the lines of the statement around it; ``imported`` says that they are
-    executed when the module is imported, and not by one test more than by another.
+    ``first`` to ``last`` are the lines of the statement around the change. ``imported`` says that
+    these lines run at the import of the module, so no single test executes them.
     """
 
     module: str
@@ -98,11 +99,11 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What names it in the list of accepted survivors."""
+        """The key of the mutant in the list of accepted survivors."""
         return (self.module, self.function, self.operator, self.text)
 
     def rank(self, seed: int) -> bytes:
-        """Its place in the draw, which does not depend on changes elsewhere in the module."""
+        """Its place in the draw, which other changes of the module do not affect."""
         return sha256("\0".join((str(seed), *self.key)).encode()).digest()
 
 
@@ -120,7 +121,7 @@ def find_mutants(module: str, tree: ast.Module) -> list[Mutant]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The context of a node: the names around it, its line, its statement's lines, its function."""
+    """The context of a node: enclosing names, its line, its statement's lines, its function."""
 
     names: tuple[str, ...]
     line: int
@@ -135,7 +136,7 @@ class _Finder:
         self.statement: ast.stmt = ast.Pass()
 
     def within(self, node: ast.AST, around: _Around) -> Iterator[Mutant]:
-        """Yield the mutants of what ``node`` holds."""
+        """Yield the mutants of the children of ``node``."""
         for name, value in ast.iter_fields(node):
             if name in _UNSEEN_FIELDS or (isinstance(node, ast.ClassDef) and name != "body"):
                 continue
@@ -181,7 +182,7 @@ class _Finder:
 
 
 def _header(text: str) -> str:
-    """Return one line: of a compound statement, its head."""
+    """Return one line of text; for a compound statement, its head."""
     head, _, rest = text.partition("\n")
     return head if rest.startswith(" ") and head.endswith(":") else " ".join(text.split())
 
@@ -212,7 +213,7 @@ def _changes(node: ast.AST, place: Change, around: _Around) -> Iterator[tuple[st
             for index, op in enumerate(ops):
                 for name, other in _COMPARE[type(op)]:
                     yield name, Change(node, "ops", index, other())
-        # On import a bar joins types, and no other operator does.
+        # At import, a bar joins types; other operators do not.
         case ast.BinOp(op=op) if around.function is not None or not isinstance(op, ast.BitOr):
             yield from _calculated(node, op)
         case ast.BoolOp(op=ast.And()):
@@ -272,7 +273,7 @@ def _calculated(node: ast.AST, op: ast.operator) -> Iterator[tuple[str, Change]]
 
 
 def _negated(node: ast.AST, test: ast.expr) -> Iterator[tuple[str, Change]]:
-    """Yield the swap of two branches, where no other operator turns the condition round."""
+    """Yield the swap of two branches, unless another operator already inverts the condition."""
     if not isinstance(test, ast.UnaryOp) and not (
         isinstance(test, ast.Compare) and len(test.ops) == 1
     ):
@@ -285,7 +286,7 @@ def _dropped_keys(keys: ast.Tuple) -> Iterator[tuple[str, Change]]:
 
 
 def _empty_values(returns: ast.expr | None) -> list[ast.expr]:
-    """Return values that a caller could mistake for an answer, by the type that is promised."""
+    """Return plausible wrong values of the annotated return type."""
     found: list[ast.expr] = []
     for part in re.split(r"\s*\|\s*", ast.unparse(returns) if returns is not None else ""):
         kind = part.partition("[")[0]
@@ -294,7 +295,7 @@ def _empty_values(returns: ast.expr | None) -> list[ast.expr]:
 
 
 def _may_be_dropped(node: ast.stmt, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether the function still makes sense without ``node``: no name is left unbound."""
+    """Return whether the function is valid without ``node``: no name becomes unbound."""
     match node:
         case ast.Expr() | ast.AugAssign() | ast.Delete() | ast.Raise():
             return True

@@ -1,4 +1,4 @@
-"""Plugins of a trial: a module replaced on import, and selected tests."""
+"""Plugins of a trial: they replace a module at import, and select tests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, Phase, settings, stateful  # noqa: F401 - be
 
 
 class Finder:
-    """Finds a few modules before the other finders do, with code of our own."""
+    """Finds the mutated modules before other finders, and loads the mutated code."""
 
     def __init__(self, codes: dict[str, CodeType]) -> None:
         self.codes = codes
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return how to load ``name``, or None for the modules of others."""
+        """Return how to load ``name``; None for other modules."""
         code = self.codes.get(name)
         if code is None:
             return None
@@ -42,10 +42,10 @@ class _Ready(SourceFileLoader):
 
 
 class _Drawing:
-    """What every run of the tests shares: examples are drawn, and never made smaller."""
+    """The common part of all test runs: Hypothesis draws examples but does not shrink them."""
 
     def pytest_collection(self) -> None:
-        """Load the profile once conftest.py has loaded its own."""
+        """Load the profile after conftest.py has loaded its profile."""
         settings.register_profile(
             "mutation",
             settings.get_profile("quick"),
@@ -56,9 +56,9 @@ class _Drawing:
 
 
 class Chosen(_Drawing):
-    """Runs the chosen tests in the order given, each with its limit, and remembers a failure.
+    """Runs the chosen tests in the given order, each with its time limit, and records a failure.
 
-    The limit is of processor time, so that a busy machine is no reason to give up.
+    The limit is processor time, so that a busy machine does not exceed it.
     """
 
     def __init__(self, limits_s: dict[str, float]) -> None:
@@ -73,17 +73,17 @@ class Chosen(_Drawing):
         items[:] = sorted(chosen, key=lambda item: self.ranks[item.nodeid])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Start the clock of a test; the process ends when it runs down."""
+        """Start the time limit of a test; the process ends when it is reached."""
         signal.setitimer(signal.ITIMER_PROF, self.limits_s[nodeid])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember which test failed."""
+        """Record which test failed."""
         if report.failed:
             self.failed = report.nodeid
 
 
 class Watch(_Drawing):
-    """Tells the coverage which test is running, and keeps its processor time."""
+    """Names the running test to the coverage tool, and records its processor time."""
 
     def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
@@ -91,7 +91,7 @@ class Watch(_Drawing):
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Name the test to the coverage while it runs, and add up its time."""
+        """Name the running test to the coverage tool, and add up its processor time."""
         self.coverage.switch_context(item.nodeid)
         before = time.process_time()
         outcome = yield

@@ -1,8 +1,8 @@
-"""Trials: which test executes which line, and whether the tests of a mutant's lines notice it.
+"""Runs trials: records which test executes which line, and tries the tests of each mutant.
 
-Everything runs in forked processes on a copy of the project, so the working tree is never touched
-and this process never imports what it tests. A mutant replaces its module while that is imported;
-processes that a test starts itself see the unchanged module.
+Trials run in forked processes on a copy of the project, so they never change the working tree, and
+this process never imports the tested code. A mutant replaces its module at import; processes that a
+test starts use the unchanged module.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tools.mutation.mutants import Mutant
 from tools.mutation.plugins import Chosen, Finder, Watch
 
 PACKAGE: Final = "quorate"
-# The tests of the tree itself ask git, this tool's tests would start it again, and the examples of
-# the help start processes of their own.
+# Left out are tests of the repository, which call git; tests of this tool, which would start it
+# again; and examples of the help, which start processes.
 _OPTIONS: Final = (
     *("-q", "-x", "--no-header", "--tb=no", "-m", "not soak and not slow"),
     *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
     *("--ignore=tests/tidy", "--ignore=tests/unit/tools", "--ignore=tests/cli/test_help.py"),
-    # What they ask of the core, and more, is asked by tests that start no server.
+    # Tests without servers cover the core at least as well.
     *("--ignore=tests/service", "--ignore=tests/client"),
 )
 _SIMULATION: Final = (
@@ -50,7 +50,7 @@ _PASSED, _NOTICED, _SILENT = 0, 1, 2
 
 
 class BrokenSuiteError(Exception):
-    """The tests do not pass, or do not run, without any mutant."""
+    """The tests fail, or do not run, without a mutant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Outcome:
 
 
 class Ground:
-    """A copy of a project in ``folder``, and what its tests execute.
+    """A copy of a project in ``folder``, and the lines that its tests execute.
 
-    With a mutant a test may take four times what it takes without, and ``patience_s``.
+    With a mutant, a test may take four times its usual time plus ``patience_s``.
     """
 
     def __init__(self, root: Path, folder: Path, *, patience_s: float) -> None:
@@ -80,14 +80,14 @@ class Ground:
         self.tests_at: dict[str, dict[int, set[str]]] = {}
 
     def parse(self, module: str) -> ast.Module:
-        """Return the tree of ``module``, which is named by its path below the package."""
+        """Return the syntax tree of ``module``, a path below the package."""
         path = self.source / module
         return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
     def learn(self, packages: Sequence[str], kept: Path) -> None:
-        """Run every test once and keep which lines of ``packages`` it executes, and how long.
+        """Run every test once, and record its time and the lines of ``packages`` that it executes.
 
-        What was learned is written to ``kept``, and read from there while no file has changed.
+        The records are written to ``kept``, and read from there if no file has changed.
         """
         state = sha256(" ".join(packages).encode())
         for path in sorted(p for p in self.folder.rglob("*") if p.is_file()):
@@ -110,7 +110,7 @@ class Ground:
     def tests_of(self, mutant: Mutant, budget_s: float) -> list[str]:
         """Return the tests that execute the mutant's lines, fastest first, up to ``budget_s``.
 
-        The simulation comes last: what nothing else notices has to get past the whole system.
+        Tests of the simulation come last: they catch mutants that no other test notices.
         """
         lines = self.tests_at.get(mutant.module, {})
         if mutant.imported:
@@ -130,7 +130,7 @@ class Ground:
         return chosen
 
     def check_unchanged(self, trees: dict[str, ast.Module]) -> None:
-        """Raise unless tests pass when every module is replaced by an unchanged copy of itself."""
+        """Raise unless tests pass with each module replaced by an unchanged copy."""
         tests = {
             test
             for module in trees
@@ -144,7 +144,7 @@ class Ground:
         )
 
     def start(self, mutant: Mutant, tree: ast.Module, tests: list[str], number: int) -> _Trial:
-        """Start the trial of ``mutant``, which is part of ``tree``, in a process of its own."""
+        """Start the trial of ``mutant``, a change of ``tree``, in a new process."""
         limit_s = ceil(self.patience_s + 4 * sum(self.seconds[test] for test in tests))
         note = self.notes / str(number)
 
@@ -181,7 +181,7 @@ class Ground:
             os.environ["PYTHONPATH"] = str(self.source.parent)
             os.environ["HYPOTHESIS_PROFILE"] = "quick"
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            # Compiled files of what is not mutated save most of the time of a trial.
+            # Compiled files of unchanged modules save most of the time of a trial.
             sys.dont_write_bytecode = False
             sys.path[:] = [str(self.source.parent), *(p for p in sys.path if p not in ("", "."))]
             out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -193,7 +193,7 @@ class Ground:
             os._exit(code)
 
     def _try(self, trees: dict[str, ast.Module], tests: list[str], note: Path) -> int:
-        """Run ``tests`` with ``trees`` in place of their modules; return how it went."""
+        """Run ``tests`` with the modules replaced by ``trees``; return the exit code."""
         codes = {
             _dotted(m): compile(ast.fix_missing_locations(t), str(self.source / m), "exec")
             for m, t in trees.items()
@@ -202,7 +202,7 @@ class Ground:
         for batch in (tests[:_FIRST_BATCH], tests[_FIRST_BATCH:]):
             chosen = Chosen({t: self.patience_s + 4 * self.seconds[t] for t in batch})
             files = dict.fromkeys(test.partition("::")[0] for test in batch)
-            # A module that no longer imports, and tests that are missing, are noticed too.
+            # A module that cannot be imported, and missing tests, also count as noticed.
             if batch and pytest.main([*_OPTIONS, *files], plugins=[chosen]) != pytest.ExitCode.OK:
                 note.write_text(chosen.failed or "on import", encoding="utf-8")
                 return _NOTICED
@@ -254,7 +254,7 @@ def run_trials(
     jobs: int,
     budget_s: float,
 ) -> Iterator[Outcome]:
-    """Yield the result of each mutant as it is known, ``jobs`` of them tried at a time."""
+    """Yield the result of each mutant when it is known; ``jobs`` mutants are tried at a time."""
     waiting = list(enumerate(chosen))[::-1]
     running: dict[int, _Trial] = {}
     try:
@@ -283,7 +283,7 @@ def run_trials(
 
 
 def _end_group(pid: int) -> None:
-    """End what the tests of a trial started and left behind."""
+    """End the processes that the tests of a trial started and left behind."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The verdict: which survivors are explained, and how much of the rest the tests noticed."""
+"""Computes the score: the part of the mutants, without accepted survivors, that tests noticed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TEXT_CHARS_MAX: Final = 160
 
 
 class AcceptedError(Exception):
-    """The list of accepted survivors has a false entry."""
+    """The list of accepted survivors has a wrong entry."""
 
 
 def read_accepted(path: Path) -> dict[Key, str]:
-    """Return the reason why each mutant in the file need not be noticed, by the mutant's key."""
+    """Return, by key, the reason why each mutant in the file need not be noticed."""
     found: dict[Key, str] = {}
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     entries = tomllib.loads(text).get("accepted", [])
@@ -42,7 +42,7 @@ def read_accepted(path: Path) -> dict[Key, str]:
 
 
 def check_accepted(accepted: Iterable[Key], mutants: Iterable[Mutant]) -> None:
-    """Raise ``AcceptedError`` when an entry names no mutant of the present source."""
+    """Raise ``AcceptedError`` if an entry names no mutant of the present source."""
     known = {mutant.key for mutant in mutants}
     stale = [key for key in accepted if key not in known]
     if stale:
@@ -51,10 +51,10 @@ def check_accepted(accepted: Iterable[Key], mutants: Iterable[Mutant]) -> None:
 
 
 def draw(mutants: Sequence[Mutant], *, total: int, seed: int, at_least: int = 4) -> list[Mutant]:
-    """Return a sample of about ``total``: from each module its share, and ``at_least`` some.
+    """Return a sample of about ``total`` mutants, at least ``at_least`` from each module.
 
-    The same seed draws the same mutants, a larger sample holds the smaller one, and a change of
-    the source moves only the mutants that it changes.
+    The same seed draws the same mutants. A larger sample contains the smaller one. A change of the
+    source affects only the mutants that it changes.
     """
     counts = Counter(mutant.module for mutant in mutants)
     chosen: list[Mutant] = []
@@ -65,13 +65,13 @@ def draw(mutants: Sequence[Mutant], *, total: int, seed: int, at_least: int = 4)
 
 
 def score_percent(outcomes: Sequence[Outcome]) -> float:
-    """Return how many of 100 mutants were noticed; one that no test executes was not."""
+    """Return the percentage of noticed mutants; mutants that no test executes are not noticed."""
     noticed = sum(outcome.verdict in ("killed", "timeout") for outcome in outcomes)
     return 100 * noticed / len(outcomes) if outcomes else 100.0
 
 
 def as_json(outcomes: Sequence[Outcome], *, seed: int, accepted: int) -> str:
-    """Return the report for a program: the score, and every outcome that is not a plain kill."""
+    """Return the report as JSON: the score, and every outcome other than ``killed``."""
     return json.dumps(
         {
             "seed": seed,
@@ -96,7 +96,7 @@ def as_json(outcomes: Sequence[Outcome], *, seed: int, accepted: int) -> str:
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
-    """Return the report for a person: a line for each module, then each mutant to look at."""
+    """Return the report as text: a line for each module, then each mutant to examine."""
     head = f"{'module':<28}{'mutants':>9}" + "".join(f"{v:>11}" for v in _VERDICTS) + f"{'%':>8}"
     lines = [head]
     for module, of in [*_by_module(outcomes), ("all", outcomes)]:
@@ -110,7 +110,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def one_line(outcome: Outcome) -> str:
-    """Return where the mutant is and what it changes."""
+    """Return the place of the mutant and its change."""
     mutant = outcome.mutant
     text = mutant.text if len(mutant.text) <= _TEXT_CHARS_MAX else f"{mutant.text[:156]} ..."
     return f"{mutant.module}:{mutant.line} {mutant.function} [{mutant.operator}] {text}"
