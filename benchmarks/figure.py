@@ -75,7 +75,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 
 def additions_ms() -> float:
-    """Return the CPU time that this machine takes for a million additions: a busy one is slower."""
+    """Return the CPU milliseconds of a million additions, which show this machine's speed."""
     total, start = 0, process_time()
     for number in range(_ADDITIONS):
         total += number

@@ -1,9 +1,9 @@
 """The Philly trace in rounds of ten minutes through the production engine, by max-min fairness.
 
-``philly-rounds`` plays all of its 82,247 jobs on 1,280 GPUs, which takes a quarter of an hour and
-more, so that it is measured only if ``--only`` names it; ``philly`` plays 1,500 jobs of half a day.
-Every virtual cluster may use all GPUs, so that the rounds alone decide. Needs the published trace
-beside the repository, in ``../shared``; without it it says so and measures nothing.
+``philly-rounds`` plays all 82,247 jobs on 1,280 GPUs, which takes a quarter of an hour or more, so
+it runs only if ``--only`` names it. ``philly`` plays 1,500 jobs of half a day. Every virtual
+cluster may use all GPUs, so only the rounds divide them. The benchmark needs the published trace
+beside the repository, in ``../shared``; without it, it prints a message and measures nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUICK_JOBS: Final = 1_000
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of every job of the trace, of each run and round, and the memory."""
+    """Return the CPU time of the trace, the CPU time per run and round, and the memory."""
     if not TRACE.is_file():
         print(f"philly-rounds: not measured: there is no {TRACE}", file=sys.stderr)
         return []
@@ -64,7 +64,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def part_in_rounds(jobs: Sequence[TraceJob], effort: Effort) -> Figure:
-    """Return the CPU time of each run and round of a part of ``jobs``."""
+    """Return the CPU time per run and round of a part of ``jobs``."""
     return _run_and_round(_played(jobs[PART], effort.of(PART_H, 1)), "a part")
 
 
@@ -81,7 +81,7 @@ def _run_and_round(played: _Played, what: str) -> Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """What a play took, and what it did."""
+    """The costs of a play, and its numbers of runs and rounds."""
 
     took_s: float
     rounds: int
@@ -99,7 +99,7 @@ class _Played:
 
 
 def _played(jobs: Sequence[TraceJob], hours: int | None) -> _Played:
-    """Play ``jobs`` from the first arrival on, for so many hours, or until all have ended."""
+    """Play ``jobs`` from the first arrival on, for ``hours`` or, if None, until all have ended."""
     began_s = jobs[0].arrives_s
     part = [replace(job, arrives_s=job.arrives_s - began_s) for job in jobs]
     owners = dict.fromkeys(sorted({job.owner for job in part}), GPUS)

@@ -5,8 +5,8 @@ their minimum, and spares. The figure includes the slow parts of declaring and s
 finding the leases in scope, the cuts, the tokens of the lottery, and one draw. Real admission
 checks every answer. The baseline uses the plain rule: cut one candidate, and try admission again.
 
-The last case has no target: the lottery has a token for every run of the fleet, and listing them
-takes most of the time.
+The last case has no target: its lottery has a token for every run that may be drawn, and listing
+the tokens takes most of the time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-/* A client of Slurm that lives long: submits jobs one after another through libslurm, and prints
- * how many seconds that took. It does what sbatch does for each job, without starting a process. */
+/* A long-running client of Slurm: submits jobs one after another through libslurm, and prints the
+ * seconds of all submissions. Each job is like one of sbatch, but without starting a process. */
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
