@@ -1,10 +1,10 @@
 """The cost of finding payers among 1,000 owners, 5,000 envelopes and 500 caps.
 
 Owners are in families of ten, and half of all envelopes are under a cap. In six of ten families,
-most envelopes can pay. In three, half of the teams have used up their envelopes and use those of
-their siblings. In one, the whole family has nothing left and its teams borrow. Requests are drawn
-from four cases in fixed proportions, with random owners and places. The number of owners is also
-varied.
+most envelopes can pay. In three, half of the teams have used up their envelopes, and their
+siblings' envelopes pay. In one, the family's envelopes are used up, and its teams borrow. Requests
+are drawn from four cases in fixed proportions, with random owners and places. The number of owners
+is also varied.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In a *closed* load, each client sends its next request after the response to the last one, which
 shows the highest rate of requests. In an *open* load, requests are sent at fixed instants, whether
-or not earlier ones were answered. Its latencies count from the instant at which a request should be
-sent, so a service that stalls cannot hide the delay of later requests.
+or not earlier requests were answered. Its latencies count from the instant at which a request
+should be sent, so a service that stalls cannot hide the delay of later requests.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def best_fit(free: Sequence[int], gpus: int) -> int | None:
 def least_gradient(parts: Mapping[int, float]) -> Choose:
     """Return the rule that chooses the node on which the expected fragments grow least.
 
-    ``parts`` has the part of the work that is of each size.
+    ``parts`` has, for each size, its part of the work.
     """
 
     def choose(free: Sequence[int], gpus: int) -> int | None:
@@ -96,7 +96,7 @@ def least_gradient(parts: Mapping[int, float]) -> Choose:
 
 
 def parts_of(pieces: Iterable[Piece]) -> dict[int, float]:
-    """Return the part of ``pieces`` that is of each size."""
+    """Return, for each size, its part of ``pieces``."""
     count = Counter(piece.gpus for piece in pieces)
     total = sum(count.values())
     return {gpus: number / total for gpus, number in sorted(count.items())}

@@ -1,9 +1,9 @@
 """The goodput of a service that gets more requests than it can answer.
 
 Clients that wait for their responses measure the capacity. Then users of many tenants send requests
-at fixed instants, at 0.5, 1, 2 and 5 times this rate, whether or not earlier ones were answered. A
-response is good if it comes within the time that a request may wait; rejected requests are counted
-separately. At half the capacity, no request may be rejected.
+at fixed instants, at 0.5, 1, 2 and 5 times this rate, whether or not earlier requests were
+answered. A response is good if it comes within the time that a request may wait; rejected requests
+are counted separately. At half the capacity, no request may be rejected.
 """
 
 from __future__ import annotations

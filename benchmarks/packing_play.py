@@ -28,7 +28,7 @@ OWNER: Final = "all"
 
 
 class EnginePacker:
-    """The production engine as a packer: it submits runs, and cancels those that must wait."""
+    """The production engine as a packer: it submits runs, and cancels runs that must wait."""
 
     def __init__(self, sizes: Sequence[int], placement: Placement = Placement.TIGHT) -> None:
         self._numbers = {f"node-{number:05d}": number for number in range(len(sizes))}

@@ -2,7 +2,7 @@
 
 The programs are written for cvxpy and ECOS in Gavel's form, as far as the form affects the time:
 one matrix of shares, a term for each job, dense tables of pairs, and a search over makespans. Both
-packages are optional; without them there is no baseline.
+packages are optional; without them, no baseline is measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resolves a conflict in the plain way: cuts one candidate, tries admission, and repeats.
 
 This is the baseline of ``resolver``. It has the same candidates in the same order, and ends the
-same ones.
+same candidates.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ def _arm(
 def share_variance(outcome: Outcome) -> float:
     """Return how unequally the used GPU time was divided among the owners who wanted GPUs.
 
-    In each window of six hours, it is the variance over these owners of their GPU time divided by
-    an equal part of the used GPU time. The result is the mean over all windows in which two or more
-    owners wanted GPUs; 0 means equal.
+    In each window of six hours, the ratio of each such owner's GPU time to an equal part of the
+    used GPU time is computed, and then the variance of these ratios. The result is the mean over
+    all windows in which two or more owners wanted GPUs; 0 means equal.
     """
     lines = {owner: Cumulated.of(busy(runs)) for owner, runs in runs_by_owner(outcome).items()}
     spans = [

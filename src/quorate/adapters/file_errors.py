@@ -90,7 +90,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
     if code in _BUSY:
         return StoreBusyError(
             f"{path} is locked by another program, perhaps a database tool or a backup; try again "
-            f"when that has ended"
+            f"when the other program has ended"
         )
     if code in _UNWRITABLE:
         return _unwritable(path, str(error))

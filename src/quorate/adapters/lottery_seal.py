@@ -48,7 +48,7 @@ class KeyFileSeal:
         except (ValueError, InvalidTag) as error:
             raise KeyFileError(
                 f"{self._path} cannot decrypt the lottery's secret in the ledger: it is not the "
-                f"signing key that encrypted the secret; put that key there"
+                f"signing key that encrypted the secret; put the right key there"
             ) from error
 
     def _cipher(self) -> ChaCha20Poly1305:

@@ -21,7 +21,7 @@ _FIELDS: Final = ("template", "map")
 
 
 class RunAsError(ValueError):
-    """Says what is wrong with ``run_as``, and what it must be."""
+    """The setting ``run_as`` is wrong; the message has the fault and the required form."""
 
 
 @dataclass(frozen=True, slots=True)

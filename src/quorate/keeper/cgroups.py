@@ -2,7 +2,7 @@
 
 The service prepares a parent below its own cgroup, and the keeper of a run makes the run's cgroup
 in it. Limits that cannot be set are returned as text: containers often have a cgroup tree that
-cannot be written, and a machine that still has version 1 keeps the controllers there.
+cannot be written, and on a machine that still uses version 1, the controllers belong to version 1.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
             _hand_down(here, bounds)
             _hand_down(runs, bounds)
     except OSError as error:
-        notes.append(f"{' and '.join(bounds)} cannot be handed down at {here}: {_words(error)}")
+        notes.append(f"{' and '.join(bounds)} cannot be enabled below {here}: {_words(error)}")
     return Parent(str(runs), "; ".join(notes))
 
 

@@ -146,7 +146,7 @@ def confined(isolation: Isolation, run_folder: Path) -> Confinement:
             CODE_NOT_STARTED, f"its private folder cannot be created in {place}: {_words(error)}"
         ) from None
     if os.uname().machine not in _KEYCTL:
-        gaps.append("it can read keys in the session keyring of the service")
+        gaps.append("work can read keys in the session keyring of the service")
     why_not = why_others_show()
     if why_not:
         gaps.append(f"other users' processes are not hidden: {why_not}")

@@ -361,7 +361,7 @@ class Keeper:
             if all(each.code == 0 for each in work.by_pid.values()):
                 exited = Exited(life=life, code=0, note="")
         elif self._is_done(work):
-            exited = Exited(life=life, code=0, note="it had reported that it was done")
+            exited = Exited(life=life, code=0, note="the work had reported that it was done")
         if work.confinement is not None and work.confinement.cgroup is not None:
             cgroups.remove(work.confinement.cgroup)
         self._work = None

@@ -34,7 +34,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Warn the processes to stop by ``by_ms``, and kill those on ``lost`` slots at once.
+    """Warn the processes to stop by ``by_ms``, and kill the processes on ``lost`` slots.
 
     ``kind`` is ``resize`` if the run continues on other slots.
     """

@@ -150,7 +150,7 @@ def segments(folder: Path) -> list[Path]:
 
 
 def chunks(folder: Path, first: int) -> Iterator[Chunk]:
-    """Yield the kept lines from line ``first`` on, in chunks that may begin before it."""
+    """Yield the kept lines from line ``first`` on; the first chunk may begin with earlier lines."""
     paths = segments(folder)
     starts = [int(path.stem) for path in paths]
     begin = max((i for i, start in enumerate(starts) if start <= first), default=0)

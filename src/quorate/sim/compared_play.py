@@ -52,8 +52,8 @@ def compared_tasks(
     if asked.generate is None:
         raise ScenarioError(
             "compare",
-            "a trace is one sample, whatever the seed",
-            "draw jobs anew for each seed, with --generate",
+            "a trace is the same sample for every seed",
+            "draw new jobs for each seed, with --generate",
         )
     if "seed=" in asked.generate:
         raise ScenarioError("generate", "has a seed", "leave it out; --seeds gives them")

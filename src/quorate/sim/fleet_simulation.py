@@ -210,7 +210,7 @@ def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, flo
 
 
 class FleetPlay:
-    """A simulation under way: ``go_on`` lets simulated time pass, and may be called repeatedly.
+    """A running simulation: each call of ``go_on`` lets simulated time pass.
 
     With ``saved`` of an earlier play and a ``store`` with its ledger, this play continues the
     earlier one.

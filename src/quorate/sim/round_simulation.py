@@ -1,4 +1,4 @@
-"""Rounds on a clock of their own: jobs arrive, run round by round, and leave.
+"""Simulates rounds: jobs arrive, run round by round, and leave.
 
 The mechanism is that of a pool (``policy/rounds/round_book.py``); this module adds time, arrivals
 and work. When the last lease of a round ends, the round ends: ended jobs leave, new jobs arrive,

@@ -2,7 +2,7 @@
 
 Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
 is one ``Operation``: the instants at which it was sent and answered, and the answer, if the client
-got one. ``check_history`` returns everything that no order explains:
+got one. ``check_history`` returns the violations of these rules:
 
 - for each run, the answers are those of one copy that carries out one request at a time, each at
   one instant between its sending and its answer (linearizability; a request without an answer may

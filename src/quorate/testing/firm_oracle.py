@@ -64,7 +64,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return what ``place`` lacks beside ``others`` and open leases, under ``put_back``."""
+    """Return what ``place`` lacks, with ``others`` and open leases, under ``put_back``."""
     back = put_back or PutBack()
     return list(_lacking(view, place, others, back))
 
@@ -88,7 +88,7 @@ def _lacking(
             free = _free(view, where, at_ms, back)
             free -= sum(_taken(view, other, where) for other in beside)
             if free < gpus and ("domain", domain) not in back.limits:
-                yield f"domain {domain} has {free} of {gpus} at {at_ms}"
+                yield f"domain {domain} has {free} free GPUs of {gpus} at {at_ms}"
         yield from _unpaid(view, place, there, at_ms, back)
         for owner, left in _runs_left(view, place, at_ms, back):
             family = sum(owner in _lineage(view, other.run) for other in beside)

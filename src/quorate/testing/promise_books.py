@@ -347,9 +347,9 @@ class PromiseBooks:
         cured = replace(back, leases=back.leases | began)
         left = lacking(view, place, beside, cured)
         if left:
-            # A place that moved for a cause of its own, and then started, was not in the way of
-            # this place if this place also lacks room without it, but lacks none once its own cause
-            # is undone.
+            # Another place may have moved for its own cause and then started. It was not in the way
+            # if this place also lacks room without it, but lacks no room after its own cause is
+            # undone.
             others = [other for other in beside if other.run not in self._moved]
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
@@ -644,7 +644,7 @@ def _was_late(view: StateView, name: str) -> bool:
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
     """Yield runs that could be drawn and are small enough, but got no token.
 
-    Only clear cases are checked: runs with one lease that is not cut.
+    Only clear cases are checked: runs with a single lease, which is not cut.
     """
     if not declared.tokens:
         return

@@ -71,7 +71,7 @@ def test_what_the_machine_lacks_is_said(tmp_path: Path) -> None:
     assert (found.path, "cannot be written: file exists" in found.note) == ("", True)
     mounts, own = files_of(tmp_path / "busy", "/", "memory pids")
     (tmp_path / "busy" / "tree" / "cgroup.subtree_control").mkdir()
-    assert "memory and pids cannot be handed down" in cgroups.prepare(mounts, own).note
+    assert "memory and pids cannot be enabled" in cgroups.prepare(mounts, own).note
 
 
 def test_a_run_is_bounded_by_what_its_cgroup_can_bound(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ _TOO_MANY: Final = 429
 _REMEDIES: Final = {
     401: "it does not know the token; write a valid one into waldur.token_file",
     403: "the token lacks the permission; use a token of the offering's provider",
-    404: "there is no such resource for this token; check waldur.links",
+    404: "this token cannot see such a resource; check waldur.links",
     _TOO_MANY: "it received too many requests; Quorate asks again later",
 }
 _FIELDS: Final = [ResourceFieldEnum.LIMITS, ResourceFieldEnum.LIMIT_USAGE]
@@ -64,7 +64,7 @@ class WaldurAccounting:
         )
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return what is left of each component's limit; see ``Accounting`` for the contract."""
+        """Return the rest of each component's limit; see ``Accounting`` for the contract."""
         found = self._ask(lambda: retrieve.sync(UUID(resource), client=self._client, field=_FIELDS))
         limits = _table(found.limits, "limits", resource)
         used = _table(found.limit_usage, "limit_usage", resource)

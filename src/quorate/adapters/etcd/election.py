@@ -1,9 +1,9 @@
 """Stands for election as the leader of a ledger in etcd, and renews the leadership.
 
 The candidate creates the leader's key, with a lease, in a transaction that requires that the key
-does not exist. Each append requires that the key is still the one that this candidate created
-(``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes it, on a
-separate thread.
+does not exist. Each append requires that the leader's key is still the key that this candidate
+created (``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes
+it, on a separate thread.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Candidate:
 class Election:
     """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats it.
 
-    ``look`` returns the leader's key as soon as its revision differs from the one given, or after a
-    time limit. The thread calls ``on_change`` with every new standing.
+    ``look`` returns the leader's key as soon as its revision differs from the given revision, or
+    after a time limit. The thread calls ``on_change`` with every new standing.
     """
 
     def __init__(  # noqa: PLR0913 - what an election is made of
@@ -146,7 +146,7 @@ class Election:
                 return leader
 
     def wait(self, is_so: Callable[[Standing], bool], within_s: float) -> Standing:
-        """Return the standing as soon as ``is_so`` accepts it, or as it is after ``within_s``."""
+        """Return the first standing that ``is_so`` accepts, or the standing after ``within_s``."""
         with self._changed:
             self._changed.wait_for(lambda: is_so(self._standing), within_s)
             return self._standing

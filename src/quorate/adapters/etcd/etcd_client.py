@@ -150,7 +150,7 @@ class EtcdClient:
         return int(answer.TTL)
 
     def revoke(self, lease: int) -> None:
-        """End ``lease`` and remove its keys; a lease that has already ended is no error."""
+        """End ``lease`` and remove its keys; a lease that has already ended is not an error."""
         request = message_class("LeaseRevokeRequest")(ID=lease)
         try:
             self._repeated(lambda: self._call(method("Lease", "LeaseRevoke"), request))

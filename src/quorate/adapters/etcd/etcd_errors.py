@@ -29,7 +29,7 @@ _DOWN: Final = {
     _Code.INTERNAL: _BROKEN_OFF,
     _Code.DATA_LOSS: _BROKEN_OFF,
 }
-"""Messages for calls that etcd did not answer; it may have carried out the transaction."""
+"""Messages for calls that etcd did not answer, although it may have carried them out."""
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
     "etcd has no space left (alarm NOSPACE): nothing was recorded; reads still work. Remedy: "
@@ -86,7 +86,7 @@ class CompactedError(StoreError):
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:
-    """Return whether ``error`` means that the token expired; etcd did nothing then."""
+    """Return whether ``error`` means that the token expired, so etcd ignored the call."""
     return any(text in _details(error) for text in _STALE_TOKEN)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A key with its value. Revisions count all changes in etcd, not those of one key."""
+    """A key with its value. Revisions count all changes in etcd, not only changes of one key."""
 
     key: bytes
     value: bytes

@@ -1,4 +1,4 @@
-"""Watches one key of etcd on a thread of its own; other threads wait for its values.
+"""Watches one key of etcd on a separate thread; other threads wait for its values.
 
 The stream may end because a member is lost or because etcd compacted the revision. Then the thread
 reads the key and watches it from that revision. So it misses only values that were replaced before

@@ -122,7 +122,8 @@ class Keepers:
     def be_alone(self, wait_s: float) -> bool:
         """Lock the folder against other services; return whether the lock was obtained.
 
-        It retries for ``wait_s`` while another service, or a process that it left, holds the lock.
+        The call retries for ``wait_s`` while another service, or a process that the other service
+        left, holds the lock.
         """
         if self._lock >= 0:
             return True

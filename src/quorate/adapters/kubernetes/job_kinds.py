@@ -2,7 +2,7 @@
 
 A Job, JobSet, PyTorchJob or RayJob has pods that its own controller creates, and a field that
 suspends it. The table says for each kind where its templates are, how it reports its end, and which
-pods belong to it. The CRD of a kind may validate little of what users write, so the code here
+pods belong to it. The CRD of a kind may validate little of a user's object, so this module
 validates each field.
 """
 
@@ -32,9 +32,9 @@ class JobKind:
     """One kind of workload. ``templates`` yields the path and number of pods of each template.
 
     ``pod_label`` is the selector of its pods, with ``{name}`` and ``{uid}`` of the workload. If the
-    label's value has more than the name, it must match ``pod_value``. With ``by_affinity``, a
-    suspended workload accepts a changed node affinity; otherwise it accepts only a changed node
-    selector.
+    value of the label contains more than the workload's name, it must match ``pod_value``. With
+    ``by_affinity``, a suspended workload accepts a changed node affinity; otherwise it accepts only
+    a changed node selector.
     """
 
     kind: str
@@ -100,7 +100,7 @@ def workload_of(text: str) -> Workload | None:
 
 
 def at(tree: Any, path: Path) -> Any:
-    """Return the value at ``path`` of a tree; None if there is none."""
+    """Return the value at ``path`` of a tree; None if no value is there."""
     for step in path:
         if isinstance(step, int):
             tree = tree[step] if isinstance(tree, list) and step < len(tree) else None

@@ -1,7 +1,7 @@
 """The patches that start a workload on nodes, suspend it, and state why it waits. Pure.
 
-A patch contains the whole ``spec``, because a merge patch replaces lists. It also contains the
-resource version that it was made from, so that it never overwrites a later change.
+A patch contains the whole ``spec``, because a merge patch replaces lists. A patch also contains the
+resource version from which it was made, so it never overwrites a later change.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
 
 
 def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
-    """Return why the pods of ``job`` do not fit the GPUs that it was given; empty if they fit.
+    """Return why the pods of ``job`` do not fit its assigned GPUs; empty if they fit.
 
     The template names nodes, and the cluster's scheduler chooses among these nodes by its own count
     of free GPUs. So if runs share nodes (not ``is_alone``), the template can name only one node.

@@ -115,7 +115,7 @@ class JobWatch:
 def without_pods(
     api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return the ``workloads`` without pods, and those for which the cluster gave no answer.
+    """Return the ``workloads`` without pods, and the workloads whose pods are unknown.
 
     Raises ``ClusterError`` if the cluster does not answer.
     """

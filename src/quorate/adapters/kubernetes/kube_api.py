@@ -109,7 +109,7 @@ class KubeApi:
             if error.status == NOT_FOUND or (uid and error.status == CONFLICT):
                 return None
             raise
-        # The answer is the object, or a Status, which has no resource version of its own.
+        # The answer is the object, or a Status without a resource version.
         is_object = found.get("kind") != "Status"
         is_left = "resourceVersion" in (found.get("metadata") or {})
         return None if is_object and not is_left else found

@@ -24,7 +24,7 @@ NODES: Final = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A node with GPUs that cannot be declared, and what to do about it."""
+    """A node with GPUs that cannot be declared, and the remedy."""
 
     name: str
     why: str

@@ -4,7 +4,7 @@ A name is used unchanged if it is a DNS-1123 label of at most 40 characters, beg
 and does not look like a mapped name. Every other name is mapped: it is put in lower case, each
 character that is not allowed becomes ``-``, the result is cut to 29 characters, and ``-`` with 10
 hex digits of the SHA-256 of the name is appended. So two names have the same object name only if
-those digits collide. An annotation of each object has the full name.
+their digits collide. An annotation of each object has the full name.
 """
 
 from __future__ import annotations

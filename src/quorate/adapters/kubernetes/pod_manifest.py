@@ -193,7 +193,7 @@ def _variables(rank: Rank, run: Run, master: str) -> dict[str, str]:
 
 
 def _environment(rank: Rank, run: Run, master: str) -> dict[str, str]:
-    """Return the environment variables of one process; each pod counts as a node of its own."""
+    """Return the environment variables of one process; each pod counts as a separate node."""
     env = dict(rank.env)
     # The device plugin shows a pod only the pod's devices, numbered from 0.
     del env["CUDA_VISIBLE_DEVICES"]

@@ -37,7 +37,7 @@ class PodOrders:
     def start(self, place: Placement, run: Run, wanted: Wanted, generation: int) -> None:
         """Create all pods of one start of a run, or none; then bind them.
 
-        Raises ``ClusterError``, after deleting the pods that it had created.
+        If the cluster refuses, delete the pods that were created, and raise ``ClusterError``.
         """
         self._have_service(place, generation)
         path = f"/api/v1/namespaces/{place.namespace}/pods"

@@ -42,7 +42,7 @@ class StartRefusals:
         return before is None or not is_same_life or before.why != why
 
     def until_s(self, run: str, life: str) -> float:
-        """Return the time from which the start of ``life`` is retried; 0 if it was not refused.
+        """Return the time from which the start of ``life`` is retried; 0 if no start was refused.
 
         A start that was refused in another life, on other nodes, is retried at once.
         """

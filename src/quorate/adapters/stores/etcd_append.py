@@ -64,7 +64,7 @@ _LOG = logging.getLogger(__name__)
 APPEND_S: Final = 15.0
 """The time for which an append is tried when answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
-"""How many blocks of other writers a refusal returns; a later read fetches the rest."""
+"""The most blocks of other writers that a refusal returns; a later read returns the rest."""
 SETTLE_S: Final = 2.0
 """The time limit of one read of the head that determines the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
@@ -230,8 +230,8 @@ class EtcdAppender:
             leaders = rows[2]
             if not leaders or leaders[0].create_revision != fence.revision:
                 raise NotLeaderError(
-                    f"{self._place}: another program leads now, or this one's lease has expired; "
-                    f"nothing was recorded. Send the request to the leader"
+                    f"{self._place}: another program leads now, or this leader's lease has "
+                    f"expired; nothing was recorded. Send the request to the leader"
                 )
         self._known = self._parsed(rows[0])
         return self._known

@@ -57,9 +57,7 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
     for at, each in enumerate(members):
         for other in members[:at]:
             if each.cluster != other.cluster:
-                found.append(
-                    f"{other.endpoint} and {each.endpoint} are of two different etcd clusters"
-                )
+                found.append(f"{other.endpoint} and {each.endpoint} belong to two etcd clusters")
             elif each.member == other.member:
                 found.append(
                     f"{other.endpoint} and {each.endpoint} are the same member; name each once"
@@ -74,8 +72,8 @@ def cautions_of(address: EtcdAddress) -> list[str]:
     if count < MEMBERS_MIN:
         members = "one member" if count == 1 else f"{count} members"
         found.append(
-            f"the URL names {members} of etcd: nothing is decided while one is lost; with "
-            f"{MEMBERS_MIN} members the ledger goes on"
+            f"the URL names {members} of etcd: if a member is lost, services cannot decide; with "
+            f"{MEMBERS_MIN} members they can"
         )
     is_own = address.archive.name.endswith(".segments")
     if address.bucket is None and address.archive.parent == address.local.parent and is_own:

@@ -92,7 +92,7 @@ def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> N
 
 
 def _sound(blocks: Iterable[Block], url: str) -> Iterator[Block]:
-    """Yield ``blocks``; raises ``CorruptLedgerError`` at the first one that breaks the chain."""
+    """Yield ``blocks``; raises ``CorruptLedgerError`` at the first block that breaks the chain."""
     head = GENESIS
     for block in blocks:
         found = verify_blocks([block], after=head)

@@ -109,7 +109,7 @@ class SqliteOutbox:
 
     @classmethod
     def temporary(cls) -> Self:
-        """Return an empty outbox that is removed when it is closed, or its process ends."""
+        """Return an empty outbox that is removed when it is closed or its process ends."""
         # With an empty name, SQLite uses an unnamed temporary file once the data outgrows its
         # cache.
         db = sqlite3.connect("", isolation_level=None, check_same_thread=False)

@@ -119,7 +119,7 @@ def connected(path: Path, query: str) -> sqlite3.Connection:
 
 
 def connected_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that never writes, to a file that is known to be a ledger."""
+    """Return a read-only connection to a file that is known to be a ledger."""
     db = connected(path, "mode=ro")
     try:
         check_identity(db, path)

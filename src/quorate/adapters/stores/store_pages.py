@@ -53,7 +53,7 @@ class PagedReader:
         return GENESIS
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
-        """Yield the blocks from ``from_height`` to that end; see ``EventStore``."""
+        """Yield the blocks from ``from_height`` to the end of this reader; see ``EventStore``."""
         assert from_height >= 1, from_height
         height, last = from_height, self._head.height
         while height <= last:
@@ -75,7 +75,7 @@ class PagedReader:
             return store.height_at(seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the stored snapshot, unless it was taken after that end."""
+        """Return the stored snapshot, unless it is from after the end of this reader."""
         with SqliteStore.read(self._path) as store:
             kept = store.load_snapshot()
         return None if kept is None or kept[0].height > self._head.height else kept

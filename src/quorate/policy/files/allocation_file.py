@@ -113,7 +113,7 @@ def _shares(value: object, flavors: Sequence[str], at: At) -> Floats:
     for column, flavor in enumerate(flavors):
         below = at.below(flavor)
         if flavor not in shares:
-            below.fault("is missing", "add the share, 0 where there is none")
+            below.fault("is missing", "add the share, or 0 without a share")
         elif (share := number_of(shares[flavor], below)) is not None:
             found[column] = share
             if share > 1 + FEASIBLE:

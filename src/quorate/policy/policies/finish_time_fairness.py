@@ -24,7 +24,7 @@ from quorate.policy.solvers.highest import Aim, highest, turned
 class FinishTimes:
     """The rate that each job needs to end in time: ``steps / (delay * alone_s - age_s)``.
 
-    A job without steps left needs nothing, whatever its delay.
+    A job without remaining steps needs nothing at any delay.
     """
 
     steps: Floats

@@ -82,7 +82,7 @@ def water_filling(
     Without entities, it is the objective of max-min fairness. Of several allocations with the same
     rates, the one returned depends only on the order of jobs and flavors. If a problem bounds the
     work, later levels may be left out; the remaining GPUs are then shared by weight, and the answer
-    names the unfinished jobs. GPUs that rounding leaves over are shared by weight, too.
+    names the unfinished jobs. GPUs that rounding leaves over are also shared by weight.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:

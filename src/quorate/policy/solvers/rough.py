@@ -66,7 +66,7 @@ def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
 
 
 def rough_by_some(demand: Demand, need: Floats) -> Rough:
-    """Return rough prices from some of the rows, which stand for all rows."""
+    """Return rough prices from a sample of the rows."""
     some = slice(None, None, max(1, len(need) // SAMPLE))
     loads = demand.loads[some]
     loads = loads * (demand.loads.sum() / loads.sum())

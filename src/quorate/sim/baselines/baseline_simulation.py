@@ -146,7 +146,7 @@ def _switch(
 ) -> None:
     """Stop the running jobs that were not chosen, and start the chosen ones."""
     names = {each.job.name for each in chosen}
-    assert sum(each.job.gpus for each in chosen) <= gpus, "more GPUs were assigned than there are"
+    assert sum(each.job.gpus for each in chosen) <= gpus, "more GPUs were assigned than exist"
     for each in live:
         if each.since_ms is not None and each.job.name not in names:
             lost_ms = min(restart_ms, each.job.duration_ms - each.left_ms)
@@ -167,7 +167,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the earliest end of a running job or instant of ``others``; None if there is none."""
+    """Return the earliest end of a running job or instant of ``others``, or None."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

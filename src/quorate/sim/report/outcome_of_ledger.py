@@ -70,7 +70,7 @@ class _Part:
 class _Hold:
     """An open lease, with the stories of its run and of its partner.
 
-    The partner has no GPUs of its own.
+    The GPUs count for the run, not for the partner.
     """
 
     start_ms: int

@@ -75,7 +75,7 @@ def read_openb_pods(text: str) -> Trace:
         job = _pod(line, order, skips)
         if job is not None:
             jobs.append(job)
-    must_differ(jobs, "name", "give each pod a name of its own")
+    must_differ(jobs, "name", "give each pod a different name")
     return _whole(jobs, 0, skips)
 
 

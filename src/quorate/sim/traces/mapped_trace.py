@@ -90,7 +90,7 @@ def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace
         _job(line, columns, order, (instant_ms - origin_ms) / 1_000)
         for order, (line, instant_ms) in enumerate(zip(lines, instants, strict=True))
     ]
-    must_differ(jobs, columns.get("name", "name"), "give each job a name of its own")
+    must_differ(jobs, columns.get("name", "name"), "give each job a different name")
     return Trace(jobs=by_arrival(jobs), origin_ms=origin_ms)
 
 

@@ -48,7 +48,7 @@ class RecordedRates:
         self._flavors[event.node.name] = event.node.flavor
 
     def rate(self, run: Run, node: str, partner: Run | None = None) -> int:
-        """Return the rate of ``run`` on the GPUs of ``node``, at least 1, beside ``partner``."""
+        """Return the rate, at least 1, of ``run`` on the GPUs of ``node`` with ``partner``."""
         flavor = self._flavors[node]
         alone = self._alone(run, flavor)
         if partner is None or run.rounds is None or partner.rounds is None:
