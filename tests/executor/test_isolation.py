@@ -383,7 +383,7 @@ def check_seen(site: Site, seen: dict[str, Any]) -> None:
     said = site.said("bad", "work runs as")
     if "are not hidden" not in said:
         assert seen["owners_seen"] == [OURS]
-    if "cgroup of its own" in said:
+    if "its own cgroup" in said:
         assert any(
             line.endswith(cgroups.name_of(run_folder(site.work, "bad"))) for line in seen["cgroup"]
         )
@@ -500,7 +500,7 @@ def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_si
     home = job_folder(site.work, "hidden") / "home"
     escaped = int((home / "escaped").read_text())
     first = next(iter(site.processes("hidden")))
-    has_cgroup = "cgroup of its own" in site.said("hidden", "work runs as")
+    has_cgroup = "it has its own cgroup" in site.said("hidden", "work runs as")
     keeper = site.keeper("hidden")
     assert is_alive(escaped)
     os.kill(keeper, signal.SIGKILL)

@@ -143,7 +143,7 @@ def test_machine_with_another_key_leaves_conflicts_open(
     create_key(other_key)
     lots.draw(lots.engine(secret=None, key=other_key))
     assert lots.drawn() == []
-    assert "put that key there" in caplog.text
+    assert "put the right key there" in caplog.text
 
 
 def test_sealed_secret_opens_for_its_chain_alone(tmp_path: Path) -> None:
