@@ -177,7 +177,7 @@ def _documents(value: object, at: At) -> tuple[Applied, ...] | None:
 
 
 def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
-    """Return all owners, with those that only a run names, and then all budgets."""
+    """Return all owners, also those that only a run names, and then all budgets."""
     owners = {owner.name: owner for owner in funds.owners}
     for run in runs:
         for name in (run.spec.owner, *run.spec.funding.sponsors):

@@ -106,7 +106,7 @@ def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose account covers the cost sooner; None if neither ever covers it."""
+    """Return the refusal whose account covers the cost sooner; None if no account ever does."""
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 

@@ -71,7 +71,10 @@ class CountedStarts:
     def _in_one_domain(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start in one domain; of equally early ones, in the first domain."""
+        """Return the first start in one domain.
+
+        Of equally early starts, the one in the first domain is returned.
+        """
         if len(ask.sites.by_payers) != 1:
             best = self._in_sites(ask, from_ms, steps, before_ms)
             return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])

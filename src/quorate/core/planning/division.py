@@ -15,7 +15,7 @@ Placement = tuple[tuple[Domain, int], ...]
 
 
 def nodes_of(placement: Placement, left: int) -> int:
-    """Return the fewest new nodes that ``placement`` needs if ``left`` GPUs need no new node."""
+    """Return the fewest new nodes for ``placement`` if ``left`` of its GPUs need no new node."""
     nodes = 0
     for domain, gpus in placement:
         own = min(gpus, left)

@@ -35,9 +35,9 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""The number of runs, from the first run of a walk on, that may start by a conflict."""
+"""The number of runs at the beginning of a walk for which a start by a conflict is searched."""
 CONFLICTS_TURN: Final = 16
-"""The number of further runs of a walk among which one may start by a conflict."""
+"""Of this many further runs of a walk, a start by a conflict is searched for one."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 

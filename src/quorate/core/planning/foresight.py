@@ -40,7 +40,7 @@ class PlanState(Word):
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """How many ``runs`` a walk beyond the depth examined, and whether the last was reached."""
+    """The number of ``runs`` that a long walk examined, and whether it reached its target run."""
 
     runs: int
     has_reached: bool

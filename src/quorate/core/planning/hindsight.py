@@ -5,8 +5,8 @@ may move a start needlessly, in two cases:
 
 - An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
   same decision stops the bundle for another start.
-- A start right before it is late, and therefore ends later. Later the same decision moves the late
-  start, too, because that start fits by counting but cannot be admitted.
+- A start right before the moved start is late, and therefore ends later. Later the same decision
+  moves the late start, too, because that start fits by counting but cannot be admitted.
 
 Then the decision is made again, with these bundles and late starts known from the beginning. The
 new decision is used if it keeps such a start in its place.

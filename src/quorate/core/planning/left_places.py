@@ -117,7 +117,8 @@ class LeftPlaces:
             for entry in entries
             if any(domain in domains for domain, _ in entry.slice.domains)
         }
-        # The loop below repeats the turns of a new walk, whose profile begins with started runs.
+        # The loop below repeats the turns of a new walk, which begins with the started runs in its
+        # profile.
         places = [left, *(entry for entry in entries if entry.run in shared)]
         keys = dict.fromkeys(key for entry in places for key in rooms_of(entry))
         rooms = {key: plan.profile.room(key).copy() for key in keys}

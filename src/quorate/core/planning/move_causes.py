@@ -199,7 +199,7 @@ def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
     fact = view.leases[lease].fact
     match kind:
         case "domain":
-            return True  # ``_share`` counts its GPUs in the domain.
+            return True  # ``_share`` counts the GPUs of the lease in the domain.
         case "envelope":
             return fact.payer == name
         case "lending":

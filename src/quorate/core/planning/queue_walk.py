@@ -67,7 +67,7 @@ class Walk:
         self.reasons = WhyWaiting(plan, self.starts)
         self._planned = PlannedStarts(plan)
         self._kept: KeptStarts | None = None if reach else KeptStarts(plan.profile, plan.search)
-        """The starts kept from the previous walk; None in a walk that keeps none for the next."""
+        """Starts kept from the previous walk; None if this walk keeps no starts for the next."""
         self._left = LeftPlaces(self.firm, self._planned, self.starts, self.reasons)
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
@@ -138,7 +138,7 @@ class Walk:
         plan.seen.add(run.name)
         self._left.looked_at.append(run.name)
         if run.sensitive:
-            if record.refusal is None:  # A claim is granted when it is submitted, or never.
+            if record.refusal is None:  # A claim is granted at its submission, or never.
                 grant_claim(plan.log, run)
             return
         if record.reservation is not None:
@@ -191,7 +191,7 @@ class Walk:
             self.reasons.refuse(record)
 
     def _tell_followers(self, ended: Iterable[str]) -> None:
-        """Write why each follower of ``ended``, which are runs and arrays, waits."""
+        """Write why the followers of the runs and arrays in ``ended`` wait."""
         plan = self.plan
         view = plan.log.view  # This view has the starts and refusals that this walk has written.
         followers = (each for name in ended for each in woken_by(view, name, plan.log.now_ms))

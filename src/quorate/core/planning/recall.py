@@ -72,8 +72,8 @@ def plan_recall(
 ) -> Recall | None:
     """Return the recall that lets a waiting run start before ``natural_ms``; None if none does.
 
-    ``natural_ms`` is the run's start without a recall, or None. ``reservation`` is the run's own,
-    if it has one; ``planned`` must not have its place. No event is written.
+    ``natural_ms`` is the run's start without a recall, or None. ``reservation`` is the run's own
+    reservation, if it has one, whose place must not be in ``planned``. No event is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:

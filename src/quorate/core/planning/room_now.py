@@ -1,6 +1,6 @@
 """Checks by counting whether a run may start at this instant, and what it lacks if it cannot.
 
-Some of the checks count the planned starts of a profile, others do not. Only domains with free GPUs
+Some checks count the planned starts of a profile, and others do not. Only domains with free GPUs
 are examined, and in a full fleet these are few.
 """
 

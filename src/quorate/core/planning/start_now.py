@@ -89,7 +89,8 @@ class StartNow:
     def fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
         """Start a run on spares, if it fits there; return whether it started.
 
-        ``answer`` is its refusal in ``room``: if that is a hard quota, spares do not help.
+        ``answer`` is the refusal of the run in ``room``. If it is for a hard quota, spares do not
+        help.
         """
         plan = self._plan
         log, run = plan.log, record.spec

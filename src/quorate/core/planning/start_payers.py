@@ -130,7 +130,7 @@ class StartPayers:
         gpus = sum(wanted for _, wanted in demands)
         at_ms = profile.payer(key).earliest(gpus, ask.duration_ms, from_ms)
         if at_ms is None or at_ms + ask.duration_ms > spec.end_ms:
-            return None  # The window ends first: the payer would pay to the end of the window only.
+            return None  # The window ends before the run, so the payer would pay only until then.
         legs = self.pay_plainly(ask, demands, at_ms)
         return None if legs is None else (at_ms, legs)
 

@@ -272,6 +272,6 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # ``ask`` also counts racks of payers that do not pay in the end; a firm start does not.
+        # ``ask`` also counts racks that only other possible payers name. A firm start does not.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

@@ -43,8 +43,8 @@ _FIRST_DRAWS: Final = 64
 class Entrant:
     """A run with a token.
 
-    ``odds`` is the probability that the run is drawn first, ``owner_odds`` that its owner is drawn
-    first, and ``cut`` the number of dummy draws in which the run is a victim.
+    ``odds`` is the probability that the run is drawn first, and ``owner_odds`` the probability that
+    its owner is drawn first. ``cut`` is the number of dummy draws in which the run is a victim.
     """
 
     owner: str

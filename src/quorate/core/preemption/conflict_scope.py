@@ -140,8 +140,7 @@ def for_reservation(view: StateView, reservation: str) -> Question:
 def for_limit(view: StateView, limit: Limit) -> Question:
     """Return the conflict that brings use back within ``limit``.
 
-    Its pool is the pool of the runs under the limit, or the default pool if these runs are in
-    several pools or there are none.
+    If all runs under the limit are in one pool, the conflict has this pool, else the default pool.
     """
     survey = survey_limit(view, limit)
     pools = {view.runs[run].spec.pool for run in survey.runs}

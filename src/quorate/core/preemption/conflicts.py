@@ -428,8 +428,8 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
     """Return the estimated work that is lost when ``cut`` ends; 0 for a spare.
 
-    The lost work is the work since the run's start, limited to the pool's minimum runtime or to an
-    hour, whichever is longer, because runs are expected to checkpoint at least that often.
+    The lost work is the work since the run's start. It is limited to the pool's minimum runtime or
+    to an hour, whichever is longer, because runs are expected to checkpoint that often.
     """
     if cut.step is CutStep.SPARE:
         return 0

@@ -23,7 +23,7 @@ from quorate.model.state.disruption_filling import PARTS, filling, lacking_gpu_m
 from quorate.model.state.state_view import StateView
 
 FULL_MS: Final = 7 * DAY_MS
-"""The size of an account is at least the amount that fills it in this time."""
+"""The size of an account is at least the amount that it gains in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def covered_at_ms(
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
 
-    Only envelopes with an open window count. Of each flavor, at most as many GPUs count as the pool
-    has.
+    Only envelopes with an open window count. The GPUs of a flavor count up to the number that the
+    pool has.
     """
     gpus = 0
     for flavor in view.flavors():

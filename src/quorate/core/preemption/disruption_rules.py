@@ -152,9 +152,9 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
     Return None if ending all work that may be ended is never enough. Running runs count as if they
-    continued. Each may be drawn once it has run for its pool's minimum runtime, or at once
-    if it started after ``made_ms``. ``reservation`` is the run's own. With ``if_short``, return
-    None, too, if the run can start in ``place`` without a conflict.
+    continued. Each may be drawn once it has run for its pool's minimum runtime, or at once if it
+    started after ``made_ms``. ``reservation`` is the run's own reservation. With ``if_short``,
+    return None, too, if the run can start in ``place`` without a conflict.
     """
     survey, goal, resolver = _asked(
         view,
@@ -281,7 +281,7 @@ def _worst_loss(
     """Return the work that a conflict may cost: the largest loss over several orders of draws.
 
     In some orders, an owner with the most to lose is drawn first, and its runs in the order of
-    their losses. In others, runs that are enough by themselves are drawn last. A few dummy draws
+    their losses. In other orders, runs that are enough by themselves come last. A few dummy draws
     are tried, too. A draw that costs more is possible, but rare. Return None if one of these orders
     does not reach the goal, because the search for a start is bounded.
     """

@@ -116,7 +116,7 @@ class Start:
     together they are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has
     ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
     domain in scope with such starts, ``promised`` has the GPUs that are free now, and the GPUs that
-    these starts leave at each instant at which they may leave the fewest.
+    these starts leave at the instants when they may leave the fewest.
     """
 
     run: Run
@@ -160,7 +160,7 @@ class Start:
         request = pack_request(run, view.pools[run.pool], flavor, width)
         first, *_ = items = items_of(request)
         spares = run.spares_per_group
-        # How a divisible run is divided is not known, so its groups are not counted.
+        # The division of a divisible run is not known yet, so its groups are not counted.
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
         until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
@@ -257,7 +257,7 @@ class Start:
         if left <= 0:
             return 0
         partial.sort()
-        # A group for which no domain has even a part free lacks its whole size.
+        # If no domain has room for even a part of a group, the group lacks its whole size.
         return sum(partial[:left]) + max(0, left - len(partial)) * size
 
     def missing(self, view: Callable[[], StateView]) -> int:
@@ -273,7 +273,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without what firm starts of other runs need while the run would run."""
+        """Return ``view`` without the resources that firm starts of other runs need during the run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)

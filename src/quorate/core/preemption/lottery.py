@@ -1,8 +1,8 @@
 """The lottery: computes a seed that no party can choose, and draws that anyone can repeat.
 
-docs/reference/lottery.md specifies every byte, so that other programs can check a published
-outcome, as tools/verify_lottery.py does. This module does not know what the draws are for: a
-conflict passes its tokens, and takes draws until these are enough.
+docs/reference/lottery.md specifies every byte. So other programs can check a published outcome, as
+tools/verify_lottery.py does. This module does not know what the draws are for: a conflict passes
+its tokens, and takes draws until these are enough.
 """
 
 from __future__ import annotations

@@ -210,10 +210,10 @@ class ExpectedReturns:
         ] + self._beside_leases(key, lent=lent)
 
     def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return the concurrency that comes back to a payer by other ways than open leases.
+        """Return the concurrency that comes back to a payer, but not from open leases.
 
-        A lease that was removed for a trial still gives its concurrency back at its expected end:
-        otherwise a trial that ends more work would expect less concurrency later. A filled spare
+        A lease that was removed for a trial still gives its concurrency back at its expected end.
+        Otherwise a trial that ends more work would expect less concurrency later. A filled spare
         gives its concurrency back when its run ends.
         """
         view = self._view

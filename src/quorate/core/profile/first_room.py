@@ -2,9 +2,9 @@
 
 Lower bounds make the search cheap. The instant at which a domain would have enough GPUs without any
 planned start is a bound for as long as the profile exists. The result of a search is a bound for
-other runs of the same size and of a similar duration (of one octave: between the same powers of
-two), because a walk only takes more from the profile. When an entry is removed from the profile,
-all bounds are computed again (``Profile.era``).
+other runs of the same size and of a similar duration, because a walk only takes more from the
+profile. Durations are similar if they lie in one octave, between the same powers of two. When an
+entry is removed from the profile, all bounds are computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class FirstRoom:
         return known
 
     def left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return when each domain first has ``gpus`` if no start were planned, as a heap."""
+        """Return a heap of the instants when domains first have ``gpus`` without planned starts."""
         known = self._alone.get((site.number, gpus))
         if known is None:
             profile = self._profile
@@ -183,7 +183,7 @@ class FirstRoom:
         return known
 
     def bound_ms(self, key: IslandKey, gpus: int) -> int | None:
-        """Return when a domain first has ``gpus`` if no start were planned; None if never."""
+        """Return when a domain first has ``gpus`` without planned starts; None if never."""
         room = self._profile.room(key)
         return room.returned_ms(gpus - room.free_now)
 

@@ -27,7 +27,7 @@ from quorate.model.state.reads.money_reads import Payers
 K = TypeVar("K")
 
 STEP_MAX: Final = 8
-"""How many entries of the former plan are passed at once to find a run's entry.
+"""The most entries of the former plan that are skipped at once to find the entry of a run.
 
 If the entry is further ahead, the run counts as visited earlier than in the former walk.
 """
@@ -257,7 +257,7 @@ class GainedRooms:
         return self._paying.isdisjoint(keys) and changed.isdisjoint(keys)
 
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
-        """Return whether a firm place certainly has no less than in the former walk.
+        """Return whether a firm place certainly has as much as in the former walk.
 
         The comparison is with the same point of the former walk. The caller is about to insert
         ``pin``.
@@ -318,8 +318,8 @@ def _count_out(counts: dict[K, int], keys: Iterable[K]) -> None:
 def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
-    Some entries do not always take the same: a start by a conflict takes what other entries leave,
-    and what a choosy entry takes, or one that keeps GPUs free, depends on its domain.
+    Some entries do not always take the same GPUs. A start by a conflict takes what other entries
+    leave. What a choosy entry takes, or an entry that keeps GPUs free, depends on its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

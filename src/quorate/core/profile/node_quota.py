@@ -56,7 +56,7 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many GPUs must be free so that ``nodes`` well-chosen nodes have ``gpus`` of them.
+    """Return how many GPUs must be free so that the best ``nodes`` nodes have ``gpus`` free GPUs.
 
     ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
     GPUs are spread over these nodes.

@@ -1,9 +1,9 @@
 """The profile: how much of each resource will be free over time, as far as is known now.
 
-The resources are rooms (the GPUs of a domain and flavor, only those of free nodes if the pool gives
-whole nodes), payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes, runs). Each is
-a step function over time, computed from the view when it is first read. Planned starts are inserted
-as entries. The view must not change while the profile is used.
+The resources are rooms, payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes,
+runs). A room is the GPUs of a domain and flavor; if the pool gives whole nodes, only GPUs of free
+nodes count. Each resource is a step function over time, computed from the view when it is first
+read. Planned starts are inserted as entries. The view must not change while the profile is used.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Profile:
     def _take_plainly(self, entry: Entry, sign: int) -> None:
         """Take what a plain entry needs, or (``sign`` -1) give it back.
 
-        Amounts of rooms and payers that were not read yet are noted, and taken when they are read.
+        If a room or payer was not read yet, its amount is noted, and taken at its first read.
         """
         start_ms, end_ms = entry.start_ms, entry.end_ms
         pool, flavor = entry.pool, entry.slice.flavor

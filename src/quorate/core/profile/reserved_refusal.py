@@ -37,8 +37,8 @@ def admit_beside(
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
     """Return the refusal of ``run`` because planned starts reserve its room.
 
-    ``short`` is its refusal beside the plan. ``planned`` names the reservations, and the runs with
-    tentative starts, that reserve the room.
+    ``short`` is the run's refusal beside the plan. ``planned`` has the names of the reservations,
+    and of the runs with tentative starts, that reserve the room.
     """
     return Refusal(
         code=RefusalCode.RESERVED,

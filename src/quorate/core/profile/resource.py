@@ -1,7 +1,7 @@
 """A resource over time: the amount that is free now, plus what leases give back, less the plan.
 
 The amount that leases leave free never falls over time, because leases only give back. All profiles
-share it. What the plan takes is a short list of steps, and belongs to one profile.
+share this amount. What the plan takes is a short list of steps, and belongs to one profile.
 """
 
 from __future__ import annotations

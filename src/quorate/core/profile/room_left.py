@@ -51,8 +51,8 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     """Return ``view`` at ``from_ms``, without the resources that the plan takes until ``until_ms``.
 
     Runs that have started in ``view`` since ``profile`` was made must be in the profile. The GPUs
-    that are left are on the fullest nodes or, with ``whole_last``, on the emptiest. If ``payers``
-    are given, which may pay for ``run``, other payers are not examined.
+    that are left are on the fullest nodes or, with ``whole_last``, on the emptiest. ``payers`` are
+    the envelopes that may pay for ``run``. If they are given, other payers are not examined.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms)

@@ -130,7 +130,7 @@ def _are_ready(view: StateView, grant: RoundGrant) -> bool:
 
 
 def _have_come_free(view: StateView, nodes: Iterable[tuple[str, int]]) -> bool:
-    """Return whether each of ``nodes`` has its number of GPUs free now."""
+    """Return whether each of ``nodes`` has the given number of free GPUs now."""
     for name, gpus in nodes:
         record = view.nodes.get(name)
         if record is None or view.island(record.island).free[record.position].bit_count() < gpus:

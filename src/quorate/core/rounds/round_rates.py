@@ -6,9 +6,9 @@ one round at most. If a run never reports steps, its declared rates count. Decla
 which GPUs the run gets within its owner's share, so with false rates a run only gets GPUs that are
 worse for it (tests/unit/loop/test_round_gaming.py).
 
-If a run names its job type, its rates are those of the type in the pool's table: the rates on
-several nodes if its last GPUs were on several nodes and the table has such rates. A flavor of which
-no rate is known counts with a fixed rate until the run has tried it.
+If a run names its job type, its rates are those of the type in the pool's table. If its last GPUs
+were on several nodes, these are the rates on several nodes, if the table has such rates. A flavor
+of which no rate is known counts with a fixed rate until the run has tried it.
 """
 
 from __future__ import annotations
