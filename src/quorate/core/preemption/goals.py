@@ -273,7 +273,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without the resources that firm starts of other runs need during the run."""
+        """Return ``view`` without the resources that firm starts of others need during the run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)

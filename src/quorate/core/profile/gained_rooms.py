@@ -34,7 +34,7 @@ If the entry is further ahead, the run counts as visited earlier than in the for
 
 
 class KeptStart(NamedTuple):
-    """A start for which lack of room was the only reason that it was not earlier.
+    """A start that only lack of room kept from being earlier.
 
     ``ask`` is the run's request. ``placed`` is the number of entries that the walk had put into the
     profile before it found the start.
