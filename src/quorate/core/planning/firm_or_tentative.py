@@ -37,7 +37,7 @@ from quorate.model.state.records import RunRecord
 CONFLICTS_MAX: Final = 3
 """The number of runs at the beginning of a walk for which a start by a conflict is searched."""
 CONFLICTS_TURN: Final = 16
-"""Of this many further runs of a walk, a start by a conflict is searched for one."""
+"""After these runs, a start by a conflict is searched for one run in this many."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 
