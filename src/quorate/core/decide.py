@@ -254,7 +254,7 @@ def _confirm(log: DecisionLog, command: Confirm) -> Decision:
     elif lease is not None:
         return _refused(
             RefusalCode.CONFLICT,
-            f"lease {command.lease!r} was not told to stop",
+            f"lease {command.lease!r} was not ordered to stop",
             f"end its run: quorate complete {lease.fact.run}",
         )
     return Decision()

@@ -41,7 +41,7 @@ class DecisionCutError(Exception):
     """
 
     def __init__(self, started: int) -> None:
-        super().__init__(f"a decision stopped after {started} starts, the maximum")
+        super().__init__(f"the decision was stopped after {started} starts, its maximum")
         self.started = started
 
 

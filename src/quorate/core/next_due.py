@@ -22,7 +22,10 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A walk over the heap of holds ends after ``_LOOKED_MIN`` leases and one in ``_LOOKED_PART``."""
+"""A walk over the heap of holds ends once it has read more than one lease in this many.
+
+It reads at least ``_LOOKED_MIN`` leases.
+"""
 
 
 def next_due_ms(

@@ -142,7 +142,8 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
             gpus = counted(sum(pledge.gpus for pledge in filled), "GPU")
             keepers = sorted({pledge.run for pledge in filled})
             yield _in_use(
-                f"envelope {key} keeps {gpus} for spares of {_listed(keepers)} that others use",
+                f"envelope {key} keeps {gpus} for spares of {_listed(keepers)}, which other runs "
+                "fill",
                 f"wait until they end, or stop them: quorate cancel {keepers[0]}",
             )
 

@@ -171,11 +171,11 @@ class ArchiveRows(Protocol):
         ...
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of rows, in order."""
+        """Return (sequence of the submission, name) of rows, in the order of the query."""
         ...
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
-        """Return rows, in order."""
+        """Return rows, in the order of the query."""
         ...
 
     def archived_count(self, owner: str, upto_seq: int) -> int:

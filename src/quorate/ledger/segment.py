@@ -37,17 +37,17 @@ class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the segment's file."""
         return f"{self.first_height:012d}-{self.last_height:012d}-{self.sha256.hex()[:32]}.segment"
 
     @property
     def before(self) -> Head:
-        """The head that its first block follows."""
+        """The head before the segment's first block."""
         return Head(height=self.first_height - 1, seq=self.first_seq - 1, hash=self.first_prev_hash)
 
     @property
     def head(self) -> Head:
-        """The head after its last block."""
+        """The head after the segment's last block."""
         return Head(height=self.last_height, seq=self.last_seq, hash=self.last_hash)
 
 

@@ -50,7 +50,7 @@ class BlockDraft:
         self._size = 0
         self.events: list[Event] = []
         self.encoded = b""
-        """The events of the block as bytes, where they are those of one decision; else nothing."""
+        """The block's events as bytes if they are from one decision, else empty."""
         self.decided: list[tuple[Decision, int, Exception | None]] = []
 
     def deny(self, error: Exception) -> None:
@@ -58,7 +58,7 @@ class BlockDraft:
         self.decided.append((Decision(), self.ahead.seq + 1, error))
 
     def room_for(self, events: Sequence[Event]) -> bytes | None:
-        """Return ``events`` as bytes; None if the block has no room for them beside the others.
+        """Return ``events`` as bytes; None if the block has no room for them.
 
         Raises ``BlockTooLargeError`` if they do not fit into any block.
         """

@@ -98,7 +98,7 @@ class DueWork:
         except QuorateError as error:
             # If the last append had no answer, reading the state first asks the store whether the
             # block is recorded.
-            _LOG.warning("due work is left until the ledger can be read: %s", error)
+            _LOG.warning("due work waits until the ledger can be read: %s", error)
 
     @property
     def round_waits(self) -> Mapping[str, int]:

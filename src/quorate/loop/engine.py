@@ -201,7 +201,7 @@ class Engine:
         return self._view
 
     def taken_over(self, store: EventStore) -> Engine:
-        """Return an engine for reading, with the state of this one, which must not be used again.
+        """Return a reading engine that takes over this engine's state; do not use this one again.
 
         The log of ``store`` continues this engine's log. The new engine has read nothing more of it
         yet.
@@ -299,7 +299,7 @@ class Engine:
 
     @property
     def halted(self) -> str:
-        """Why no engine may decide, whether or not this one leads; empty if it may.
+        """Why no engine may decide, whether or not this one leads; empty if engines may decide.
 
         The reason is a violation, or a clock that stepped.
         """
@@ -460,7 +460,7 @@ class Engine:
             raise DecidingStoppedError(self.violated)
 
     def _check_recorded(self, head: Head, events: Sequence[Event]) -> None:
-        """Stop deciding if ``events``, another writer's block after ``head``, break a rule."""
+        """Stop deciding if another writer's ``events`` after ``head`` break an invariant."""
         if self.on_violation is None:
             return
         violations = check_touched(self._state, events)

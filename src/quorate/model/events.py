@@ -242,7 +242,7 @@ class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
 
     If it ``stays``, the run keeps its lease. ``nodes`` is how many GPUs of which nodes are meant
-    for the run, so that all chosen runs have room. It is empty if any nodes will do.
+    for the run, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
     """
 
     run: str
@@ -613,7 +613,7 @@ class MoveCode(Word):
     """An envelope that was to pay was changed or retired, or its window is closed at that time."""
     CAP_CHANGED = "CapChanged"
     OWNER_MOVED = "OwnerMoved"
-    """The parents of an owner were changed, so that a payer is no longer in its family."""
+    """Parents were changed, so that a payer is no longer in the family of the run's owner."""
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"
@@ -621,7 +621,7 @@ class MoveCode(Word):
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """The run was to start by a conflict, but may not call one.
 
-    A conflict is called when its start is due. Each code below says why that was not possible. Old
+    A conflict is called when the start is due. Each code below says why that was not possible. Old
     ledgers have the reason in ``note``.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
@@ -637,11 +637,11 @@ class MoveCode(Word):
     CONFLICT_NOT_COVERED = "ConflictNotCovered"
     """The disruption account of the owner in the pool does not cover the possible cost."""
     CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
-    """The owner has used up its budget, or the run would exceed its target share."""
+    """The owner has used up its budget, or the run would exceed the owner's target share."""
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
     """No GPUs are missing any more in the place of the planned start."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
-    """Ending all work that may be ended in its domains would not make room now."""
+    """Ending all work that may be ended in the domains of the start would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
     """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
@@ -814,8 +814,7 @@ class RoundCode(Word):
     UNSOLVED = "Unsolved"
     """The policy has no answer; ``note`` is the policy's message."""
     UNFINISHED = "Unfinished"
-    """The policy could not compute in time, or exactly, how much ``runs`` runs may have beyond a
-    level."""
+    """The policy could not compute, in time or exactly, how much more ``runs`` runs may get."""
     DEADLINES_MISSED = "DeadlinesMissed"
     """The policy cannot keep the deadlines of ``runs`` runs."""
     NOTHING_RUNS = "NothingRuns"

@@ -42,8 +42,8 @@ RUN_KINDS: Final = (
     NoticeKind.MONEY_ENDED,
     NoticeKind.QUOTA_PARKED,
 )
-"""Kinds about one run, which its submitter can have mailed; the others are about several runs or
-none.
+"""The kinds about one run, which its submitter can receive by mail.
 
-``loan-returning`` names a run of the borrower, and is for the lender.
+Other kinds are about several runs or none. ``loan-returning`` names a run of the borrower, but is
+for the lender.
 """

@@ -1,6 +1,6 @@
 """A run's declarations about its pods, other than its command: volumes, tolerations, requests.
 
-A pool whose executor is Kubernetes runs its work in pods. Names are names of objects in the
+A pool whose executor is Kubernetes runs its work in pods. The names are those of objects in the
 namespace of the run's owner. No field gives a pod access to its machine: host paths, host networks
 and privileges cannot be declared.
 """

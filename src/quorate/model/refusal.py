@@ -102,7 +102,7 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"no single domain has {gpus} free, the best is {short} short"
         case RefusalCode.FUNDS_ELSEWHERE:
             return (
-                f"room is free only where no envelope pays for {subject}; where one does, nodes "
+                f"room is free only where no envelope pays for {subject}; elsewhere, nodes "
                 f"are short by {short} of {gpus}"
             )
         case RefusalCode.SEARCH_LIMIT:

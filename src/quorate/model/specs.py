@@ -251,15 +251,15 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def conflict_rate_ppm(self) -> int:
-        """The part of its GPUs that fills its owners' disruption accounts; 0 forbids conflicts."""
+        """The part of the pool's GPUs that fills disruption accounts; 0 forbids conflicts."""
         return 0 if self.disruption_gpu_ms_per_day == 0 else self.disruption_rate_ppm
 
     @property
     def least_runtime_ms(self) -> int:
         """How long a bundle runs before it may enter a lottery: by default four notice periods.
 
-        It is never less than a second, and by default never less than a minute. ``pause_ms``
-        prevents that two runs end each other in turn.
+        It is never less than a second, and by default never less than a minute. ``pause_ms`` keeps
+        two runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -317,8 +317,8 @@ class UpstreamFailure(Word):
 class Follow(Spec, frozen=True, kw_only=True):
     """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` only be over.
 
-    Those in ``after_any`` must be over, however they end. ``after_task`` names arrays: each task of
-    the following array follows the task with the same index in each of these arrays.
+    Runs and arrays in ``after_any`` must be over, however they end. ``after_task`` names arrays:
+    each task of the following array follows the task with the same index in each of these arrays.
     """
 
     after: tuple[str, ...]

@@ -144,7 +144,10 @@ def is_alike(first: Run, run: Run) -> bool:
 
 
 def upstreams_of(run: Run) -> tuple[Upstream, ...]:
-    """Return the upstreams of ``run`` by its document; a task follows tasks with its own index."""
+    """Return the upstreams that the document of ``run`` states.
+
+    A task follows tasks with its own index.
+    """
     follow = run.follow
     if follow is None:
         return ()
@@ -186,7 +189,7 @@ def split_tasks(word: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def named_runs(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names: itself, or each task of ``train[1-3]``.
+    """Return the runs that ``word`` names: one run, or each task of ``train[1-3]``.
 
     Raises ``ValueError`` for wrong indexes.
     """

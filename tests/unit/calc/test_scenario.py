@@ -161,7 +161,7 @@ def test_with_an_executor_a_stop_is_over_when_it_is_confirmed() -> None:
 
 def test_confirming_a_lease_that_is_not_stopping_is_refused() -> None:
     answer = played({"submit": "r"}, {"confirm": {"lease": "r/0"}}, executor=True)
-    assert "was not told to stop" in last(answer)["error"]
+    assert "was not ordered to stop" in last(answer)["error"]
 
 
 def test_nodes_fail_come_back_are_cordoned_and_drained() -> None:

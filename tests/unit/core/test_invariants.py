@@ -374,7 +374,7 @@ def test_a_run_that_waits_is_tried_or_parked() -> None:
     assert sweep(state) == []
     state.queued_counts["default", "team"] = 2
     assert [str(violation) for violation in sweep(state)] == [
-        "I8: queue: differs from the count of its leases"
+        "I8: queue: has wrong counts of runs by pool and owner"
     ]
     state.queued.pop("waits")
     assert [str(violation) for violation in sweep(state)] == [

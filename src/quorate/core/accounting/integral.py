@@ -31,7 +31,7 @@ class Integral:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in use now, and nothing was in the steps that are still stored."""
+        """Whether nothing is in use, now or in the stored steps."""
         return not self._at_ms and not self._base
 
     def add(self, at_ms: int, delta: int) -> None:

@@ -61,7 +61,7 @@ def _end(stretch: tuple[int, int]) -> int:
 
 
 class NodeTime:
-    """The nodes of one owner, or of one user of it."""
+    """The nodes of one owner, or of one of its users."""
 
     __slots__ = ("_integral", "_nodes")
 
@@ -71,7 +71,7 @@ class NodeTime:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no node is held now, and none was in the stretches that are still stored."""
+        """Whether no node is held, now or in the stored stretches."""
         return not self._nodes and self._integral.is_empty
 
     def begin(self, node: str, hold: str, from_ms: int) -> None:

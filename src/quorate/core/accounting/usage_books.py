@@ -1,9 +1,9 @@
 """The usage books: GPU time and node time per owner and per user, in any period.
 
-Usage counts for the owner of a run, whichever envelope pays. A lease counts from its start to its
-end as they were charged, and up to now while it is open, with the GPUs that it got at its start.
-Spares and pledges count like other leases. Node time counts the different nodes that an owner uses;
-a spare that another run fills still counts for the spare's owner. Amounts are whole GPU- and
+Usage counts for the owner of a run, whichever envelope pays. A lease counts from its charged start
+to its charged end, or up to now while it is open, with the GPUs that it got at its start. Spares
+and pledges count like other leases. Node time counts the different nodes that an owner uses; a
+spare that another run fills still counts for the spare's owner. Amounts are whole GPU- and
 node-milliseconds.
 
 The books read each event once, when it is recorded. A daemon keeps the books and reads them at any
@@ -86,7 +86,7 @@ class BudgetUse:
 class BudgetUses:
     """The use of an owner's soft budgets; None for a budget that the owner does not have.
 
-    The owner has at least one.
+    The owner has at least one soft budget.
     """
 
     gpu: BudgetUse | None

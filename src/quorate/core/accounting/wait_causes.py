@@ -4,7 +4,7 @@ From its submission to its end, a run waits whenever it has no open lease. The c
 last refusal; the ledger records a refusal when its reason changes. From the end of the last lease
 to the next refusal, the cause follows from the reason for that end. In a pool of rounds, if no
 other refusal was recorded, the cause is that other runs have the round. Leases count from their
-start to their end as they were charged.
+charged start to their charged end.
 
 The times of all causes add up to the wait exactly.
 """
@@ -76,7 +76,7 @@ _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
     RefusalCode.WAITING_FOR_UPSTREAM: WaitCause.UPSTREAM,
     RefusalCode.UPSTREAM_FAILED: WaitCause.UPSTREAM,
 }
-"""The cause of every refusal that a run can wait under; the others end a request."""
+"""The cause of each refusal under which a run can wait; other refusals end a request."""
 
 _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.BUDGET_EXHAUSTED: WaitCause.FUNDING,
@@ -89,8 +89,7 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.ROUND_END: WaitCause.ROUNDS,
     EndReason.START_REFUSED: WaitCause.UNSTARTED,
 }
-"""The cause from the end of a run's last lease to its next refusal; ``ROOM`` for all other
-reasons."""
+"""The cause that follows from why a run's last lease ended; ``ROOM`` for other reasons."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:

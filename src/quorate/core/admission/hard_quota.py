@@ -106,7 +106,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` of ``islands`` exceed on any nodes.
+        """Return the refusal for the limit that ``gpus`` of ``islands`` exceed on any nodes there.
 
         None if there is none. A placement has the fewest new nodes if it uses nodes that the owner
         holds, then the emptiest.

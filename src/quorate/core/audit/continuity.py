@@ -140,7 +140,7 @@ class Continuity:
 
     def _stop(self, event: RunStopping) -> Iterator[Violation]:
         if self._stopping.get(event.run) is not None and event.outcome is None:
-            yield Violation("I11", event.run, "was to stop for good, but is now to restart")
+            yield Violation("I11", event.run, "was to stop for good, but restarts")
         self._stopping[event.run] = event.outcome
 
     def _width(self) -> Iterator[Violation]:
@@ -209,7 +209,9 @@ def _swapped(
                     "I6", fact.lease, f"swaps in {slot}, which is not one of its spare slots"
                 )
             elif (old.fact.payer, old.fact.tier) != (fact.payer, fact.tier):
-                yield Violation("I3", fact.lease, f"swaps in {slot}, paid by {old.fact.payer}")
+                yield Violation(
+                    "I3", fact.lease, f"swaps in {slot}, which {old.fact.payer} pays for"
+                )
             elif hold_ends_ms != old.hold_ends_ms:
                 yield Violation("I2", fact.lease, f"swaps in {slot}, held until {hold_ends_ms}")
     for lease, event in ended:

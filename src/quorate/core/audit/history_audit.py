@@ -1,7 +1,7 @@
 """The audit of a whole history: every event is checked.
 
 The audit keeps its own small books (which lease has which slot, what each envelope has promised).
-It shares no counter with the state, so a mistake in one shows up against the other. The time grows
+It shares no counter with the state, so it finds wrong counters of the state. The time grows
 linearly with the number of events.
 """
 
@@ -254,7 +254,7 @@ class _Books:
         if name in self.open or name in self.ended:
             yield Violation("I6", name, "starts a second time")
         if fact.run not in self.runs or fact.run in self.over:
-            yield Violation("I11", name, f"starts for {fact.run}, which is not there or is over")
+            yield Violation("I11", name, f"starts for {fact.run}, which is unknown or over")
         if fact.reason not in START_REASONS or fact.start_ms > fact.at_ms:
             yield Violation("I6", name, f"starts at {fact.start_ms} by reason {fact.reason}")
         for node, mask in fact.slots:
@@ -447,7 +447,7 @@ class _Books:
         name = event.lease
         lease = self.open.pop(name, None)
         if lease is None:
-            before = "a second time" if name in self.ended else "and never started"
+            before = "a second time" if name in self.ended else "but never started"
             yield Violation("I6", name, f"ends {before}")
             return
         self.ended.add(name)
@@ -500,10 +500,7 @@ def _is_of_an_apply(event: Event) -> bool:
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield a violation for envelopes and runs whose charges in ``view`` differ from their leases.
-
-    I10.
-    """
+    """Yield a violation for envelopes and runs charged differently from their leases: I10."""
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms

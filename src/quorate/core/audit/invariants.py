@@ -247,7 +247,7 @@ def _slots(view: StateView) -> Iterator[Violation]:
     for name, lease in view.leases.items():
         for node, mask in lease.fact.slots:
             if node not in view.nodes or mask & ~all_slots(view.nodes[node].spec.gpus) or not mask:
-                yield Violation("I1", name, f"slots {mask:#x} of {node} are not there")
+                yield Violation("I1", name, f"slots {mask:#x} of {node} do not exist")
             if taken.get(node, 0) & mask:
                 yield Violation(
                     "I1", name, f"slots {taken[node] & mask:#x} of {node} are leased twice"
@@ -263,7 +263,7 @@ def _slots(view: StateView) -> Iterator[Violation]:
             yield Violation("I8", name, f"free slots are indexed as {indexed:#x}")
         offered = 0 if name in view.node_status or name in view.unwiped else left
         if island.free[record.position] != offered:
-            yield Violation("I8", name, f"offers {island.free[record.position]:#x}")
+            yield Violation("I8", name, f"offers wrong slots: {island.free[record.position]:#x}")
 
 
 @dataclass(slots=True)
@@ -298,14 +298,14 @@ def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
         lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
         counted = (tally.gpus, tally.gpu_ms, tally.reserved)
         if kept != counted or lent != (tally.lent_gpus, tally.lent_gpu_ms):
-            yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
+            yield Violation("I8", key, f"counts {kept}, {lent} of them lent, but not {tally}")
     for key in accounts:
         yield Violation("I3", key, "pays, but does not exist")
     yield from _caps(view, tallies)
 
 
 def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
-    """Yield a violation for each cap in force that is exceeded (I2), or is no sum (I8).
+    """Yield a violation for each cap in force that is exceeded (I2) or miscounted (I8).
 
     The counters of a cap have to be the sums over its envelopes.
     """
@@ -321,7 +321,7 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
             kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
             if kept != (gpus, gpu_ms, reserved):
                 summed = (gpus, gpu_ms, reserved)
-                yield Violation("I8", key, f"counts {kept}, its envelopes {summed}")
+                yield Violation("I8", key, f"counts {kept}, but its envelopes sum to {summed}")
 
 
 def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
@@ -367,7 +367,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     if any(gpus < 0 for gpus in rooms.values()) or rooms != {
         name: gpus for name, gpus in recounted.holdings.room.items() if gpus
     }:
-        yield Violation("I8", "holdings", f"leave {rooms} GPUs of their nodes to other runs")
+        yield Violation("I8", "holdings", f"have wrong counts of GPUs for other runs: {rooms}")
     if recounted.holdings.held() != view.holdings.held():
         yield Violation("I8", "holdings", "differ from the sums over leases and runs")
     yield from _crossings(view)
@@ -380,7 +380,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     tried = [view.runs[name].spec for name in view.queued]
     counts = Counter((run.pool, run.owner) for run in tried)
     if counts != dict(view.queued_counts):
-        yield Violation("I8", "queue", "differs from the count of its leases")
+        yield Violation("I8", "queue", "has wrong counts of runs by pool and owner")
     yield from _kept_of_queue(view)
 
 

@@ -30,5 +30,5 @@ def check_plan(view: StateView) -> Iterator[Violation]:
             )
     if kept.log.events != found.log.events:
         yield Violation(
-            "I8", "plan", "starts or reserves for other runs than when it is computed again"
+            "I8", "plan", "starts or reserves other runs than the same plan computed again"
         )

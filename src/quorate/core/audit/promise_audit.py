@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The open reservations, and the runs that have to start because theirs was activated."""
+    """The open reservations, and the runs whose activated reservation requires a start."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)

@@ -16,9 +16,9 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     exactly these. Only an existing run may have a grant.
     """
     if set(view.in_rounds) != set(runs):
-        yield Violation("I8", "rounds", "belong to other runs than those that they contain")
+        yield Violation("I8", "rounds", "contain other runs than those that share in rounds")
     if Counter(member.pool for member in view.in_rounds.values()) != dict(view.round_sizes):
-        yield Violation("I8", "rounds", "are counted wrongly")
+        yield Violation("I8", "rounds", "have wrong counts of runs")
     yield from _grants(view)
     yield from _partners(view)
 

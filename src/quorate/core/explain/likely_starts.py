@@ -44,7 +44,7 @@ def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]
     """
     outlook = before.after_due
     state = outlook.view
-    assert isinstance(state, State), "an overlay"
+    assert isinstance(state, State), "the settled state is an overlay"
     seen = Seen(state, outlook.now_ms, outlook.has_executor)
     for name in runs:
         record = state.runs[name]

@@ -40,14 +40,14 @@ class Confidence(Word):
     """The conditions of a planned start."""
 
     CERTAIN = "certain"
-    """The start depends on no expected end: it is now, when a window opens, or when a due stop
-    ends."""
+    """The start depends on no expected end.
+
+    It is now, at the opening of a window, or at the end of a stop that is due.
+    """
     EXPECTED = "expected"
-    """The start depends on ends of runs within their expected duration, or on a conflict that works
-    as planned."""
+    """The start depends on a conflict, or on runs that end within their expected duration."""
     ROUGH = "rough"
-    """The start depends on runs that are overdue, or on stops that are late: their ends are
-    unknown."""
+    """The start depends on overdue runs or on late stops, whose ends are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
     return (0, None) if found is None else found
 
 
-# --- What it rests on -----------------------------------------------------------------------------
+# --- What a start depends on ----------------------------------------------------------------------
 
 
 def waits_for(
@@ -188,7 +188,7 @@ def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
 def confidence_of(
     seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
 ) -> Confidence | None:
-    """Return how certain a start at ``start_ms`` is that counts on the ends of ``leases``."""
+    """Return how certain a start at ``start_ms`` is, if it counts on the ends of ``leases``."""
     if start_ms is None:
         return None
     if any(True for _ in overdue_runs(seen, leases)):
@@ -233,7 +233,7 @@ def recourse_of(
         reservation="" if promise is None else promise.made.reservation,
     )
     if foreseen is None:
-        return Recourse(why_not="even ending all work there that may be ended would not be enough")
+        return Recourse(why_not="ending all work there that may be ended would not be enough")
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, foreseen.slice.flavor
     refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     why_not = "" if refused is None else refused.text
@@ -242,7 +242,7 @@ def recourse_of(
         why_not = "a lottery would be needed, and this ledger's lottery chain is used up"
         covered_ms = None
     elif foreseen.start_ms >= natural.start_ms:
-        why_not = "by the time the runs there may be drawn, it can start by itself"
+        why_not = "it can start by itself before the runs there may be drawn"
         covered_ms = None
     return Recourse(
         start_ms=foreseen.start_ms,

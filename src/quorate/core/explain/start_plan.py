@@ -185,7 +185,7 @@ def _forecast_of(
     Remedies are tried in ``before``, the outlook before due changes.
     """
     state, now_ms = outlook.view, outlook.now_ms
-    assert isinstance(state, State), "an overlay"
+    assert isinstance(state, State), "the settled state is an overlay"
     seen, record = Seen(state, now_ms, outlook.has_executor), state.runs[run]
     if record.phase in TERMINAL:
         return Forecast(run=record.spec, now_ms=now_ms, phase=record.phase, recorded_phase=recorded)
@@ -296,7 +296,7 @@ def _waiting(
 
 
 def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
-    """Return when a run could start without a conflict, which is later than a start by one."""
+    """Return when a run could start without a conflict; a start by a conflict is earlier."""
     if promise is not None and promise.by_conflict:
         return promise.natural_start_ms
     return None if natural is None else natural.start_ms

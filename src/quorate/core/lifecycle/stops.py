@@ -170,8 +170,8 @@ def _is_fenced(view: StateView, lease: Lease) -> bool:
 def confirm(log: DecisionLog, lease: Lease) -> None:
     """Write that a stopping lease has ended, and the consequences for its run.
 
-    The lease is charged up to now, and never for more than its hold. Work that stops after its
-    money has ended keeps its slots, but costs its payer no more.
+    The lease is charged up to now, and never for more than its hold. If work stops only after its
+    money has ended, it keeps its slots until then, but its payer is charged no more.
     """
     assert lease.ending is not None, lease
     fact = lease.fact

@@ -51,7 +51,7 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def reads_progress(self) -> bool:
-        """Whether its answer depends on values that change while runs work, such as their ages."""
+        """Whether the policy's answer depends on values that change as runs work, such as ages."""
         ...
 
     @property

@@ -405,9 +405,9 @@ def _use(  # noqa: PLR0913, PLR0917 - positional arguments are the fastest
 ) -> EnvelopeAccount:
     """Count ``gpus`` more (negative: fewer) in use by ``owner`` under ``fact``; return the payer.
 
-    The payer and its caps are charged ``gpu_ms``, and its lending as well if the lease is borrowed.
-    The owner's meter changes as in ``Meter.add``, whose body is repeated here because a replay runs
-    it for every second event.
+    ``gpu_ms`` is charged to the payer and its caps and, if the lease is borrowed, to the payer's
+    lending. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a
+    replay runs it for every second event.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus

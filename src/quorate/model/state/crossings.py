@@ -117,7 +117,7 @@ def is_budgeted(view: UseView, name: str) -> bool:
 
 
 class Agenda:
-    """Names in the order of their instants.
+    """Names, each with an instant, ordered by their instants.
 
     The entry of a layer hides the entry of the same name in the layer below.
     """
@@ -278,11 +278,11 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the start of the window at which only ``percent`` is used; ``from_ms`` is it now.
+    """Return the start of the window at which the use in the window falls to ``percent``.
 
-    The result assumes that no further use is added. It may be too early: at least one of the meters
-    has to lose an equal part of the excess, and the result is the first start at which one meter
-    has lost it.
+    ``from_ms`` is the present start. The result assumes that no further use is added. It may be too
+    early: at least one of the meters has to lose an equal part of the excess, and the result is the
+    first start at which one meter has lost it.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

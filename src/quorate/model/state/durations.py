@@ -46,7 +46,7 @@ RATIO_BOUNDS: Final = tuple(
     eighth_root_of_power(BUCKETS_PER_OCTAVE * RATIO_BITS + bucket - ON_TIME)
     for bucket in range(BUCKETS)
 )
-"""The upper bound of each bucket, which belongs to it, in parts of 2 ** 32."""
+"""The upper bound of each bucket, which is part of the bucket, in parts of 2 ** 32."""
 
 
 def declared_ms(run: Run, pool: Pool) -> int:
@@ -68,7 +68,7 @@ def bucket_of(actual_ms: int, expected_ms: int) -> int:
 
 
 def bucket_end_ms(bucket: int, expected_ms: int) -> int:
-    """Return the longest duration of runs in ``bucket`` that were declared as ``expected_ms``."""
+    """Return the longest duration of a run in ``bucket`` that had declared ``expected_ms``."""
     return -((-expected_ms * RATIO_BOUNDS[bucket]) >> RATIO_BITS)
 
 

@@ -42,14 +42,14 @@ _NOTHING: Final = frozenset[str]()
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
-    """Ends by island or by payer, and the leases of each key that have changed since."""
+    """Ends by island or by payer, and the leases of each key that changed after the caching."""
 
     found: dict[K, Kept] = field(default_factory=dict)
     changed: dict[K, set[str]] = field(default_factory=dict)
     below: EndsBy[K] | None = None
 
     def get(self, key: K) -> tuple[Kept, frozenset[str]] | None:
-        """Return the cached ends of ``key``, if any, and the leases that changed since."""
+        """Return the cached ends of ``key``, if any, and the leases that changed afterwards."""
         layer, changed = self, _NOTHING
         while True:
             more = layer.changed.get(key)

@@ -101,7 +101,7 @@ class Holdings:
         return (owner, node) in self._uses
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Return (nodes, running runs) of every owner with a quota that has any."""
+        """Return (nodes, running runs) of every owner with a quota that holds nodes or runs."""
         return {
             name: (self.nodes.get(name, 0), self.runs.get(name, 0))
             for name in sorted({*self.nodes, *self.runs})

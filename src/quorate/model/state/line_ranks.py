@@ -73,7 +73,7 @@ class LineRanks:
         self.lines: set[Line] = set()
         """The lines in which a run has begun or ceased to wait since then."""
         self.planned: dict[str, dict[Planned, PlannedRank]] = {}
-        """By owner, the ranks that owners have once GPUs are planned for them."""
+        """The ranks of each owner with planned GPUs, by owner."""
 
     def layer(self) -> LineRanks:
         """Return a layer over this one, which records its changes separately."""
@@ -143,7 +143,7 @@ class LineRanks:
         return order
 
     def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
-        """Return how many lines of its pool certainly come before ``mine``, counted up to ``most``.
+        """Return how many lines of the same pool certainly come before ``mine``, at most ``most``.
 
         No line is ranked: lines whose rank may have changed since it was computed do not count.
         """

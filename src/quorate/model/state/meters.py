@@ -102,7 +102,7 @@ class Meter:
         The use is decayed to the start of that last hour.
         """
         self.corrected = (1, 0)
-        """A cached query result: (hours read, the last of them with a correction above its use)."""
+        """A cached query result: (hours read, the last of these hours with negative use)."""
 
     def copy(self) -> Meter:
         """Return an independent copy; the past hours, which never change, are shared."""
@@ -276,9 +276,10 @@ class Meter:
 
 
 def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
-    """Return ``before``, and ``area`` used evenly over ``hours``, decayed to the end of ``hours``.
+    """Return the sum of ``before`` and ``area``, both decayed to the end of ``hours``.
 
-    The use of an hour counts as if it were in the middle of that hour.
+    ``area`` was used evenly over ``hours``. The use of an hour counts as if it were in the middle
+    of that hour.
     """
     if not hours:
         return before

@@ -41,7 +41,7 @@ class _ReadOnly:
         return _wrapped(found) if isinstance(found, Table) else found
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a view is for reading: {name} is set by events alone")
+        raise AttributeError(f"a view is read-only: only events change {name}")
 
 
 class _ReadOnlyRuns(Runs):

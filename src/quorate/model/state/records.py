@@ -89,7 +89,7 @@ class NodeMark(Struct, frozen=True, gc=False):
 
 
 class UnwipedNode(Record):
-    """A node that ``claim`` has, or had and that is not wiped since.
+    """A node that ``claim`` has, or that was not wiped since ``claim`` left it.
 
     Only the claim's user may use the node. ``leases`` counts the open leases of the claim on it.
     ``is_quarantined`` is true if its wipe failed.
@@ -288,9 +288,9 @@ class RunRecord(Record):
 
     @property
     def overstay_seq(self) -> int | None:
-        """The event after which other runs' bundles must have started to be stopped for this run.
+        """The sequence of an event: only bundles that started after it may be stopped for this run.
 
-        A bundle is stopped for this run only if it overstays. None if this run itself was stopped
+        A bundle is stopped only if it overstays. The value is None if this run was itself stopped
         because it overstayed. Otherwise runs that take longer than declared, and lose their work
         when they stop, could stop each other for ever.
         """

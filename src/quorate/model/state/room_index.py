@@ -22,7 +22,7 @@ from quorate.model.state.free_slots import IslandKey
 Bound = tuple[int, int]
 """(instant before which a domain has too few GPUs free, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
-"""Returns when a domain has that many GPUs free if no start is planned; None means never."""
+"""Returns when a domain has a number of GPUs free if no start is planned; None means never."""
 
 _CHANGES_MAX: Final = 4_096
 """How many changes of domains are remembered before all bounds are computed again."""

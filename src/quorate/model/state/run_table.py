@@ -182,7 +182,7 @@ class RunTable(Table[str, RunRecord], Runs):
 
     def freeze(self) -> list[RunRecord]:
         """Return the records in memory; none of them changes until ``thaw``."""
-        assert self._changed is None, "thawed before it is frozen again"
+        assert self._changed is None, "a table is thawed before it is frozen again"
         self._changed = set()
         return list(dict.values(self))
 
@@ -193,7 +193,7 @@ class RunTable(Table[str, RunRecord], Runs):
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
         """Thaw the table, and drop the runs ``names``, which ``archive`` has; changed runs stay."""
         changed, self._changed = self._changed, None
-        assert changed is not None, "frozen first"
+        assert changed is not None, "a table is frozen before runs are archived"
         self._archive = archive
         for name in names:
             if name in changed:

@@ -17,10 +17,7 @@ from quorate.model.state.tables import Table
 
 
 class State(TenancyState):
-    """All subjects together, at one sequence.
-
-    All its values can be computed again from the events.
-    """
+    """The whole state as of one event. All its values can be computed again from the events."""
 
     __slots__ = (
         "at_ms",

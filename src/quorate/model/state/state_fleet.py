@@ -165,7 +165,10 @@ class FleetState(PlanState):
         return self._domains.get((pool, flavor), _NO_DOMAINS)
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
-        """Return (-free, domain) of the domains of ``domains``, most free first, then by key."""
+        """Return (-free, domain) for the domains of ``pool`` with ``flavor``, most free first.
+
+        Ties are ordered by key.
+        """
         return [(-free, key.domain) for free, key in self.domains(pool, flavor).most_free()]
 
     def island(self, key: IslandKey) -> Island:

@@ -104,7 +104,7 @@ class MoneyState(WorkState):
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:
-            assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
+            assert isinstance(self.leases, LayeredTable), "the tables of an overlay are layered"
             at_ms = _RENEW if has_executor else _END
             return any(
                 at_ms(lease) <= now_ms for _, lease, _ in self.leases.changed()
@@ -119,7 +119,7 @@ class MoneyState(WorkState):
 
         Reading all leases through the overlay takes a hundred times as long as the copy.
         """
-        assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
+        assert isinstance(self.leases, LayeredTable), "the tables of an overlay are layered"
         heap = below.copy()
         for name, lease, was in self.leases.changed():
             if was is None or at_ms(was) != at_ms(lease):

@@ -114,7 +114,7 @@ class WorkState(FleetState):
 
     @property
     def held_runs(self) -> Table[str, None]:
-        """The runs whose start was refused, or that a conflict has cut or has cut steps of.
+        """The runs whose start was refused, or that a conflict has cut in whole or in part.
 
         Runs that are over are left out.
         """
@@ -251,7 +251,7 @@ class WorkState(FleetState):
         self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
 
     def discount_queued(self, run: Run) -> None:
-        """Stop counting ``run`` among the ``queued``, if they are counted yet."""
+        """Stop counting ``run`` among the ``queued``, if the counts exist yet."""
         if not self.leases_indexed:
             return
         whose = (run.pool, run.owner)

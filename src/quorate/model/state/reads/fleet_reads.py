@@ -56,7 +56,10 @@ class FleetView(Protocol):
         ...
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
-        """Return (-free, domain) of the domains of ``domains``, most free first, then by key."""
+        """Return (-free, domain) for the domains of ``pool`` with ``flavor``, most free first.
+
+        Ties are ordered by key.
+        """
         ...
 
     def island(self, key: IslandKey) -> Island:

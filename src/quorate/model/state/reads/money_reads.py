@@ -75,9 +75,9 @@ class MoneyView(Protocol):
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of (instant, lease) at which holds must be renewed.
+        """Return the heap of (renewal, lease) for all holds.
 
-        Each instant is one grace period before the end of the hold. Entries may be outdated.
+        A hold has to be renewed one grace period before its end. Entries may be outdated.
         """
         ...
 

@@ -26,9 +26,8 @@ class Soft(NamedTuple):
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of the rest.
     ``budgeted`` are the owners with a budget of hours, in order. ``has_targets`` is true if some
-    owner has stated a share. ``undeclared`` are owners that only budgets name, and
-    ``shared_target_ppm`` is the target share of an owner that states none if the undeclared owners
-    also get an equal part.
+    owner has stated a share. ``undeclared`` are owners that only budgets name. If these get an
+    equal part, too, that part is ``shared_target_ppm``.
     """
 
     rest_target_ppm: int
@@ -76,7 +75,7 @@ class TenancyView(Protocol):
 
     @property
     def children(self) -> Mapping[str, tuple[str, ...]]:
-        """The owners that name this one as a parent, sorted."""
+        """The children of each owner, sorted."""
         ...
 
     @property

@@ -55,7 +55,7 @@ class WorkView(Protocol):
 
     @property
     def held_runs(self) -> Mapping[str, None]:
-        """The runs whose start was refused, or that a conflict has cut or has cut steps of."""
+        """The runs whose start was refused, or that a conflict has cut in whole or in part."""
         ...
 
     @property
