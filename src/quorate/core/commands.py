@@ -93,7 +93,7 @@ class NotStarted:
 class Reported:
     """Reports of the executor, in order; the queue is tried once, after the last of them.
 
-    So no planned start moves because of a lease whose end is in the same batch, and at the end of a
+    So no planned start moves because of a lease whose end is in the same batch. At the end of a
     round all leases have ended before other runs start. A refused report changes nothing, and the
     other reports are still recorded.
     """

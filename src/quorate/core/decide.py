@@ -87,7 +87,7 @@ _CHANGE_BUDGETS: Final = (
 """Commands that can make owners cross thresholds at once."""
 
 
-def decide(  # noqa: PLR0913 - the state, the command, and how it is decided
+def decide(  # noqa: PLR0913 - a decision depends on all of these
     view: StateView,
     command: Command,
     *,
@@ -179,7 +179,7 @@ def _settle(log: DecisionLog) -> None:
     fail_followers(log)
 
 
-def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
+def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one case per command
     log: DecisionLog,
     command: Immediate,
 ) -> Decision:

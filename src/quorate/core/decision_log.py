@@ -76,7 +76,7 @@ class DecisionLog:
         "now_ms",
     )
 
-    def __init__(  # noqa: PLR0913 - the state, and how it is decided
+    def __init__(  # noqa: PLR0913 - a decision depends on all of these
         self,
         view: StateView,
         *,

@@ -24,7 +24,7 @@ _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
 """A walk over the heap of holds ends once it has read more than one lease in this many.
 
-It reads at least ``_LOOKED_MIN`` leases.
+The walk reads at least ``_LOOKED_MIN`` leases.
 """
 
 
@@ -90,7 +90,7 @@ def _least_due(
     return found
 
 
-def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - a parameter of its callers
+def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - passed on from its callers
     return lease.renew_ms if has_executor else lease.hold_ends_ms
 
 

@@ -1,8 +1,7 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again. A firm start on the node, or paid by the budget, moves with a
-recorded cause, as if the node were drained or the budget were replaced by one without its
-envelopes.
+Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. Its recorded
+cause is that of a drained node, or of a budget that lost its envelopes.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def _unknown(command: Remove) -> Refusal:
 def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
     """Yield a refusal for the runs that have GPUs of the node, and for an unfinished wipe.
 
-    The run that fills a spare uses it, so its lease counts here.
+    The run that fills a spare uses the spare's GPUs, so the lease of that run counts.
     """
     runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.node_leases.get(name, ()))
     if runs:

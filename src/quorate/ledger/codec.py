@@ -164,7 +164,7 @@ class EventDecoder:
         self._upcasters = upcasters
         self._tags = frozenset(str(shape.__struct_config__.tag) for shape in shapes)
         assert len(self._tags) == len(shapes), "two shapes share a tag"
-        union: Any = Union[shapes]  # noqa: UP007 - the members are only known at run time
+        union: Any = Union[shapes]  # noqa: UP007 - the members are known only at run time
         self._one: Decoder[Fact] = Decoder(union)
         self._many: Decoder[list[Fact]] = Decoder(list[union])
         self._raws: Decoder[list[Raw]] = Decoder(list[Raw])

@@ -1,8 +1,8 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is a cache and never the truth. It names the head at which it was taken, and it is
-dropped if it has another format than this program's. ``restore(take(state))`` equals the state that
-events fold to. Indexes are not stored; they are rebuilt from the tables.
+A snapshot is a cache and never the truth. It names the head at which it was taken. It is ignored if
+its format is not that of this program. ``restore(take(state))`` equals the state that events fold
+to. Indexes are not stored; they are rebuilt from the tables.
 
 A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
 archive (``archive.py``). So a snapshot grows only with the live runs. The thread that owns the

@@ -17,7 +17,7 @@ class Made:
     """The head at which a command was made and allowed, and how to make it at a later head.
 
     ``again`` returns the command for the engine's head, or raises the error that forbids it there.
-    It is forbidden if a version has changed, or a permission or a token was revoked.
+    A command is forbidden if a version has changed, or a permission or a token was revoked.
     """
 
     at: Head
@@ -44,7 +44,7 @@ class Asked:
             return self
         try:
             command = self.made.again()
-        except Exception as error:  # noqa: BLE001 - for the caller of this command, one of many
+        except Exception as error:  # noqa: BLE001 - raised to the caller of this command only
             return replace(self, denied=error)
         return replace(self, command=command, made=replace(self.made, at=head), denied=None)
 

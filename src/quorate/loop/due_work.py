@@ -137,7 +137,7 @@ class DueWork:
         head = self._engine.head
         try:
             command = self._round(pool)
-        except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
+        except Exception:  # noqa: BLE001 - a bug here must not end the service or stop other pools
             _LOG.exception("the next round of pool %s could not be made", pool)
             return False
         # If other writers have changed the state since the round was computed, it is computed

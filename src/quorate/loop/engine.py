@@ -5,10 +5,10 @@ ones. They are committed as one block with one flush: a group commit. No respons
 that block is durable, and no block is appended whose events cannot be applied. If another writer
 committed first, the engine applies that writer's blocks and decides again.
 
-If other programs write to the store, commands are decided on an overlay, and the state changes when
-the block is in the store: a commit that fails leaves the state unchanged. The only writer of a
-store needs no overlay. During its commit the state is ahead of the ledger, and if the commit fails
-the state is read again.
+If other programs write to the store, commands are decided on an overlay. The state changes when the
+block is in the store, so a commit that fails leaves the state unchanged. The only writer of a store
+needs no overlay. During its commit the state is ahead of the ledger, and if the commit fails the
+state is read again.
 
 With an executor, a stop is two events, and the engine sends the executor the orders of each commit.
 If this program ends before it has sent the orders of a commit, it sends them when it opens the
@@ -86,7 +86,7 @@ SNAPSHOT_EVENTS: Final = 50_000
 class Engine:
     """Owns the state. It carries out one command or group at a time, for one thread."""
 
-    def __init__(  # noqa: PLR0913 - what an engine is made of
+    def __init__(  # noqa: PLR0913 - an engine has this many parts
         self,
         store: EventStore,
         clock: Clock,
@@ -121,7 +121,7 @@ class Engine:
         self.clock_trouble: Callable[[], str] = lambda: ""
 
     @classmethod
-    def open(  # noqa: PLR0913 - what a ledger is opened with
+    def open(  # noqa: PLR0913 - opening a ledger needs all of these
         cls,
         store: EventStore,
         clock: Clock,
@@ -158,7 +158,7 @@ class Engine:
         return engine
 
     @classmethod
-    def create(  # noqa: PLR0913 - what a ledger begins with
+    def create(  # noqa: PLR0913 - creating a ledger needs all of these
         cls,
         store: EventStore,
         clock: Clock,
@@ -203,8 +203,7 @@ class Engine:
     def taken_over(self, store: EventStore) -> Engine:
         """Return a reading engine that takes over this engine's state; do not use this one again.
 
-        The log of ``store`` continues this engine's log. The new engine has read nothing more of it
-        yet.
+        The log of ``store`` continues this engine's log. The new engine has not read ``store`` yet.
         """
         return Engine(store, self._clock, self._state, self._head)
 
@@ -263,7 +262,7 @@ class Engine:
     def store(self) -> EventStore:
         """The store of the ledger.
 
-        If other programs write to it, it may have more blocks than the state has.
+        If other programs write to the store, it may have more blocks than the state.
         """
         return self._store
 
@@ -472,9 +471,9 @@ class Engine:
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.
 
-        It equals the receipt that was made when the request was carried out, whether or not the
-        caller received it. Raises ``CorruptLedgerError`` if the block of the request cannot be
-        read.
+        The result equals the receipt that was made when the request was carried out, whether or not
+        the caller received that receipt. Raises ``CorruptLedgerError`` if the block of the request
+        cannot be read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))

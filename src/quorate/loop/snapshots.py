@@ -102,7 +102,7 @@ class Snapshots:
             self._store.save_snapshot(
                 writing.head, made.payload, made.rows(), base_seq=made.base_seq
             )
-        except Exception as error:  # noqa: BLE001 - may be a thread's top frame; settle() logs it
+        except Exception as error:  # noqa: BLE001 - ``settle`` logs the error on the owner's thread
             writing.error = error
         else:
             writing.is_kept = True

@@ -600,8 +600,8 @@ class MoveCode(Word):
     LEASE_OVERRAN = "LeaseOverran"
     """Leases last longer than declared, or than their recall allows; this start does not end them.
 
-    A lease is not ended for it if the lease is not backfill before this start, or if the start
-    needs only quota that the lease uses.
+    The start does not end a lease that is not backfill before this start, or a lease of which it
+    needs only the quota.
     """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
@@ -621,8 +621,8 @@ class MoveCode(Word):
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """The run was to start by a conflict, but may not call one.
 
-    A conflict is called when the start is due. Each code below says why that was not possible. Old
-    ledgers have the reason in ``note``.
+    A conflict is called when the start is due. Each code below says why no conflict was possible.
+    Old ledgers have the reason in ``note``.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
@@ -829,7 +829,7 @@ class RoundCause(Part, frozen=True):
     """One cause of a round, by ``policy``.
 
     ``runs`` is a count, because owners do not see each other's runs. ``note`` is empty unless the
-    description of the code says what it contains. It names no run and no owner.
+    description of the code defines its content. ``note`` names no run and no owner.
     """
 
     code: RoundCode

@@ -16,7 +16,7 @@ class VolumeSource(Word):
 
     CLAIM = "persistentVolumeClaim"
     CONFIG_MAP = "configMap"
-    SECRET = "secret"  # noqa: S105 - a kind of volume
+    SECRET = "secret"  # noqa: S105 - not a password, but a kind of volume
     EMPTY_DIR = "emptyDir"
 
 

@@ -36,9 +36,9 @@ class StartLease:
 
     ``grace_ms`` is how long the work gets to checkpoint when it has to stop. ``partner`` is another
     run, whose work runs on the same slots. The two exit separately, and the lease has ended when
-    both have. ``executor`` is the executor that the run's pool names, as ``Pool.executor_name``.
-    ``bounds`` are the steps and seconds of the round in which each of ``runs`` starts; empty
-    outside pools that share in rounds.
+    both have. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` are the
+    steps and seconds of the round in which each of ``runs`` starts; empty outside pools that share
+    in rounds.
     """
 
     lease: LeaseStarted

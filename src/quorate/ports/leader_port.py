@@ -1,7 +1,7 @@
 """The leader port: one of the services of a ledger leads, and the others know which one.
 
-A store that several services share lets each of them become the leader. The leader appends; the
-store refuses blocks of the others. A term is a number that every election increases by one.
+If several services share a store, each of these services can become the leader. The leader appends;
+the store refuses blocks of the others. A term is a number that every election increases by one.
 """
 
 from __future__ import annotations

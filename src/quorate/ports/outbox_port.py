@@ -97,9 +97,9 @@ class Outbox(Protocol):
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
-        Later parcels of a line wait for it, however long it takes. If a parcel is due later than
-        the longest back-off from ``now_ms``, the clock was set back since it failed, so the parcel
-        counts as due.
+        Later parcels of a line wait for the first one, however long its delivery takes. If a parcel
+        is due later than the longest back-off from ``now_ms``, the clock was set back since it
+        failed, so the parcel counts as due.
         """
         ...
 

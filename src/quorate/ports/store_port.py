@@ -36,8 +36,9 @@ class EventStore(Protocol):
     def kept_end(self) -> Checkpoint | None:
         """Return the last record of the log's end that is stored apart from the log.
 
-        None if there is none; then a log whose end is missing looks whole. If a store has such a
-        record and the log ends before it, opening the store raises ``CorruptLedgerError``.
+        Returns None if there is none. Without this record, a log whose end is missing looks whole.
+        If a store has such a record and the log ends before it, opening the store raises
+        ``CorruptLedgerError``.
         """
         ...
 
@@ -79,8 +80,8 @@ class EventStore(Protocol):
     def height_at(self, seq: int) -> int:
         """Return the height of the block that has event ``seq``, which must be in the log.
 
-        Raises ``CorruptLedgerError`` if a block on the way cannot be read. Few blocks are read,
-        however long the log is.
+        Few blocks are read, however long the log is. Raises ``CorruptLedgerError`` if one of them
+        cannot be read.
         """
         ...
 
@@ -96,8 +97,8 @@ class EventStore(Protocol):
 
         Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
         at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. Raises ``StoreError`` if
-        the stored snapshot is another one, and then changes nothing. It may run on another thread
-        than the other methods, one call at a time: no append waits for it.
+        the stored snapshot is another one, and then changes nothing. This method may run on another
+        thread than the other methods, one call at a time, and no append waits for it.
         """
         ...
 

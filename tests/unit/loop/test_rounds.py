@@ -318,7 +318,7 @@ def test_a_pool_keeps_its_discipline_while_runs_are_in_it() -> None:
     room.did(Submit(run("one", "ant")))
     bound = Pool(name=POOL, selector=pool().selector, discipline=Discipline.BIND)
     (refusal,) = room.ask(Apply((bound,))).refusals
-    assert "cannot change from rounds to bind: 1 run of it is there, 'one' among them" in (
+    assert "cannot change from rounds to bind: the pool has 1 run, the first is 'one'" in (
         refusal.subject
     )
     room.did(Cancel("one"))

@@ -1,4 +1,4 @@
-"""An integral: the exact amount of something in use, summed over any period.
+"""An integral: the exact sum, over any period, of an amount in use such as GPUs.
 
 The amount in use changes in steps. A step may be recorded late: a lease's end can lie before events
 that were recorded earlier. So the steps are kept in order of their own time, with running sums. A

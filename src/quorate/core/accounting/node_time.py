@@ -1,7 +1,8 @@
 """Node time: on how many different nodes an owner or user was, at every instant.
 
 Two leases on one node count the node once. For each node the module keeps the past stretches,
-joined where they touch, and the open holds. An integral records how their union changes.
+joined where they touch, and the open holds. An integral records how the union of stretches and
+holds changes.
 """
 
 from __future__ import annotations

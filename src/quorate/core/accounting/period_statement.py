@@ -1,10 +1,10 @@
 """The statement of a period: the granted, spent, held and free amount of each envelope.
 
 The statement also lists the usage of each borrower in the period, and the lent and borrowed
-amounts, with sums for each budget, for each owner and in all. It shows the amounts at the end of
-the period by the events recorded until then, so a statement made later has the same amounts. An
-event that is recorded late appears in the statement of the period in which it was recorded, and
-corrects the amounts brought forward into that period.
+amounts, with sums for each budget, for each owner and in all. A statement counts the events
+recorded until the end of its period, so a statement made later has the same amounts. An event that
+is recorded late appears in the statement of the period in which it was recorded, and corrects the
+amounts brought forward into that period.
 
 The cost of each use of an envelope is rounded once, to millionths. Every other cost is a sum of
 these rounded costs.
@@ -109,7 +109,7 @@ class Borrowing:
 class Sums:
     """Sums of lines. The granted amount is always spent + held + free.
 
-    The sums of a budget include no borrowing, because other budgets pay for what an owner borrows.
+    The sums of a budget include no borrowing, because other budgets pay for borrowed GPUs.
     """
 
     name: str

@@ -44,7 +44,7 @@ class WaitCause(Word):
     TOPOLOGY = "topology"
     """Enough GPUs are free, but not in one domain."""
     RESERVATION = "reservation"
-    """Room is kept for the planned start of another run, or was taken for it."""
+    """The planned start of another run has the room, or has taken it from this run."""
     ROUNDS = "rounds"
     """Other runs of the pool have this round."""
     UPSTREAM = "upstream"

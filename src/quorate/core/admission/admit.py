@@ -1,9 +1,9 @@
 """Admit: find a placement for one run, and the payers for that placement.
 
-The search tries widths from the widest down; for each width first the family's envelopes alone,
-then with the sponsors' envelopes; then flavors in the run's order; then placements in pack order.
-The first placement that fits and is paid is the result. Within the search limit the search is
-complete: if any placement can be paid, it finds one. docs/adr/0008-admission.md.
+The search tries the widest width first. Within a width, payers of the family come first, and then
+sponsors are added. Within that, flavors come in the run's order, and placements in pack order. The
+first placement that fits and is paid is the result. Within the search limit the search is complete:
+if any placement can be paid, it finds one. docs/adr/0008-admission.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Held(NamedTuple):
     steps: SearchBudget
 
 
-def admit(  # noqa: PLR0913 - whose start, when, and how long to search
+def admit(  # noqa: PLR0913 - a search needs all of these arguments
     view: StateView,
     run: Run,
     now_ms: int,
@@ -155,7 +155,7 @@ def _searched(
     return _at_width(view, attempts, steps) or _Held(attempts, steps)
 
 
-def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
+def admit_round(  # noqa: PLR0913 - a search needs all of these arguments
     view: StateView,
     run: Run,
     flavor: str,
@@ -238,7 +238,7 @@ def admit_bundles(
     return None
 
 
-def cover_request(  # noqa: PLR0913 - what, when, and what is there already
+def cover_request(  # noqa: PLR0913 - a request needs all of these arguments
     view: StateView,
     run: Run,
     flavor: str,
@@ -366,8 +366,8 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
-    picked again on as few new nodes as possible, and then on nodes that the owner's present work
-    holds for as long as the new run would.
+    picked again on as few new nodes as possible. The last attempt uses only nodes that the owner's
+    present work does not leave before the new run ends.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:

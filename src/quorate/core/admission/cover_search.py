@@ -145,7 +145,8 @@ def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -
     """Return whether the relaxation has the same solutions as the problem itself.
 
     The two agree if each payer is under at most one shared bound and, if that bound limits
-    GPU-hours, all payers under it hold for equally long. Such a bound then limits a number of GPUs.
+    GPU-hours, all payers under it hold for equally long. In that case the bound limits a number of
+    GPUs.
     """
     return all(
         len(shared_bounds(payer_list, payer)) <= 1
@@ -199,7 +200,7 @@ class PaymentSearch:
         self.taken = []
 
     def _prepare(self) -> None:
-        """Compute what only the search itself needs, after a first test that it may succeed."""
+        """Compute the data that only the search needs; called once the search may succeed."""
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the rest payable are an interval, and
         # the search finds its top by bisection. Otherwise it tries every amount.
@@ -335,8 +336,8 @@ class PaymentSearch:
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
     """Return the lexicographically first legs that pay for ``demands``, or None.
 
-    None proves that there are no such legs, unless ``steps`` ran out. Nothing may be taken from
-    ``payer_list`` before the call, and nothing is taken from it afterwards.
+    None proves that there are no such legs, unless ``steps`` ran out. ``payer_list`` must have no
+    taken GPUs before the call, and has none after it.
     """
     if not payer_list.payers:
         return None

@@ -1,8 +1,8 @@
 """Hard quotas: how many nodes and running runs an owner and its descendants may have at once.
 
 Quotas are checked against the state on which the decision is committed, so two decisions cannot
-exceed a quota together. A limit may be lowered below its use. Nothing is stopped then, and nothing
-new starts until the use has dropped.
+exceed a quota together. A limit may be lowered below its use. No work is stopped then, and no new
+work starts until the use has dropped.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` of ``islands`` exceed on any nodes there.
+        """Return the refusal for the limit that ``gpus`` exceed on any nodes of ``islands``.
 
         None if there is none. A placement has the fewest new nodes if it uses nodes that the owner
         holds, then the emptiest.
@@ -200,8 +200,8 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
-    If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. Such a
-    run is not parked with its owner, but tried after every change.
+    If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. A run
+    with this refusal is not parked with its owner, but tried after every change.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held
@@ -250,14 +250,14 @@ def woken(log: DecisionLog) -> Iterator[str]:
         return
     owners = _relieved(view, log.events)
     for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # After a change of owners, an owner may no longer be above the runs that are parked with
-        # it, so all parked runs are woken.
+        # A change of owners may remove runs from the descendants of the owner with which they are
+        # parked. So all parked runs are woken.
         if owners is None or not _is_full(view, owner):
             yield from view.parked[owner]
 
 
 def _is_full(view: StateView, owner: str) -> bool:
-    """Return whether ``owner`` is at its limit of running runs, so that none of them is woken."""
+    """Return whether ``owner`` is at its limit of running runs; then no parked run is woken."""
     known = view.owners.get(owner)
     limit = None if known is None else known.quota.concurrent_runs_max
     return limit is not None and view.holdings.runs.get(owner, 0) >= limit

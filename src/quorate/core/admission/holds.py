@@ -2,8 +2,7 @@
 
 As time passes, amounts move from held to spent. The end of the lease releases the rest. Spent +
 held never exceeds the granted amount. A lease that outlives its hold gets another quantum while the
-payer has money; when the money is used up or the payer's window closes, the whole bundle stops at
-that instant.
+payer has money. When the money is used up, or the payer's window closes, the whole bundle stops.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ _Picked = tuple[Slots, tuple[str, ...]]
 def _pick(
     draft: _Draft, domain_offer: DomainOffer, amounts: list[int], gpus: int, avoid: int
 ) -> _Picked:
-    """Take ``gpus`` of those left in ``amounts``, if possible not on the nodes in ``avoid``."""
+    """Take ``gpus`` of the GPUs left in ``amounts``, if possible not on nodes in ``avoid``."""
     if len(amounts) == 1 and domain_offer.node_classes[0].place.where == domain_offer.domain:
         amounts[0] -= gpus
         return tuple(draft.take_avoiding(gpus, domain_offer.node_classes[0].nodes, avoid)), ()

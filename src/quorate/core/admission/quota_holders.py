@@ -60,7 +60,7 @@ class QuotaInTheWay:
 class Obstacles:
     """The quotas that keep a run from starting, in the order in which the trial met them.
 
-    ``starts`` is true if the run would start once each of them was raised by the least amount.
+    ``starts`` is true if the run would start with each of these quotas raised by the least amount.
     """
 
     quotas: tuple[Refusal, ...] = ()

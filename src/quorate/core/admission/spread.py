@@ -215,7 +215,7 @@ def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
         left[index] -= sign * gpus
 
 
-def _fits(  # noqa: PLR0913, PLR0917 - what to take, from where, and how long to look
+def _fits(  # noqa: PLR0913, PLR0917 - a search needs all of these arguments
     item: Item,
     count: int,
     spares: int,
@@ -270,8 +270,8 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    A class gives only an amount after which the later classes can give the rest: the rest is not
-    more than these classes have free, and is divisible by the greatest common divisor of their
+    A class gives only amounts that leave a possible rest for the later classes. That rest is at
+    most the free GPUs of these classes, and divisible by the greatest common divisor of their
     units.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]

@@ -1,7 +1,7 @@
 """Slices: which domains a request would use if room were made there, and how much is missing.
 
-The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice chosen is the
-one with the least deficit, ties by pack order. A refusal names this slice.
+The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice with the
+least deficit is chosen, ties by pack order. A refusal names this slice.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
     """Return whether domains with fewer free GPUs than ``domain_offers`` cannot change the slice.
 
-    ``domain_offers`` are the domains with the most free GPUs, in that order. If each of them could
-    hold the whole request when empty, each group is cheapest in one of them. Divisible GPUs go to
-    free GPUs first, and the rest to the first domain.
+    ``domain_offers`` are the domains with the most free GPUs, in that order. If each of these
+    domains, when empty, could hold the whole request, each group is cheapest in one of these.
+    Divisible GPUs go to free GPUs first, and the rest to the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:

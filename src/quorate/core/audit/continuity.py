@@ -64,7 +64,7 @@ class Continuity:
     _started: list[LeaseStarted] = field(default_factory=list)
     _resized: RunResized | None = None
 
-    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per event
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per kind
         """Record ``event``, and yield a violation if it may not follow the events before it."""
         if not self._goes_on(event):
             yield from self.settle()

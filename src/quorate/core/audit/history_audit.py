@@ -1,7 +1,7 @@
 """The audit of a whole history: every event is checked.
 
 The audit keeps its own small books (which lease has which slot, what each envelope has promised).
-It shares no counter with the state, so it finds wrong counters of the state. The time grows
+The audit shares no counter with the state, so it finds wrong counters of the state. The time grows
 linearly with the number of events.
 """
 
@@ -520,9 +520,7 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
     }
     for key_r in charged.keys() | books.charges.keys():
         if charged.get(key_r, 0) != books.charges.get(key_r, 0):
-            yield Violation(
-                "I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}"
-            )
+            yield Violation("I10", key_r[0], f"was not charged exactly its use of {key_r[1]}")
     if set(view.leases) != set(books.open):
         yield Violation(
             "I8", "leases", "the open leases differ from those that started and have not ended"

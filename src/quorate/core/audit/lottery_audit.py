@@ -1,8 +1,8 @@
 """The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
 
-``lottery.check_draws`` checks what two events show by themselves. This module checks what only the
-history shows: the links of the committed chain are revealed in order, each for one lottery; the
-tokens match the submitted runs; and only a victim loses a lease by lot.
+``lottery.check_draws`` checks two events by themselves. This module checks rules that involve the
+whole history. The links of the committed chain are revealed in order, each for one lottery. The
+tokens match the submitted runs. Only a victim loses a lease by lot.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Lotteries:
 
     ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` its number.
     Several conflicts may be open at once, but a link serves one lottery. If another conflict has
-    revealed the link of a conflict meanwhile, the latter may not draw, and has to be declared
-    again.
+    revealed its link meanwhile, a conflict may not draw, and has to be declared again.
     """
 
     _public: str | None = None
@@ -99,8 +98,8 @@ class Lotteries:
         if self._next is not None:
             yield Violation("I9", "a lottery chain", "is committed while another one waits")
         if self._revealed >= self._length:
-            # An operator who commits a chain as late as this knows the tokens that will be drawn
-            # with it.
+            # An operator who commits a chain this late already knows the tokens for which the chain
+            # will be used.
             yield Violation(
                 "I9", "a lottery chain", "is committed only when the previous chain is used up"
             )

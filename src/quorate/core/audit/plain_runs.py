@@ -170,7 +170,7 @@ def _pays_at(selector: Selector, node: Node) -> bool:
             found = node.domain
         else:
             return False
-        if value != found and value != ANY:  # noqa: PLR1714 - a tuple would be made
+        if value != found and value != ANY:  # noqa: PLR1714 - ``in`` would create a tuple
             return False
     return True
 

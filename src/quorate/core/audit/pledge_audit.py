@@ -80,9 +80,9 @@ class PledgeBooks:
     """The books of filled spares: call ``enter`` with every event of a ledger in order.
 
     A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
-    its filler starts on its slots. If a group works already, a spare of it starts only on slots
-    whose pledges were closed just before, with the payer of these pledges and at most the hold kept
-    for them.
+    its filler starts on its slots. If a group works already, a spare of the group starts only on
+    slots whose pledges were closed just before. It has the payer of these pledges, and at most the
+    hold kept for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class PledgeBooks:
         for slot in _slots(fact.slots):
             closed = self._closed.pop(slot, None)
             if closed is None:
-                yield Violation("I6", fact.lease, f"is a spare on {slot}, which was not its slot")
+                yield Violation("I6", fact.lease, f"comes back to {slot}, which it did not have")
                 continue
             pledge, was = closed
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)

@@ -42,7 +42,7 @@ class RecallBooks:
     recalls: dict[tuple[str, int], LoanRecalled] = field(default_factory=dict)
     stopping: set[str] = field(default_factory=set)
 
-    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one per event
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield its violations."""
         match event:
             case PoolApplied():

@@ -219,7 +219,7 @@ def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
     return settled if record.reservation is None else without(settled, record.reservation, now_ms)
 
 
-def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before and after due changes
+def _remedies(  # noqa: PLR0913 - the remedies depend on all of these
     view: StateView,
     settled: State,
     record: RunRecord,

@@ -42,7 +42,7 @@ class Confidence(Word):
     CERTAIN = "certain"
     """The start depends on no expected end.
 
-    It is now, at the opening of a window, or at the end of a stop that is due.
+    The start is now, at the opening of a window, or at the end of a stop that is due.
     """
     EXPECTED = "expected"
     """The start depends on a conflict, or on runs that end within their expected duration."""

@@ -2,9 +2,9 @@
 
 A planned start waits until enough GPUs of its domains are free for its run and for every run that
 the plan starts there before. These earlier runs take GPUs and give them back. So their GPUs count
-among those that have to become free, and their ends among the ends that the start waits for. Such a
-run starts at its own P50, and takes as long as the history of its owner says
-(``start_quantiles.py``).
+among those that have to become free, and their ends among the ends that the start waits for. An
+earlier run is expected to start at its own P50, and to take as long as the history of its owner
+says (``start_quantiles.py``).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Forecast:
         return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
 
 
-def foretell(  # noqa: PLR0913 - what is known already, and how far to look
+def foretell(  # noqa: PLR0913 - a forecast depends on all of these
     view: StateView,
     run: Run,
     now_ms: int,

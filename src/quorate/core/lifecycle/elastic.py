@@ -76,11 +76,11 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest first, where the plan leaves room.
 
-    Waiting runs that could start were started before, and ``profile`` has the needs of the others,
-    so a run that was cut for one of them does not take its steps back. A run that was cut by hand
-    grows again after one notice period. ``backfill`` is true if a run with a planned start waits.
-    In that case a run past its declared end does not grow, because its new steps would only
-    overstay.
+    Waiting runs that could start were started before. ``profile`` has the needs of the other
+    waiting runs, so a run that was cut for one of these does not take its steps back. A run that
+    was cut by hand grows again after one notice period. ``backfill`` is true if a run with a
+    planned start waits. In that case a run past its declared end does not grow, because its new
+    steps would only overstay.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):

@@ -55,7 +55,10 @@ def settle_spares(log: DecisionLog) -> bool:
 
 
 def drain_node(log: DecisionLog, node: str, note: str) -> None:
-    """Cordon a node and stop the bundles on it, claims excepted; runs that need them wait again."""
+    """Cordon a node and stop the bundles on it, except claims.
+
+    A run whose first bundle is stopped waits again.
+    """
     mark_node(log, node, NodeStatus.CORDONED, note)
     view = log.view
     close_pledges(log, [c for c in view.pledges.values() if any(n == node for n, _ in c.slots)])

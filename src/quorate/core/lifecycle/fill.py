@@ -235,8 +235,8 @@ def write_fill(
 ) -> None:
     """Write the events of the spares, then the leases of ``run``.
 
-    The events of each spare are a pledge for every slot that it gives, the end of its lease (one
-    event, because no work runs on a spare), and a new lease for the slots that it keeps.
+    The events of each spare are: a pledge for every slot that it gives; the end of its lease, in
+    one event, because no work runs on a spare; and a new lease for the slots that it keeps.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

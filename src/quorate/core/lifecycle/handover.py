@@ -42,7 +42,7 @@ def hand_over(
     view = log.view
     record = view.runs[run]
     if record.spec.sensitive:
-        return []  # The payers of a claim pay for all of it in advance.
+        return []  # The payers of a claim pay for the whole claim in advance.
     leases = [
         lease
         for name in record.leases

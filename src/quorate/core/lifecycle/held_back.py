@@ -45,7 +45,7 @@ def again_from_ms(unstarted: Unstarted) -> int:
 
 
 def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a run that was cut by hand may not grow again; None if it was not."""
+    """Return until when a run that was cut by hand may not grow again; None for other runs."""
     return _until_ms(view, record, record.steps_cut_by)
 
 

@@ -1,4 +1,4 @@
-"""Loans: the terms on which the GPUs that a run borrows are lent to it."""
+"""Loans: the terms on which a run borrows GPUs."""
 
 from __future__ import annotations
 

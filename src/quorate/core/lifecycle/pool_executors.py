@@ -90,8 +90,8 @@ def refused_with_runs(view: StateView, pool: Pool, change: str) -> Iterator[Refu
         runs = len(set(there))
         yield Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"Pool/{pool.name}: {change}: {counted(runs, 'run')} of it "
-            f"{'is' if runs == 1 else 'are'} there, {min(there)!r} among them",
+            subject=f"Pool/{pool.name}: {change}: the pool has {counted(runs, 'run')}, "
+            f"the first is {min(there)!r}",
             wanted=runs,
             remedy="wait until they end, or cancel them, or create another pool",
         )

@@ -24,7 +24,8 @@ def grant_claim(log: DecisionLog, run: Run) -> None:
     over = None if isinstance(answer, Refusal) else over_pool_size(log.view, len(answer.plan.nodes))
     refusal = answer if isinstance(answer, Refusal) else over
     if refusal is not None and refusal.code in HARD:
-        refusal = replace(refusal, remedy="wait for what its owner holds, or have the limit raised")
+        remedy = "wait until its owner holds less, or have the limit raised"
+        refusal = replace(refusal, remedy=remedy)
     if isinstance(answer, Admitted) and refusal is None:
         write_claim(log, run, answer)
     elif refusal is not None:

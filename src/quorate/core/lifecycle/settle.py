@@ -50,7 +50,7 @@ def _due(log: DecisionLog) -> list[tuple[int, str]]:
         return []
     if log.has_executor:
         return due_holds(view.holds_due(), now_ms)
-    # Without an executor a hold is due when it ends. That may be long after its renewal.
+    # Without an executor a hold is due at its end, which may be long after its renewal.
     ended = dict.fromkeys(name for _, name in due_holds(view.holds_ending(), now_ms))
     due = [(view.leases[name].renew_ms, name) for name in ended if name in view.leases]
     heapify(due)

@@ -2,7 +2,7 @@
 
 A pledge reserves the GPUs and GPU-hours of a filled spare on its payer. Each GPU has its own
 pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge is
-given up if it is no longer useful, and the filler stays. That is the case if the pledge's run is
+given up if it is no longer useful, and the filler stays. A pledge is no longer useful if its run is
 over or has lost the group, if the node is lost, or if the payer's window has closed.
 """
 
@@ -188,7 +188,7 @@ def may_come_back(
     """Return whether the slots of ``pledge`` can be used and its payer still pays for them.
 
     Room and money were kept for the spare, so only later changes matter: nodes that are no longer
-    ready, and envelopes that were tightened, were retired, or have a window that closes soon.
+    ready, and envelopes that were tightened or retired, or whose window closes soon.
     """
     run = view.runs[pledge.run].spec
     account = view.envelopes[pledge.payer]

@@ -11,7 +11,7 @@ from quorate.model.events import LeaseStarted, StartReason, lease_gpus
 from quorate.model.specs import Run
 
 
-def write_start(  # noqa: PLR0913 - the parts of a start
+def write_start(  # noqa: PLR0913 - a start has this many parts
     log: DecisionLog,
     run: Run,
     admitted: Admitted,
@@ -29,7 +29,7 @@ def write_start(  # noqa: PLR0913 - the parts of a start
     write_leases(log, run.name, drafts, leases_ever, reason, start_ms=log.now_ms, backfill=backfill)
 
 
-def write_leases(  # noqa: PLR0913 - the parts of one event
+def write_leases(  # noqa: PLR0913 - an event has this many fields
     log: DecisionLog,
     run: str,
     drafts: Iterable[LeaseDraft],

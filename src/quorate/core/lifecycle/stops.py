@@ -24,7 +24,7 @@ from quorate.model.state.records import Lease, RunRecord
 from quorate.model.state.state_view import StateView
 
 
-def stop_run(  # noqa: PLR0913 - who, why, and what comes after
+def stop_run(  # noqa: PLR0913 - a stop has this many parts
     log: DecisionLog,
     record: RunRecord,
     reason: EndReason,
@@ -117,7 +117,7 @@ def is_shared(view: StateView, record: RunRecord) -> bool:
     return any(view.leases[name].fact.partner is not None for name in names)
 
 
-def stop_bundle(  # noqa: PLR0913 - what, why, and when
+def stop_bundle(  # noqa: PLR0913 - a stop has this many parts
     log: DecisionLog,
     run: str,
     bundle: int,

@@ -109,8 +109,8 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
 
     Return whether the minimum is whole again. The highest step that is one group of the same size
     takes over. Its slots and its payer stay, and only its role changes. If an executor still has
-    work of the lost group on live nodes, nothing is promoted, because that work has to stop first,
-    and the run with it. Groups in ``waiting`` get their own spares back and are left alone.
+    work of the lost group on live nodes, no step is promoted, because that work, and so the whole
+    run, has to stop first. Groups in ``waiting`` get their own spares back and are left alone.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False

@@ -141,7 +141,7 @@ def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
-    """Yield a refusal for each cap on GPU-hours below what its envelopes have already promised."""
+    """Yield a refusal for each cap on GPU-hours that is below its envelopes' present promises."""
     for cap in budget.caps:
         accounts = [
             account

@@ -168,8 +168,8 @@ class Scores:
         if len(flavors) > 1:
             _, terms = self.worst(line)
             return terms.is_over, -terms.step
-        # The result is that of ``of``, computed without a ``Terms`` object, because most ranks are
-        # computed here.
+        # Most ranks are computed in this branch, so it does the work of ``of`` without a ``Terms``
+        # object.
         (flavor,) = flavors
         use = self._use_of(owner, flavor)
         gpus = use.gpus + self._planned.get((owner, flavor), 0)

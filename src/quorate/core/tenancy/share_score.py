@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 ONE: Final = 1 << 40
-"""The number that represents 1: all figures in this module are in parts of it."""
+"""The number that represents 1: all figures in this module are in parts of this number."""
 STEPS: Final = 32
 """The number of steps into which scores are cut.
 
@@ -24,7 +24,7 @@ _FLOOR: Final = ONE // 20
 _EASY: Final = ONE * 8 // 10
 """The part of a budget that costs no score when it is used: 80 %.
 
-It is also the utilisation of a flavor below which owners may burst.
+80 % is also the utilisation of a flavor below which owners may burst.
 """
 _TERMS: Final = 14
 
@@ -61,7 +61,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 def penalty(used: int) -> int:
     """Return m(u), the part of the score that is left.
 
-    It is 1 up to 80 % of a budget, and 1/20 from 100 % on.
+    The part is 1 up to 80 % of a budget, and 1/20 from 100 % on.
     """
     if used <= _EASY:
         return ONE

@@ -1,4 +1,4 @@
-"""Tenants: owners are created, changed field by field, and removed once they hold nothing.
+"""Tenants: owners are created, changed field by field, and removed once they hold no resources.
 
 ``declare`` replaces a whole owner by its document. The commands of this module change only the
 given fields, and only if the owner still has the version that the caller read. So of two concurrent

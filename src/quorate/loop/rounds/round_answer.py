@@ -98,7 +98,7 @@ def _asked(
     try:
         problem = problem_of(view, floor, members, policy, now_ms)
         return kept.of(floor.pool.name, policy, problem)
-    except Exception as error:  # noqa: BLE001 - a round that ended the service would be due again
+    except Exception as error:  # noqa: BLE001 - a bug here must not end the service
         _LOG.exception("the policy of pool %s failed", floor.pool.name)
         return Unsolved(
             code=UnsolvedCode.SOLVER_FAILED,

@@ -39,8 +39,8 @@ def choose_rows(
     owed its time.
 
     GPUs left over go first to chosen runs that are slower on the flavor chosen for them, then to
-    other runs that can use them, whatever their shares. If the policy has withheld GPUs on purpose
-    (``discounts``), so that no run gains by misstating its rates, no run gets more than its share.
+    other runs that can use them, whatever their shares. A policy may withhold GPUs (``discounts``)
+    so that no run gains by misstating its rates. In that case no run gets more than its share.
     ``is_thrifty`` is true if the policy considers prices; then no run is moved to a faster flavor
     that the policy did not choose.
     """

@@ -34,9 +34,8 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. The GPUs that a payer pays for at present, for a
-    candidate that would stay, are kept for that candidate, as long as the rest is enough for the
-    runs chosen before.
+    ``kept`` are all candidates with a share. If a candidate would stay, the GPUs that its payer
+    pays for at present are kept for it, as long as the rest is enough for the runs chosen before.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ def share_out(
     """Return the command that begins the next round of ``pool``, with the policies in ``kept``.
 
     If the policy has no answer all runs share by weight, and the round says why. All runs keep
-    their GPUs if no run can run, or if the choice fails because of a bug. In the latter case an
-    error that ended the service would occur again as soon as the service is back.
+    their GPUs if no run can run, or if the choice fails because of a bug. A bug does not end the
+    service, because the same round would be due again as soon as the service is back.
     """
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
@@ -62,7 +62,7 @@ def share_out(
         if answer is None:
             return _as_before(view, floor, steps, RoundCode.NOTHING_RUNS)
         return _chosen(floor, answer, funds, steps)
-    except Exception:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - a bug here must not end the service
         _LOG.exception("the next round of pool %s could not be chosen", pool)
         return _as_before(view, floor, steps, RoundCode.NOT_CHOSEN)
 

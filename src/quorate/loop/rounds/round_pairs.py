@@ -36,8 +36,8 @@ def pairs_of(
     """Return the pairs of equal runs of one owner that can share GPUs, as their types allow.
 
     On some flavor both runs make progress and an envelope pays for each. Two runs are not a pair if
-    a limit of their owner keeps them from running at the same time, or if one of them is still
-    stopping, so that no run has to wait for another.
+    a limit of their owner keeps them from running at the same time. A run that is still stopping is
+    in no pair, so that no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []

@@ -29,7 +29,7 @@ SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
 """The most work that a run may have left, or have done: three years.
 
-It is in seconds on the run's fastest flavor.
+The work is counted in seconds on the run's fastest flavor.
 """
 
 

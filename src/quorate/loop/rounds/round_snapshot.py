@@ -24,11 +24,11 @@ STEADY_PARTS: Final = 20
 class Member(NamedTuple):
     """A run that takes part in the next round, with its rates and the time it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor, and 0 if the run cannot start: no
-    envelope pays for it, it does not fit even in the empty pool, or its owner is at its limit of
-    running runs. ``owed_ms`` is, by flavor, the time that it was due and did not get, including the
-    round that ends; it is below 0 if the run is ahead. ``had_ms`` is how long it had GPUs of any
-    flavor so far.
+    ``rates`` are millionths of a step per second by flavor. A rate is 0 if the run cannot start: no
+    envelope pays for the run, it does not fit even in the empty pool, or its owner is at its limit
+    of running runs. ``owed_ms`` is, by flavor, the time that it was due and did not get, including
+    the round that ends; it is below 0 if the run is ahead. ``had_ms`` is how long it had GPUs of
+    any flavor so far.
     """
 
     record: RunRecord
@@ -59,7 +59,7 @@ class Floor:
     room: Room | None
 
 
-def floor_of(  # noqa: PLR0913 - a pool at an instant, and what the caller found out about it
+def floor_of(  # noqa: PLR0913 - the result depends on all of these
     view: StateView,
     pool: str,
     funds: Funds,

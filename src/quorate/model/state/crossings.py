@@ -1,7 +1,7 @@
 """Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
 
-Between two events about an owner its use is known for all future time: it grows with the GPUs and
-nodes that the owner has, and falls as past use leaves the rolling window. So each owner has an
+Between two events about an owner its use is known for all future time. It grows with the GPUs and
+nodes that the owner has, and falls when past use leaves the rolling window. So each owner has an
 instant before which it crosses no threshold. This instant is computed again only after an event
 about the owner, or when it has passed. A query reads the first few instants, however many owners
 there are.
@@ -280,9 +280,9 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
     """Return the start of the window at which the use in the window falls to ``percent``.
 
-    ``from_ms`` is the present start. The result assumes that no further use is added. It may be too
-    early: at least one of the meters has to lose an equal part of the excess, and the result is the
-    first start at which one meter has lost it.
+    ``from_ms`` is the present start. The result assumes that no further use is added. The result
+    may be too early. At least one of the meters has to lose an equal part of the excess, and the
+    result is the first start at which one meter has lost that part.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -127,7 +127,7 @@ class LineRanks:
         changed = {line for layer in above for line in layer.lines}
         owners = {owner for layer in above for owner in layer.owners}
         if owners:
-            changed |= base._lines_of(owners, waiting, now_ms)  # noqa: SLF001 - the same class
+            changed |= base._lines_of(owners, waiting, now_ms)  # noqa: SLF001 - same class
         base.bring_up_to(waiting, now_ms, lasting, changed)
         if not changed:
             return base.order.copy()

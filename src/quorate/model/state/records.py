@@ -60,8 +60,8 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 class Record(Struct, gc=False):
     """The base of records that exist in very large numbers: quick to create, never part of a cycle.
 
-    Accounts are few and change with every lease, so they are dataclasses, which are quick to
-    change.
+    Accounts are not of this kind: they are few and change with every lease, so they are
+    dataclasses, which are quick to change.
     """
 
 
@@ -73,15 +73,15 @@ class NodeRecord(Record):
     position: int
 
     def copy(self) -> NodeRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return NodeRecord(self.spec, self.island, self.position)
 
 
 class NodeMark(Struct, frozen=True, gc=False):
     """Who marked a node that is not ready: the ``actor`` of its status.
 
-    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed. It is empty if
-    the node is not cordoned.
+    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed.
+    ``cordoned_by`` is empty if the node is not cordoned.
     """
 
     actor: str
@@ -104,7 +104,7 @@ class UnwipedNode(Record):
     note: str = ""
 
     def copy(self) -> UnwipedNode:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return UnwipedNode(
             self.claim,
             self.user,
@@ -121,11 +121,11 @@ class EnvelopeAccount:
     """The promises and payments of an envelope.
 
     ``committed_gpu_ms`` is spent + held: the cost of ended leases and the full holds of open
-    leases. It does not depend on the time, because using a held GPU-millisecond turns it into a
-    spent one. A ``retired`` envelope is no longer in its budget: it starts no new payments, and
-    past ones stay. ``metered`` is the key of the meter for the leases that it pays for, unless it
-    shares or lends. The key is stored, because creating it for every lease is a large part of the
-    cost of a replay.
+    leases. This sum does not depend on the time, because use turns held GPU-milliseconds into spent
+    ones. A ``retired`` envelope is no longer in its budget: it starts no new payments, and past
+    ones stay. ``metered`` is the key of the meter for the leases that it pays for, unless it shares
+    or lends. The key is stored, because creating it for every lease is a large part of the cost of
+    a replay.
     """
 
     envelope_id: EnvelopeId
@@ -147,7 +147,7 @@ class EnvelopeAccount:
         self.metered = (self.owner, self.spec.flavor)
 
     def copy(self) -> EnvelopeAccount:
-        """Return an account that may be changed alone."""
+        """Return an independent copy of the account."""
         return EnvelopeAccount(
             self.envelope_id,
             self.budget,
@@ -197,7 +197,7 @@ class CapAccount:
     committed_gpu_ms: int = 0
 
     def copy(self) -> CapAccount:
-        """Return an account that may be changed alone."""
+        """Return an independent copy of the account."""
         return CapAccount(
             self.cap_id,
             self.spec,
@@ -221,7 +221,7 @@ class Lease(Record):
     ending: LeaseEnding | None = None
 
     def copy(self) -> Lease:
-        """Return a lease that may be changed alone."""
+        """Return an independent copy of the lease."""
         return Lease(self.fact, self.gpus, self.hold_gpu_ms, self.grace_ms, self.ending)
 
     @property
@@ -305,7 +305,7 @@ class RunRecord(Record):
         return refusal.subject
 
     def copy(self) -> RunRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return RunRecord(
             self.spec,
             self.seq,
@@ -353,7 +353,7 @@ class ArrayRecord(Record):
     next_position: int = 0
 
     def copy(self) -> ArrayRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return ArrayRecord(
             self.first,
             self.open_tasks,
@@ -385,7 +385,7 @@ class ReservationRecord:
     attempts: int = 0
 
     def copy(self) -> ReservationRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return ReservationRecord(
             self.made,
             self.seq,
@@ -443,7 +443,7 @@ class ConflictRecord:
     resolved: ConflictResolved | None = None
 
     def copy(self) -> ConflictRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return ConflictRecord(self.declared, self.resolved)
 
 
@@ -505,7 +505,7 @@ class ReportRecord(Record):
     """The report of an accounting system about the budget of an owner linked to it.
 
     ``gpu`` and ``node`` are None if the report has no such hours. Both are None while the system
-    does not answer; then ``note`` says why. ``since_ms`` is when the system last began, or ceased,
+    does not answer, and ``note`` says why. ``since_ms`` is when the system last began, or ceased,
     to answer. ``resource`` is the resource that the owner is linked to; empty if that was not
     recorded.
     """
@@ -535,7 +535,7 @@ class TokenRecord(Record):
     revoked_ms: int | None = None
 
     def copy(self) -> TokenRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return TokenRecord(self.issued, self.revoked_ms)
 
 
@@ -550,7 +550,7 @@ class RoundRecord(Record):
     leaving: dict[str, None]
 
     def copy(self) -> RoundRecord:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return RoundRecord(self.shared, self.waiting.copy(), self.leaving.copy())
 
 
@@ -576,7 +576,7 @@ class RoundsRun(Record):
     nodes: tuple[str, ...] = ()
 
     def copy(self) -> RoundsRun:
-        """Return a record that may be changed alone."""
+        """Return an independent copy of the record."""
         return RoundsRun(
             self.pool,
             self.steps,

@@ -3,9 +3,9 @@
 A site is a set of domains that runs may use. For a site and a number of GPUs the index knows, for
 each domain, an instant before which the domain cannot have that many GPUs free. Such a bound is
 valid until an event concerns the domain. As time passes, late leases are only expected to end
-later, so a bound in the past is still valid. It is computed again, once, because otherwise every
-search would examine its domain. An overlay records which domains change in it and reads the rest
-below.
+later, so a bound in the past is still valid. Each past bound is computed again once, because
+otherwise every search would examine its domain. An overlay records which domains change in it and
+reads the rest below.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class RoomIndex:
         Instants may be in the past. Domains that never have that many GPUs free are left out.
         """
         changed, base = self.changed_above(), self.base
-        base._drop_some()  # noqa: SLF001 - another index, the same class
+        base._drop_some()  # noqa: SLF001 - an object of the same class
         if now_ms < base.asked_ms:
             # If time went back, a lease that was overdue before may now be expected to end sooner.
             base.bounds, base.changes = {}, []

@@ -1,4 +1,4 @@
-"""The read view of the state, for decisions. It cannot change anything."""
+"""The read-only view of the state, for decisions."""
 
 from __future__ import annotations
 

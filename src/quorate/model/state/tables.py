@@ -37,7 +37,7 @@ class _LayeredItems(ItemsView[K, V]):
     _mapping: LayeredTable[K, V]
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._merged_items()  # noqa: SLF001 - the view of that table
+        return self._mapping._merged_items()  # noqa: SLF001 - an object of the same class
 
 
 class LayeredTable(MutableMapping[K, V], Generic[K, V]):
