@@ -1,7 +1,8 @@
 """The decision log: collects the events of one decision and shows their effect to later steps.
 
-The view is the given one until a step reads it after an event was written. Then it is an overlay
-with the events applied. A decision that never reads its own events never makes an overlay.
+The view is the given one until a step reads it after an event was written. From then on the view is
+an overlay with the events applied. A decision that never reads its own events never makes an
+overlay.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class DecisionCutError(Exception):
     """
 
     def __init__(self, started: int) -> None:
-        super().__init__(f"the decision was stopped after {started} starts, its maximum")
+        super().__init__(f"the decision was stopped after its maximum of {started} starts")
         self.started = started
 
 

@@ -140,7 +140,8 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
-            at_ms = record.planned_start_ms  # Examined ahead before; next at its start.
+            # The reservation was examined ahead. It is due next at its planned start.
+            at_ms = record.planned_start_ms
         # A late reservation waits while a conflict is open: its own, or that of an earlier
         # reservation.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):

@@ -48,10 +48,11 @@ class ChainSecrets:
         return self._links
 
     def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
-        """Return the command that records a chain now; None if none is due or this machine cannot.
+        """Return the command that records a chain now, or None.
 
         The command records the secret of the present chain if the ledger ``is_shared`` and lacks
-        this secret. Else it records the next chain, if a renewal is due.
+        this secret. Else it records the next chain, if a renewal is due. The result is None if
+        there is no chain to record, or if this machine has no key to encrypt its secret.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:

@@ -230,7 +230,7 @@ class Engine:
         return self._followed(height)
 
     def _catch_up(self, stale: StaleHeadError) -> int:
-        """Apply the blocks that made an append or a read of the head stale; return how many.
+        """Apply the blocks because of which ``stale`` was raised; return how many there are.
 
         ``stale`` may carry these blocks; the store is read only for those that it does not carry.
         """

@@ -289,7 +289,7 @@ class NotALedgerError(StoreError):
 
 
 class LedgerVersionError(StoreError):
-    """The file's layout is newer than this Quorate."""
+    """The file's layout is newer than those that this Quorate knows."""
 
     def __init__(self, path: Path | str, *, found: int, known: int) -> None:
         super().__init__(

@@ -385,7 +385,10 @@ def _admitted(
 
 
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
-    """Return the refusal by a node quota that prevented a placement, else the least short one."""
+    """Return the refusal with the least shortage.
+
+    Refusals by a node quota that prevented a placement come before all others.
+    """
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
         return min(over, key=lambda found: found.short)

@@ -164,7 +164,10 @@ _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
-    """Return the payers and caps of the cells from each cell on, and none for the table's end."""
+    """Return, for each cell, the payers and caps of the cell and all later cells.
+
+    The last entry is for the end of the table, and empty.
+    """
     payers: dict[EnvelopeId, None] = {}
     caps: dict[CapId, None] = {}
     found: list[_Ahead] = [((), ())]

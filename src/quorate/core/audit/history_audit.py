@@ -341,7 +341,7 @@ class _Books:
         return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
-        """Add to the GPUs in use and promised of the payer of ``fact``, and check its limits."""
+        """Count a change of ``gpus`` and ``gpu_ms`` on the payer of ``fact``; check its limits."""
         line = self.lines.get(fact.payer)
         if line is None:
             line = self.lines[fact.payer] = _Line(None, Tally())

@@ -298,7 +298,7 @@ def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
         lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
         counted = (tally.gpus, tally.gpu_ms, tally.reserved)
         if kept != counted or lent != (tally.lent_gpus, tally.lent_gpu_ms):
-            yield Violation("I8", key, f"counts {kept}, {lent} of them lent, but not {tally}")
+            yield Violation("I8", key, f"counts {kept}, {lent} lent; its leases sum to {tally}")
     for key in accounts:
         yield Violation("I3", key, "pays, but does not exist")
     yield from _caps(view, tallies)

@@ -47,7 +47,8 @@ class Promises:
             case RunEnded() | RunRequeued():
                 self.running.discard(event.run)
                 if event.run in self.of_run:
-                    yield Violation("I11", event.run, f"ends, but has {self.of_run[event.run]}")
+                    reservation = self.of_run[event.run]
+                    yield Violation("I11", event.run, f"ends, but has reservation {reservation}")
             case RunStopping() if event.run in self.of_run:
                 yield Violation("I11", event.run, "is stopped, but still waits for its start")
             case _:

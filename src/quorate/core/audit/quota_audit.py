@@ -37,7 +37,7 @@ class Quotas:
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     """The run and the nodes of each lease, pledge, or node set apart for a claim."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many leases and pledges of its own each owner has on each node, by owner and node."""
+    """How many leases and pledges each owner itself has on each node, by owner and node."""
     running: dict[str, int] = field(default_factory=dict)
     """The instant at which each run began to run."""
     claims: set[str] = field(default_factory=set)

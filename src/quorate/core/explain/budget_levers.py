@@ -88,7 +88,7 @@ def levers_of(
 
 
 def _hours_reach(committed_gpu_ms: int, hold_ms: int, most_gpu_ms: int) -> Callable[[int], int]:
-    """Return a function: how many whole GPU-hours leave room for a number of GPUs.
+    """Return a function from a number of GPUs to the whole GPU-hours that leave room for them.
 
     The function never returns more than ``most_gpu_ms`` allows.
     """

@@ -268,7 +268,10 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the widest narrower copy that starts: on the grid of its steps, or of any width."""
+    """Yield the widest of the narrower copies that start.
+
+    A malleable run keeps the grid of its steps; a fixed run may get any width.
+    """
     if run.malleable is not None:
         grid = run.malleable
         yield from copies.best(

@@ -53,7 +53,7 @@ def spares_of(view: StateView, run: str, path: str) -> list[Lease]:
 def swap(
     log: DecisionLog, run: str, leases: Sequence[Lease], spares: Sequence[Lease], missing: int
 ) -> None:
-    """Write healthy slots of ``leases`` and ``missing`` of ``spares`` as the group's leases."""
+    """Replace a group's leases by leases on their healthy slots and on ``missing`` spare GPUs."""
     view, drafts = log.view, []
     path = leases[0].fact.comp_path
     for lease in leases:

@@ -46,7 +46,7 @@ def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[s
     """Yield ``names`` in the order in which they are to be tried.
 
     Before the caller takes the next name, it may plan GPUs for the owner of the last one
-    (``Scores.plan``). That owner then moves back.
+    (``Scores.plan``). The plan moves that owner back in the order.
     """
     lines: dict[waiting_index.Line, list[Place]] = {}
     for name in names:
@@ -66,8 +66,8 @@ class Queue:
 
     ``ranked`` has the lines in order, ranked with the plan at these ``versions`` (by default an
     empty plan). A line is ranked again when its turn comes and more GPUs have been planned for its
-    owner. Lines of a closed pool are skipped. ``skip`` returns the number of the next run of a line
-    to take, from a given number on.
+    owner. Lines of a closed pool are skipped. ``skip`` returns which run of a line to take next:
+    its position, at or after a given position.
     """
 
     __slots__ = (

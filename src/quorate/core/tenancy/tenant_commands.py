@@ -2,7 +2,7 @@
 
 ``declare`` replaces a whole owner by its document. The commands of this module change only the
 given fields, and only if the owner still has the version that the caller read. So of two concurrent
-changes of one owner, neither can undo the other unseen.
+changes of one owner, the second is refused, and cannot undo the first by accident.
 """
 
 from __future__ import annotations

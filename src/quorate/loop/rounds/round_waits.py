@@ -15,7 +15,7 @@ Each wait is twice the previous one. Only time is lost, because runs keep the GP
 
 
 class RoundWaits:
-    """Until when each pool waits.
+    """The instants until which pools wait.
 
     This is kept in memory only, because a restarted service may try at once.
     """

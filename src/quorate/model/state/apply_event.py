@@ -129,8 +129,8 @@ def _node_marked(state: State, event: e.NodeMarked) -> None:
     if event.status is e.NodeStatus.CORDONED and (
         before is None or before.actor != event.actor or not cordoned_by
     ):
-        # If an actor changes its own failed mark back to cordoned, the actor of the earlier cordon
-        # stays.
+        # An actor may mark a cordoned node failed, and then cordoned again. The record then keeps
+        # the actor of the first cordon.
         cordoned_by = event.actor
     state.mark_node(event.node, event.status, NodeMark(event.actor, cordoned_by))
 
@@ -403,7 +403,7 @@ def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
 def _use(  # noqa: PLR0913, PLR0917 - positional arguments are the fastest
     state: State, fact: e.LeaseStarted, owner: str, gpus: int, gpu_ms: int, at_ms: int
 ) -> EnvelopeAccount:
-    """Count ``gpus`` more (negative: fewer) in use by ``owner`` under ``fact``; return the payer.
+    """Count ``gpus`` more (negative: fewer) of ``owner`` under lease ``fact``; return the payer.
 
     ``gpu_ms`` is charged to the payer and its caps and, if the lease is borrowed, to the payer's
     lending. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a

@@ -1,4 +1,4 @@
-"""Disruption accounts: how much of others' work an owner's conflicts may still cost in a pool.
+"""Disruption accounts: how much work of others an owner's conflicts may still cost in a pool.
 
 An account is stored as the amount that it lacks to be full. So an account that was never charged is
 full, whatever its size. It fills continuously, with a part of the pool's GPUs times the owner's

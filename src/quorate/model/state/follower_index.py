@@ -85,7 +85,7 @@ class FollowerIndex:
         self._fails(name, None)
 
     def look_again(self, view: UpstreamView, record: RunRecord) -> bool:
-        """Read the upstreams of a follower again; return whether it may start only from now on."""
+        """Read a follower's upstreams again; return whether it has just become able to start."""
         name = record.spec.name
         self._fails(name, failing_of(view, record))
         if name not in self.blocked:

@@ -58,7 +58,7 @@ class Island:
         return cls(key, nodes, labels, sizes, free, buckets, gpus_free, gpus_total, {})
 
     def copy(self) -> Island:
-        """Return an island that may be changed without changing this one."""
+        """Return an independent copy of the island."""
         return Island(
             self.key,
             self.nodes,

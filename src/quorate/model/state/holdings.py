@@ -78,7 +78,7 @@ class Holdings:
                 self.room[name] = self.room.get(name, 0) + more
 
     def remove_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
-        """Remove one lease of ``owner``, with the ``slots`` of its ``add_slots``."""
+        """Remove one lease of ``owner``, with the same ``slots`` that ``add_slots`` got."""
         for name in self.bounds_of(owner):
             for node, size, gpus in slots:
                 uses = self._uses[name, node] - 1

@@ -236,9 +236,10 @@ class Lease(Record):
 
 
 class Unstarted(Struct, frozen=True, gc=False):
-    """The refused starts of a run, one after the other: how many, and the last one.
+    """How many starts of a run were refused in a row, and the last of them.
 
-    ``at_ms`` is when its GPUs were released, and ``why`` is the reason that its executor gave.
+    ``at_ms`` is when the run's GPUs were released, and ``why`` is the reason that its executor
+    gave.
     """
 
     times: int
@@ -529,7 +530,7 @@ class ReportRecord(Record):
 
 
 class TokenRecord(Record):
-    """An access token: how it was issued, and when it was revoked, if it was."""
+    """An access token: how it was issued, and when it was revoked, if ever."""
 
     issued: TokenIssued
     revoked_ms: int | None = None
@@ -562,8 +563,8 @@ class RoundsRun(Record):
     under leases that have ended; ``entitled_ms`` is how long it was due GPUs by its shares;
     ``counted_ms`` is how much of its time lies before the last count of steps.
 
-    ``lease`` is the lease that it shares as a partner. ``nodes`` are its last nodes. The mappings
-    by flavor are never changed, but replaced, so that copies may share them.
+    ``lease`` is the lease that it shares as a partner. ``nodes`` are the last nodes on which it had
+    GPUs. The mappings by flavor are never changed, but replaced, so that copies may share them.
     """
 
     pool: str

@@ -22,9 +22,9 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
-    ``after_seq`` excludes runs that were submitted by that event or earlier, and ``before_seq``
-    runs that were submitted by that event or later. The order is that of submission;
-    ``is_newest_first`` reverses it.
+    ``after_seq`` is the sequence of an event: runs submitted by this event or earlier are excluded.
+    ``before_seq`` is the sequence of an event, too: runs submitted by that event or later are
+    excluded. The order is that of submission; ``is_newest_first`` reverses it.
     """
 
     owners: frozenset[str] | None = None

@@ -71,8 +71,8 @@ def is_released(view: UpstreamView, run: Run) -> bool:
 def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
     """Return since when no upstream keeps a run from starting; None while an upstream does.
 
-    This is when the run was submitted or, for a follower, when the last of its upstreams completed
-    or, if any end is enough, ended.
+    For a follower this is when the last of its upstreams completed (or ended, if any end is
+    enough). For other runs it is the submission.
     """
     run, since_ms = record.spec, record.submitted_ms
     if not is_released(view, run):
