@@ -372,8 +372,8 @@ class Engine:
         The block has the commands that have a receipt; see ``execute_group``.
 
         If another writer committed first, its blocks are applied and the commands are decided again
-        on the state after them. This ends, because each lost attempt means that another writer's
-        block was recorded.
+        on the state after them. The attempts come to an end, because each lost attempt means that
+        another writer's block was recorded.
 
         Raises ``StaleHeadError`` if the store refuses the block although it has no other block
         after this engine's head. Raises ``NotLeaderError`` if the store takes blocks of another
@@ -445,7 +445,7 @@ class Engine:
 
         Raises ``DecidingStoppedError`` in that case, so that the block is not recorded. Each
         decision is checked right after it was applied, while its records are in the processor's
-        cache. A check of the whole block would have to fetch all of them again.
+        cache. A check of the whole block would have to fetch all these records again.
         """
         if self.on_violation is None:
             return

@@ -241,7 +241,7 @@ class _Draft:
         return gpus
 
     def _take_classic(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Take from the node with the most free slots, then by name."""
+        """Take from the node with the most free slots, ties by name."""
         count = len(self.buckets) - 1
         while gpus:
             bits = self.buckets[count] & nodes

@@ -72,7 +72,7 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
     """Return since when no upstream keeps a run from starting; None while an upstream does.
 
     For a follower this is when the last of its upstreams completed (or ended, if any end is
-    enough). For other runs it is the submission.
+    enough). For other runs it is the time of their submission.
     """
     run, since_ms = record.spec, record.submitted_ms
     if not is_released(view, run):
