@@ -32,7 +32,7 @@ class ServiceRing:
             self._move()
 
     def goes_on(self, fault: QuorateClientError, tried: int) -> bool:
-        """Choose the next service after ``fault``; return whether to send to it at once.
+        """Choose the next service after ``fault``; return whether to ask it at once.
 
         ``tried`` services have failed so far.
         """

@@ -36,7 +36,8 @@ class Send(Struct, frozen=True):
 class Open(Struct, frozen=True):
     """Send a request and keep the response open; the result is a ``Reply``.
 
-    Its body is empty if the status is a success. A response that was open before is closed.
+    The body of the reply is empty if the status is a success. A response that was open before is
+    closed.
     """
 
     request: wire.Request

@@ -723,8 +723,8 @@ class Methods:
         """Show what a user's runs used, for each tenant. The user, by default the caller, and the
         number of days back from now."""
     def verify_ledger(self, *, deep: bool = False, receipts: Sequence[str] = ()) -> Verification:
-        """Check that the ledger was not changed after it was written. With ``deep``, checks every
-        event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
+        """Check that the ledger was not changed after it was written. ``deep`` also checks every
+        event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
     def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],
@@ -1439,8 +1439,8 @@ class AsyncMethods:
     async def verify_ledger(
         self, *, deep: bool = False, receipts: Sequence[str] = ()
     ) -> Verification:
-        """Check that the ledger was not changed after it was written. With ``deep``, checks every
-        event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
+        """Check that the ledger was not changed after it was written. ``deep`` also checks every
+        event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
     async def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],

@@ -1,6 +1,6 @@
 """A toy to train: each process has data of its own, and together they learn one number.
 
-It needs nothing but Python and ``quorate.runtime``. The processes find each other by MASTER_ADDR
+The script needs only Python and ``quorate.runtime``. The processes find each other by MASTER_ADDR
 and MASTER_PORT, as those of any framework do, and average their gradients at every step. Now and
 then, and when warned to stop, the run saves a checkpoint; when started again, it continues from the
 last checkpoint.

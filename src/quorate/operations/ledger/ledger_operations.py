@@ -39,7 +39,7 @@ class ListEvents(Asked, kw_only=True, frozen=True):
 
 
 class VerifyLedger(Asked, kw_only=True, frozen=True):
-    """With ``deep``, checks every event and invariant; finds each ``receipt`` (``BLOCK:HASH``)."""
+    """``deep`` also checks every event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
 
     deep: bool = False
     receipts: Annotated[tuple[str, ...], Meta(max_length=CHECKPOINTS_MAX)] = field(

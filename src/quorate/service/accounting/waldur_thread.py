@@ -102,7 +102,7 @@ class Worker:
         self._thread.join(2 * self._made.waldur_timeout_s + 1)
 
     def _run(self) -> None:
-        # The client takes a while to load, and only linked installations have it.
+        # The client takes a while to load, and only linked installations need it.
         from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
 
         made, ledger = self._made, self._made.ledger

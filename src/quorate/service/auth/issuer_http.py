@@ -37,7 +37,7 @@ def issuer_answer(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return the answer of ``address``: to a GET, or to a POST of ``form``.
+    """Return the answer of ``address`` to a GET or, with a ``form``, to a POST.
 
     Raises ``IssuerRefusedError`` if the answer is an error, ``OSError`` if no answer comes in time,
     and ``ValueError`` if the answer is too large. The caller has checked that the address uses TLS

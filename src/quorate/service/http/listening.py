@@ -75,7 +75,7 @@ async def when_free(
 
 
 def check_free(address: Address) -> None:
-    """Raise OSError if a process listens at ``address``, or no process can.
+    """Raise OSError if ``address`` is in use, or if no process can listen there.
 
     If a host name resolves to several addresses, all of them must be free.
     """

@@ -70,7 +70,8 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
     """Return the time until a run's start, its confidence, and the instant; ``-`` where unknown.
 
-    A run whose ``reason`` is shown as recorded gets no search for a start: it is ``not planned``.
+    If the recorded ``reason`` of a run is shown, no start is searched for the run: it is ``not
+    planned``.
     """
     if not _is_planned(moment, record, reason):
         is_behind = reason is not None and reason.as_of_ms is not None
