@@ -30,8 +30,8 @@ from tools.mutation.mutants import Mutant
 from tools.mutation.plugins import Chosen, Finder, Watch
 
 PACKAGE: Final = "quorate"
-# Left out are tests of the repository, which call git; tests of this tool, which would start it
-# again; and examples of the help, which start processes.
+# Trials leave out tests of the repository, which call git; tests of this tool, which would start
+# this tool again; and examples of the help, which start processes.
 _OPTIONS: Final = (
     *("-q", "-x", "--no-header", "--tb=no", "-m", "not soak and not slow"),
     *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),

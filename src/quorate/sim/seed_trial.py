@@ -30,7 +30,7 @@ CALM_MS: Final = 24 * HOUR_MS
 """How long a trial continues after the last fault: long enough for every repair."""
 
 _LOOKS_MAX: Final = 20
-"""How many times a caller that gives up looks for a run that the ledger does not have."""
+"""The most times that a caller looks for its run in the ledger before it gives up."""
 _SNAPSHOT_EVENTS: Final = 150
 """A trial stores a snapshot after this many events, so that it also opens from snapshots."""
 

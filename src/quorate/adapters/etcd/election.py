@@ -81,7 +81,7 @@ class Candidate:
 
 
 class Election:
-    """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats it.
+    """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats ``turn``.
 
     ``look`` returns the leader's key as soon as its revision differs from the given revision, or
     after a time limit. The thread calls ``on_change`` with every new standing.

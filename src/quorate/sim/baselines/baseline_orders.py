@@ -1,7 +1,8 @@
 """Chooses the running jobs of each baseline.
 
 The baselines are EASY backfill, shortest remaining time, least attained service and priority. Each
-is greedy and knows one total number of GPUs. Ties are broken by submission, then by name.
+baseline is greedy, and knows only the total number of GPUs. Ties are broken by submission, then by
+name.
 """
 
 from __future__ import annotations
