@@ -32,8 +32,8 @@ _WHY: Final = (
     rf"nodes are short by [0-9]+ of {_GPUS}",
     rf"no single domain has {_GPUS} free, the best is [0-9]+ short",
     (
-        rf"room is free only where (?:nobody|no envelope) pays for {_NAME}; where (?:somebody|one) "
-        rf"does, nodes are short by [0-9]+ of {_GPUS}"
+        rf"room is free only where (?:nobody|no envelope) pays for {_NAME}; "
+        rf"(?:elsewhere|where (?:somebody|one) does), nodes are short by [0-9]+ of {_GPUS}"
     ),
     rf"no way to pay for {_GPUS} was found within the search limit",
     (
