@@ -369,7 +369,7 @@ class FleetPlay:
 
     def _action_of(self, timer: Timer | None) -> Action:
         if timer is None:
-            return partial(self._arrive, self.jobs[self.came])
+            return partial(self._arrive)
         return partial(self._executor.fire, timer)
 
     def _has_leases(self) -> bool:
@@ -412,15 +412,27 @@ class FleetPlay:
 
     def _plan_next(self) -> None:
         if self.came < len(self.jobs):
-            job = self.jobs[self.came]
-            self._timeline.at(self.start_ms + _ms(job.arrives_s), partial(self._arrive, job))
+            self._timeline.at(self._arrives_ms(self.came), partial(self._arrive))
 
-    def _arrive(self, job: TraceJob) -> None:
-        self.came += 1
+    def _arrives_ms(self, place: int) -> int:
+        return self.start_ms + _ms(self.jobs[place].arrives_s)
+
+    def _arrive(self) -> None:
+        """Submit the next job, and with it all that arrive at the same instant.
+
+        One after the other, the first would begin a round of a pool that was empty, and all others
+        would wait for the end of that round.
+        """
+        begun, at_ms = self.came, self._arrives_ms(self.came)
+        while self.came < len(self.jobs) and self._arrives_ms(self.came) == at_ms:
+            self.came += 1
+        jobs = self.jobs[begun : self.came]
         self._plan_next()
-        receipt = self._simulation.send(Submit(self._run_of(job)), actor=ACTOR)
-        if receipt is not None and receipt.decision.refusals:
-            self.refused.append(f"{job.name}: {sentence(receipt.decision.refusals[0])}")
+        submits = [Submit(self._run_of(job)) for job in jobs]
+        receipts = self._simulation.send_all(submits, actor=ACTOR)
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if receipt.decision.refusals:
+                self.refused.append(f"{job.name}: {sentence(receipt.decision.refusals[0])}")
 
     def _run_of(self, job: TraceJob) -> Run:
         """Return the run that is submitted for ``job``."""

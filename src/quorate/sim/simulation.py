@@ -221,13 +221,21 @@ class Simulation:
 
         If the result is None, the command may or may not have been recorded.
         """
+        receipts = self.send_all([command], actor=actor)
+        return receipts[0] if receipts else None
+
+    def send_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
+        """Send ``commands`` of one instant to the engine; none is answered if it is down.
+
+        They are decided before anything that is due, as requests that come together.
+        """
         if self._engine is None:
-            return None
+            return []
         try:
-            return self._engine.execute(command, actor=actor)
+            return self._engine.execute_all(commands, actor=actor)
         except CrashedError:
             self.crash()
-            return None
+            return []
 
     def crash(self) -> None:
         """End the engine without notice; only the store and the executor remain."""

@@ -26,7 +26,9 @@ from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import staged
+from quorate.sim.simulation import LOTTERY_SECRET
 from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
+from quorate.sim.whatif.fork import fork
 from quorate.views.reports.html_report import html_report
 from quorate.views.reports.report_forms import metrics_lines
 from tests.cli.shell import EXAMPLES
@@ -98,6 +100,16 @@ def test_steps_of_a_type_run_at_the_rate_of_the_flavor() -> None:
     assert (run.steps_asked, run.steps_done) == (4_200.0, 4_200.0)
 
 
+def test_jobs_that_arrive_at_once_share_the_first_round_and_a_fork_repeats_that() -> None:
+    jobs = [job(f"j{number}", 60.0, 2, 1_000.0) for number in range(4)]
+    play = FleetPlay(plain_fleet(GPUS, {"a": 8}, ROUNDS), jobs)
+    outcome = finished(play)
+    assert {run.started_ms for run in outcome.runs} == {play.start_ms + 60_000}
+    blocks = [events for _, events in open_blocks(play.store.blocks())]
+    forked = fork(blocks, play.start_ms + 1, lottery_secret=LOTTERY_SECRET)
+    assert list(forked.events) == [event for events in blocks for event in events]
+
+
 def test_a_job_of_no_known_type_is_named() -> None:
     jobs = [TraceJob(name="one", arrives_s=0.0, gpus=1, steps=10.0, job_type="nothing")]
     here = replace(plain_fleet(GPUS, {"trace": 8}, ROUNDS), table=rates())
@@ -137,7 +149,7 @@ def test_a_stop_without_a_checkpoint_loses_work() -> None:
     jobs = [job("one", 0.0, 8, 7_200.0), job("two", 0.0, 8, 7_200.0)]
     saves = finished(FleetPlay(fleet(jobs, ROUNDS), jobs))
     loses = replace(
-        fleet(jobs, ROUNDS), costs=Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False)
+        fleet(jobs, ROUNDS), costs=Costs(checkpoint_every_ms=7 * MINUTE_MS, saves_at_stop=False)
     )
     lost = finished(FleetPlay(loses, jobs))
     assert saves.ended_ms < lost.ended_ms

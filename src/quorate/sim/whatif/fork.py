@@ -6,15 +6,17 @@ instant: without changes it decides everything again, with the same events.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import groupby
 from typing import Final
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Applied, Apply, Command, Complete, Fail, Wiped
+from quorate.core.commands import Applied, Apply, Complete, Fail, Wiped
 from quorate.ledger.chain import GENESIS, Head, open_blocks, seal
+from quorate.loop.commit_types import Asked
 from quorate.loop.driver import ACTOR as CLOCK_ACTOR
 from quorate.loop.driver import EXECUTOR_ACTOR, Driver
 from quorate.loop.due_work import ROUND_ACTOR
@@ -97,8 +99,12 @@ class _Fork:
         )
         numbered = _numbered(after, first_seq)
         owners = self._engine.view.owners
-        for each in inputs_of(numbered, self._claims, owners, has_driver=self._has_driver):
-            self._at(each.at_ms, each.seq, self._giving(each.command, each.actor))
+        inputs = inputs_of(numbered, self._claims, owners, has_driver=self._has_driver)
+        begins = [seq for seq, _ in numbered]
+        for _, group in groupby(inputs, lambda each: (bisect_right(begins, each.seq), each.at_ms)):
+            together = list(group)
+            asked = [Asked(each.command, each.actor) for each in together]
+            self._at(together[0].at_ms, together[0].seq, self._giving(*asked))
         for seq, events in numbered:
             if events[0].actor in _WOKEN and self._has_driver:
                 # Wake-ups without due work are included, because a refused command may wake a
@@ -171,10 +177,16 @@ class _Fork:
 
     # --- What happens ---
 
-    def _giving(self, command: Command, actor: str) -> Action:
+    def _giving(self, *asked: Asked) -> Action:
+        """Return the action that gives the commands of one block: what is due follows them."""
+
         def give() -> bool:
-            receipt = self._engine.execute(command, actor=actor)
-            self._refused += [sentence(each) for each in receipt.decision.refusals]
+            done = 0
+            while done < len(asked):
+                receipts = self._engine.execute_group(asked[done:])
+                done += len(receipts)
+                for receipt in receipts:
+                    self._refused += [sentence(each) for each in receipt.decision.refusals]
             return True
 
         return give
@@ -230,7 +242,7 @@ class _Fork:
             if executor is not None and wipe.actor == EXECUTOR_ACTOR:
                 executor.wipe(WipeDone(node, claim, wipe.is_clean, wipe.note))
                 return True
-            return self._giving(Wiped(node, wipe.is_clean, claim, wipe.note), wipe.actor)()
+            return self._giving(Asked(Wiped(node, wipe.is_clean, claim, wipe.note), wipe.actor))()
 
         return end
 
@@ -243,7 +255,7 @@ class _Fork:
             if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED):
                 is_done = known.outcome is e.Outcome.COMPLETED
                 command = Complete(name, known.note) if is_done else Fail(name, known.note)
-                self._at(at_ms, seq, self._giving(command, known.actor))
+                self._at(at_ms, seq, self._giving(Asked(command, known.actor)))
 
     def _steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return how many steps each of ``runs`` reports now."""
@@ -284,7 +296,7 @@ class _Fork:
             self._executor.exit(run, lease, 0 if is_done else 1, known.note)
             return
         command = Complete(run, known.note) if is_done else Fail(run, known.note)
-        self._giving(command, known.actor or _ACTOR)()
+        self._giving(Asked(command, known.actor or _ACTOR))()
 
 
 def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
