@@ -102,6 +102,7 @@ class Weighing:
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
     reads_progress: bool = True
+    is_for_the_last: bool = False
     is_smooth: bool = False
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight
 

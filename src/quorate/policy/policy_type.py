@@ -33,6 +33,9 @@ class Policy:
 
     If not, a pool calls the policy only when another value has changed.
     """
+    is_for_the_last: bool = False
+    """Whether its objective is the end of the last job. A job that is to have all of its time then
+    sets the end of all, so a pool gives it its turn before jobs that can make up for lost time."""
     is_smooth: bool = False
     """Whether small changes of rates change the share of each job only a little. If so, a pool
     keeps the rates of the last round, and calls the policy only after a rate has changed by more

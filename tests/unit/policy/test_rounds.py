@@ -21,6 +21,7 @@ from quorate.policy.rounds.round_book import (
     deficit_s,
     is_due,
     joined,
+    over_slack,
     parted,
     priority,
     renewed,
@@ -74,6 +75,22 @@ def test_a_turn_is_what_is_owed_over_the_share_and_more_for_who_stays_or_is_new(
     owed_s: float, share: float, standing: Standing, rounds: float
 ) -> None:
     assert turn_s(owed_s, share, 360.0, standing) == pytest.approx(rounds * 360.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("turn", "shares", "found"),
+    [
+        (100.0, (0.25, 0.25), 200.0),
+        (100.0, (0.75, 0.25), 2_000.0),
+        (100.0, (0.98, 0.0), 2_000.0),
+        (0.0, (1.0, 0.0), 0.0),
+        (-50.0, (0.5, 0.0), -50.0),
+    ],
+)
+def test_a_turn_over_the_slack_is_larger_the_less_a_row_can_make_up_for(
+    turn: float, shares: tuple[float, float], found: float
+) -> None:
+    assert over_slack(turn, shares) == found
 
 
 def test_strictly_the_fraction_is_of_what_all_rows_had_on_the_flavor() -> None:

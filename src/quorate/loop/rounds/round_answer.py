@@ -39,6 +39,8 @@ class Answered:
     causes: tuple[RoundCause, ...] = ()
     is_thrifty: bool = False
     """Whether the policy considers the price of GPUs."""
+    is_for_the_last: bool = False
+    """Whether the policy's objective is the end of the last run."""
 
 
 def answered(
@@ -74,6 +76,7 @@ def answered(
                 allocation=found,
                 causes=tuple(causes),
                 is_thrifty=policy.reads_costs,
+                is_for_the_last=policy.is_for_the_last,
             )
         causes.append(found if isinstance(found, RoundCause) else _cause(policy.name, found))
         out = set() if isinstance(found, RoundCause) else set(found.jobs)

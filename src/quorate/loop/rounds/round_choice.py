@@ -16,20 +16,21 @@ from quorate.loop.rounds.round_spare import faster_candidates, spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation, run_shares
-from quorate.policy.rounds.round_book import Row, Rules, Standing, turn_s
+from quorate.policy.rounds.round_book import Row, Rules, Standing, over_slack, turn_s
 from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
 
 SHARE_MIN: Final = 1e-6
 """The least share that counts: shares are recorded in millionths."""
 
 
-def choose_rows(
+def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
     floor: Floor,
     members: Sequence[Member],
     answer: Allocation,
     funds: Funds,
     *,
     is_thrifty: bool = False,
+    is_for_the_last: bool = False,
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
@@ -42,12 +43,14 @@ def choose_rows(
     other runs that can use them, whatever their shares. A policy may withhold GPUs (``discounts``)
     so that no run gains by misstating its rates. In that case no run gets more than its share.
     ``is_thrifty`` is true if the policy considers prices; then no run is moved to a faster flavor
-    that the policy did not choose.
+    that the policy did not choose. ``is_for_the_last`` is true if the policy's objective is the end
+    of the last run; then turns are divided by the slack of each run.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
     held = HeldLeases(floor.view, by_name)
-    candidates = list(round_candidates(floor, members, answer, rules, held))
+    found = round_candidates(floor, members, answer, rules, held, is_for_the_last=is_for_the_last)
+    candidates = list(found)
     if floor.late:
         candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
     withholds = answer.discounts is not None
@@ -145,12 +148,14 @@ def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
     return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
 
 
-def round_candidates(
+def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
     floor: Floor,
     members: Sequence[Member],
     answer: Allocation,
     rules: Rules,
     held: HeldLeases,
+    *,
+    is_for_the_last: bool = False,
 ) -> Iterator[Candidate]:
     """Yield a candidate for each row and each flavor on which the row has a share and can run.
 
@@ -173,6 +178,8 @@ def round_candidates(
             owed_s = owed[place] / SECOND_MS
             standing = staying if kept == flavor else waiting if had_ms else new
             turn = turn_s(owed_s, parts[place], round_s, standing)
+            if is_for_the_last:
+                turn = over_slack(turn, parts)
             ahead = is_ahead(owed_s, turn, rules)
             yield Candidate(names, flavor, gpus, turn, owed_s, share, is_ahead=ahead)
 

@@ -80,7 +80,14 @@ def _answer(
 def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
     """Return the round that follows from a policy's answer, as far as payers have money."""
     answer = by_what.allocation
-    grants = choose_rows(floor, by_what.members, answer, funds, is_thrifty=by_what.is_thrifty)
+    grants = choose_rows(
+        floor,
+        by_what.members,
+        answer,
+        funds,
+        is_thrifty=by_what.is_thrifty,
+        is_for_the_last=by_what.is_for_the_last,
+    )
     return ShareOut(
         pool=floor.pool.name,
         number=floor.number,

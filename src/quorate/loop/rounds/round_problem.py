@@ -55,6 +55,11 @@ class PoolPolicy(Asked, Protocol):
         ...
 
     @property
+    def is_for_the_last(self) -> bool:
+        """Whether its objective is the end of the last run."""
+        ...
+
+    @property
     def is_smooth(self) -> bool:
         """Whether a small change of rates changes the share of each run only a little."""
         ...

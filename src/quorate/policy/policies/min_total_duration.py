@@ -65,6 +65,7 @@ MIN_TOTAL_DURATION: Final = (
         metric="makespan_s",
         is_least=True,
         reads_steps=True,
+        is_for_the_last=True,
     ),
     Policy(
         name="min_total_duration_perf",
@@ -73,6 +74,7 @@ MIN_TOTAL_DURATION: Final = (
         metric="makespan_s",
         is_least=True,
         reads_steps=True,
+        is_for_the_last=True,
     ),
     Policy(
         name="min_total_duration_packed",
@@ -81,6 +83,7 @@ MIN_TOTAL_DURATION: Final = (
         metric="makespan_s",
         is_least=True,
         reads_steps=True,
+        is_for_the_last=True,
         reads_pairs=True,
         jobs_max=700,
     ),

@@ -32,6 +32,8 @@ tiny share and owed time of an earlier allocation would go before all other rows
 DUE_ROUNDS: Final = 0.25
 """A row is due only if it is owed at least this part of a round. Otherwise each of many rows with
 small shares would get a whole round in advance, and an owner would gain by splitting its work."""
+SLACK_LEAST: Final = 0.05
+"""A smaller slack counts as this one: otherwise a row without slack would never let others run."""
 STAY_ROUNDS: Final = 4.0
 """A row counts as at least this many rounds behind on the flavor that it has, because each change
 of GPUs costs a checkpoint."""
@@ -263,6 +265,18 @@ def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> f
     if least_s:
         behind_s = max(behind_s, min(behind_s, 0.0) + least_s)
     return round(behind_s, 3)
+
+
+def over_slack(turn: float, shares: Iterable[float]) -> float:
+    """Return a turn divided by the slack: the part of its time in which a row is to have no GPUs.
+
+    A row can make up for a lost round only within its slack, so a row that is due all of its time
+    never can. If the end of the last row counts, such a row sets it. A turn that is not due stays
+    unchanged.
+    """
+    if turn <= 0.0:
+        return turn
+    return round(turn / max(1.0 - sum(shares), SLACK_LEAST), 3)
 
 
 def _lag_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
