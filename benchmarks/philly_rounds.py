@@ -34,6 +34,8 @@ PART_H: Final = 11
 RUN_AND_ROUND_MS_MAX: Final = 0.2
 CPU_S_MAX: Final = 15 * 60.0
 QUICK_JOBS: Final = 1_000
+PART_MS: Final = 5 * DAY_MS
+"""The simulated time after which the progress is printed."""
 
 
 def measure(effort: Effort) -> list[Figure]:
@@ -116,8 +118,10 @@ def _played(jobs: Sequence[TraceJob], hours: int | None) -> _Played:
     if hours is not None:
         play.go_on(hours * HOUR_MS)
     else:
-        while play.go_on(DAY_MS):
-            pass
+        while play.go_on(PART_MS):
+            took_s = process_time() - cpu_began_s
+            told = f"{play.came:,} of {len(part):,} jobs arrived, {took_s:.0f} s of CPU"
+            print(f"philly-rounds: {told}", file=sys.stderr, flush=True)
     took_s = process_time() - cpu_began_s
     events = (event for _, block in open_blocks(store.blocks()) for event in block)
     sizes = [len(event.shares) for event in events if isinstance(event, RoundShared)]
