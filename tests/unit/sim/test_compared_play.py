@@ -40,7 +40,7 @@ def test_every_policy_is_played_on_the_same_jobs_of_each_seed() -> None:
 @pytest.mark.parametrize(
     ("changed", "names", "seeds", "said"),
     [
-        ({"generate": None, "trace": "t"}, ["bind", "srtf"], range(5), "one sample"),
+        ({"generate": None, "trace": "t"}, ["bind", "srtf"], range(5), "same sample"),
         ({"generate": "lam=1,seed=3"}, ["bind", "srtf"], range(5), "has a seed"),
         ({"record": "x.db"}, ["bind", "srtf"], range(5), "many ledgers"),
         ({}, ["bind"], range(5), "two or more"),
