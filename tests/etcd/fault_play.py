@@ -73,15 +73,16 @@ MOST_KINDS = tuple(each for each in Kind if each is not Kind.RESTART_ALL)
 class Form:
     """How long faults are played: for so many seconds, and so many of them at most.
 
-    Each client waits for ``next_s`` between two requests. A form with a ``seed`` has the same
-    schedule each time.
+    Each client waits for ``next_s`` between two requests: schedulers that wait less on a busy
+    machine win every race for the head, and the service that leads records nothing. A form with a
+    ``seed`` has the same schedule each time.
     """
 
     for_s: float
     faults_max: float = inf
     kinds: Sequence[Kind] = tuple(Kind)
     members: int = MEMBERS
-    next_s: float = 0.04
+    next_s: float = 0.4
     seed: int | None = None
 
     def chosen_seed(self) -> int:
@@ -92,9 +93,9 @@ class Form:
         return Random().randrange(1_000_000) if self.seed is None else self.seed
 
 
-TEST = Form(for_s=120, kinds=MOST_KINDS, next_s=0.4, seed=1)
+TEST = Form(for_s=120, kinds=MOST_KINDS, seed=1)
 """What ``make test`` plays: it waits most of the time, and takes little of a processor."""
-LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, next_s=0.25, seed=1)
+LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, seed=1)
 """One member of etcd: while it is away there is no other one to ask."""
 FORMS = [
     pytest.param(TEST, id="two-minutes"),

@@ -33,6 +33,8 @@ _SPECIAL: Final = frozenset(
         "owed_cache",
         "_holds_due",
         "_holds_ending",
+        "_listed_end_ms",
+        "_listed_renew_ms",
         "_openings",
         "room_index",
     }

@@ -64,14 +64,26 @@ def apply_all(state: State, events: Iterable[e.Event]) -> None:
     """Fold ``events`` into ``state``, in order."""
     table = _APPLY
     seq, at_ms = state.seq, state.at_ms
+    submitted: e.RunSubmitted | None = None
     for event in events:
         # Handlers that need the sequence of the event read it from the state.
+        if submitted is not None:
+            state.seq = seq - 1
+            _submit(state, submitted, following=event)
+            submitted = None
         state.seq = seq
-        table[type(event)](state, event)
+        if type(event) is e.RunSubmitted:
+            # It is applied with the next event, which shows whether the run waits.
+            submitted = event
+        else:
+            table[type(event)](state, event)
         seq += 1
         now_ms = event.at_ms
         assert now_ms >= at_ms, (seq, now_ms, at_ms)
         at_ms = now_ms
+    if submitted is not None:
+        state.seq = seq - 1
+        _run_submitted(state, submitted)
     state.seq, state.at_ms = seq, at_ms
 
 
@@ -316,6 +328,14 @@ def rebuild_families(state: State) -> None:
 
 
 def _run_submitted(state: State, event: e.RunSubmitted) -> None:
+    _submit(state, event, following=None)
+
+
+def _submit(state: State, event: e.RunSubmitted, *, following: e.Event | None) -> None:
+    """Add a run; add it to the queue as well, unless the ``following`` event starts it.
+
+    Adding a run to the indexes of the queue, and removing it, takes as long as starting it.
+    """
     run, seq = event.run, state.seq + 1
     record = RunRecord(
         run, seq, event.at_ms, _PENDING, None, event.at_ms, {}, 0, {}, None, None, ""
@@ -326,6 +346,9 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
         state.open_task(run, event.at_ms)
     if run.rounds is not None:
         state.join_rounds(record, RoundsRun(run.pool))
+        return
+    is_alone = run.follow is None and run.array is None
+    if is_alone and type(following) is e.LeaseStarted and following.run == run.name:
         return
     state.pending[run.name] = seq
     state.queued[run.name] = seq
@@ -372,14 +395,16 @@ def _lease_started(  # noqa: C901 - inlined, because a replay runs it for every 
     if spec.rounds is not None:
         round_began(state, run, event)
     elif run.phase is _PENDING:
-        state.deferred.pop(event.run, None)
-        state.unlist_waiting(run)
-        if run.refusal is None:
-            del state.pending[event.run], state.queued[event.run]
-            state.discount_queued(spec)
-        else:
+        if run.refusal is not None:
+            state.deferred.pop(event.run, None)
+            state.unlist_waiting(run)
             state.dequeue(run)
             run.refusal = None
+        elif event.run in state.pending:
+            state.deferred.pop(event.run, None)
+            state.unlist_waiting(run)
+            del state.pending[event.run], state.queued[event.run]
+            state.discount_queued(spec)
         if state.leases_indexed and not spec.sensitive:
             state.count_run(spec.owner, 1)
         run.phase = _RUNNING

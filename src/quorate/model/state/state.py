@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.model.state.crossings import Crossings
 from quorate.model.state.records import Lease
+from quorate.model.state.state_money import NEVER_MS
 from quorate.model.state.state_tenancy import TenancyState
 from quorate.model.state.tables import Table
 
@@ -61,6 +62,7 @@ class State(TenancyState):
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
         over._holds_due = over._holds_ending = None  # noqa: SLF001
+        over._listed_renew_ms = over._listed_end_ms = NEVER_MS  # noqa: SLF001
         over._openings = self.openings()  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
         is_budgeted = bool(over.soft.budgeted or self.thresholds)

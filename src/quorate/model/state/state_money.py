@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from math import inf
 from operator import attrgetter
+from typing import Final
 
 from quorate.model.specs import (
     Budget,
@@ -29,6 +31,8 @@ class MoneyState(WorkState):
         "_below",
         "_holds_due",
         "_holds_ending",
+        "_listed_end_ms",
+        "_listed_renew_ms",
         "_openings",
         "budgets",
         "caps",
@@ -49,8 +53,10 @@ class MoneyState(WorkState):
         self._openings: list[int] | None = None
         self._holds_due: list[tuple[int, str]] | None = None
         self._holds_ending: list[tuple[int, str]] | None = None
-        # The state below an overlay; None in the owned state.
+        # The state below an overlay, and the earliest instants of the holds that the overlay has
+        # listed; None, and no instants, in the owned state.
         self._below: MoneyState | None = None
+        self._listed_renew_ms = self._listed_end_ms = NEVER_MS
 
     def window_opened(self, after_ms: int, now_ms: int) -> bool:
         """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
@@ -91,6 +97,10 @@ class MoneyState(WorkState):
 
     def list_hold(self, name: str, lease: Lease) -> None:
         """Add the renewal and the end of the hold of ``lease`` to the heaps, if in use."""
+        if self._below is not None:
+            end_ms = lease.hold_ends_ms
+            self._listed_end_ms = min(self._listed_end_ms, end_ms)
+            self._listed_renew_ms = min(self._listed_renew_ms, end_ms - lease.grace_ms)
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.renew_ms, name))
         if self._holds_ending is not None:
@@ -99,16 +109,16 @@ class MoneyState(WorkState):
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
         """Return whether a hold may be due by ``now_ms``.
 
-        With an executor a hold is due at its renewal, without one at its end. An overlay reads its
-        own changes and the state below, without a heap.
+        With an executor a hold is due at its renewal, without one at its end. An overlay compares
+        the earliest hold that it has listed, whose lease may have ended, and asks the state below,
+        without a heap.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:
-            assert isinstance(self.leases, LayeredTable), "the tables of an overlay are layered"
-            at_ms = _RENEW if has_executor else _END
-            return any(
-                at_ms(lease) <= now_ms for _, lease, _ in self.leases.changed()
-            ) or self._below.may_hold_be_due(now_ms, has_executor=has_executor)
+            listed_ms = self._listed_renew_ms if has_executor else self._listed_end_ms
+            return listed_ms <= now_ms or self._below.may_hold_be_due(
+                now_ms, has_executor=has_executor
+            )
         heap = self.holds_due() if has_executor else self.holds_ending()
         return bool(heap) and heap[0][0] <= now_ms
 
@@ -144,5 +154,6 @@ class MoneyState(WorkState):
 
 _RENEW = attrgetter("renew_ms")
 _END = attrgetter("hold_ends_ms")
+NEVER_MS: Final = inf
 _OUTDATED_MAX = 1_024
 """How many more outdated entries than leases the heap of holds may have."""
