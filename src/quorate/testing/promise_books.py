@@ -127,6 +127,9 @@ class PromiseBooks:
         """The reservations that the current block moves because loans were recalled for them."""
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
+        """The places of the firm starts that are carried out in the current block, by run."""
+        self._activated_at: dict[str, int] = {}
+        """The number of the event that closes the reservation of such a start, by run."""
         self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
@@ -155,6 +158,11 @@ class PromiseBooks:
         """
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
+        for promise in self._promises.values():
+            # A start that was missed before, and waited at the last decision for a stop to end.
+            due_ms = promise.due_ms
+            if due_ms is not None and self._looked_ms <= due_ms < now_ms - 1:
+                promise.missed_ms = promise.due_ms = now_ms
         self.looked(now_ms)
 
     def looked(self, now_ms: int) -> None:
@@ -271,14 +279,14 @@ class PromiseBooks:
         self._by_conflict = frozenset(
             promise.made.run for promise in self._promises.values() if promise.by_conflict
         )
-        self._activated = {
-            promise.made.run: self._place(promise, promise.planned_ms, view)
-            for e in events
-            if isinstance(e, ReservationClosed)
-            and e.outcome is ReservationOutcome.ACTIVATED
-            and (promise := self._promises.get(e.reservation)) is not None
-            and promise.planned_ms is not None
-        }
+        self._activated, self._activated_at = {}, {}
+        for number, e in enumerate(events, self._events + 1):
+            if isinstance(e, ReservationClosed) and e.outcome is ReservationOutcome.ACTIVATED:
+                promise = self._promises.get(e.reservation)
+                if promise is not None and promise.planned_ms is not None:
+                    run = promise.made.run
+                    self._activated[run] = self._place(promise, promise.planned_ms, view)
+                    self._activated_at[run] = number
         self._beside = [
             self._place(promise, promise.planned_ms, view)
             for name, promise in self._promises.items()
@@ -325,11 +333,17 @@ class PromiseBooks:
         if place.run not in view.pending:
             return
         # Leases that began in this block are left out, because they did not exist before. Leases of
-        # activated firm runs are left out, because the recorded places of these runs count instead.
-        late = {name for name in view.leases if view.leases[name].fact.run in self._activated}
+        # activated firm runs are left out, because the recorded places of these runs count instead,
+        # unless the start that moves was recorded after they were activated.
+        places = {
+            run: activated
+            for run, activated in self._activated.items()
+            if self._activated_at[run] > promise.recorded
+        }
+        late = {name for name in view.leases if view.leases[name].fact.run in places}
         began = self._began | late
         # A place whose room a conflict makes takes no room from other places.
-        activated = [p for run, p in self._activated.items() if run not in self._by_conflict]
+        activated = [p for run, p in places.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
         # A place that was due and has not started ends later by its delay.
         delayed = [_delayed(other, view.at_ms) for other in beside]
