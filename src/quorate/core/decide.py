@@ -106,7 +106,6 @@ def decide(  # noqa: PLR0913 - a decision depends on all of these
         now_ms=now_ms,
         actor=actor,
         has_executor=has_executor,
-        is_kept=isinstance(command, Keyed),
         go_on=go_on,
     )
     if not isinstance(command, Keyed):

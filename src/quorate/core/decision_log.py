@@ -57,9 +57,8 @@ class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without an
-    executor no work runs, and a stop writes both events, ending and ended, at once. If ``is_kept``,
-    the request is recorded even if it has no other event, so that the time of the ledger advances.
-    Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
+    executor no work runs, and a stop writes both events, ending and ended, at once. Writing an
+    event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 
     __slots__ = (
@@ -73,18 +72,16 @@ class DecisionLog:
         "began_ms",
         "events",
         "has_executor",
-        "is_kept",
         "now_ms",
     )
 
-    def __init__(  # noqa: PLR0913 - a decision depends on all of these
+    def __init__(
         self,
         view: StateView,
         *,
         now_ms: int,
         actor: str,
         has_executor: bool = False,
-        is_kept: bool = False,
         go_on: GoOn = always,
     ) -> None:
         self._base = self.before = view
@@ -97,7 +94,6 @@ class DecisionLog:
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
         self.has_executor = has_executor
-        self.is_kept = is_kept
 
     @property
     def view(self) -> StateView:

@@ -14,7 +14,7 @@ from quorate.core.planning.conflict_starts import look_ms
 from quorate.core.planning.overstay import stop_instants_ms
 from quorate.core.planning.recall import recall_instants_ms
 from quorate.core.preemption.disruption_account import deferrals_due_ms
-from quorate.core.profile.firm_places import replan_due_ms
+from quorate.core.profile.firm_places import outlasted_ms, replan_due_ms
 from quorate.core.rounds.begin_round import rounds_due
 from quorate.core.tenancy.thresholds import threshold_due_ms
 from quorate.model.state.records import Lease
@@ -100,6 +100,7 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     These instants are:
 
     - a reservation starts, or a bundle has to make room for one;
+    - a lease has outlasted the end that the places of reservations count on;
     - a recalled bundle has to stop, or a conflict is due;
     - a follower fails, or a pledge on a filled spare lapses;
     - the cool-down of a run that was cut by hand ends;
@@ -124,6 +125,8 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
         dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
     seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
     others = [follow_due_ms(view), release_due_ms(view, seen_ms), threshold_due_ms(view, seen_ms)]
+    if view.reservations:
+        others.append(outlasted_ms(view, seen_ms))
     if view.pledges:
         others.append(pledges_due_ms(view))
     if view.deferred:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Draw, Submit, Tick
 from quorate.core.preemption.lottery import chain_link
@@ -19,7 +20,7 @@ from quorate.model.events import (
     Scope,
 )
 from quorate.model.notice_kinds import NoticeKind
-from quorate.model.specs import Owner, Run
+from quorate.model.specs import Malleable, Owner, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visible_events import Sight
@@ -221,3 +222,32 @@ def test_every_planned_conflict_is_announced_at_once_however_many_there_are() ->
     planned = {n for n, record in life.state.reservations.items() if record.by_conflict}
     assert len(planned) > 4
     assert set(life.state.announced) == planned
+
+
+def test_conflicts_that_need_no_lottery_delay_no_announcement_of_one_that_does() -> None:
+    owners = ("ada", "ben", "cy", "dee")
+    narrow = [each for number in range(5) for each in fleet({f"S{number}": 16})]
+    life = Life(
+        nodes=[*narrow, *fleet({"A": 32})],
+        budgets=[budget(f"b-{owner}", owner, envelope("e", 200)) for owner in owners],
+        owners=[Owner(name=owner) for owner in owners],
+    )
+    apply_all(life.state, [committed()])
+    life.events.append(committed())
+    wide = Malleable(gpus_min=8, gpus_max=16, gpus_step=8, gpus_desired=16)
+    long_ms = 24 * HOUR_MS
+    for number in range(5):
+        there = (("fabric.domain", f"S{number}"),)
+        spec = run(f"wide{number}", 16, "ada", malleable=wide, selector=there)
+        life.do(Submit(replace(spec, expected_duration_ms=long_ms)))
+    in_a = (("fabric.domain", "A"),)
+    for number, owner in enumerate(("ada", "ben", "cy", "cy")):
+        spec = run(f"held{number}", 8, owner, selector=in_a)
+        life.do(Submit(replace(spec, expected_duration_ms=long_ms)))
+    for number in range(5):
+        there = (("fabric.domain", f"S{number}"),)
+        life.do(Submit(run(f"shrinks{number}", 8, "dee", selector=there)), LATER_MS)
+    decision = life.do(Submit(run("draws", 8, "dee", selector=in_a)), LATER_MS)
+    (announced,) = of_kind(decision.events, ConflictAnnounced)
+    assert isinstance(announced, ConflictAnnounced)
+    assert announced.reservation == "draws@1"

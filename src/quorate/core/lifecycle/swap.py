@@ -14,6 +14,7 @@ from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.spares import close_pledges, pledges_of
 from quorate.core.lifecycle.starts import write_leases
 from quorate.core.lifecycle.stops import end_lease
+from quorate.core.profile.lease_ends import recall_of
 from quorate.model.events import (
     EndReason,
     NodeStatus,
@@ -160,7 +161,10 @@ def _lost_groups(view: StateView, run: str, waiting: Collection[str]) -> list[tu
 
 
 def _step_of(view: StateView, run: str, gpus: int) -> list[Lease] | None:
-    """Return the leases of the highest whole step that is one group of ``gpus``."""
+    """Return the leases of the highest whole step that is one group of ``gpus``.
+
+    A step whose loan is recalled is left out: it goes back to its lender when the notice is over.
+    """
     steps: dict[int, list[Lease]] = {}
     for lease in leases_of(view, view.runs[run]):
         if lease.fact.bundle:
@@ -169,7 +173,9 @@ def _step_of(view: StateView, run: str, gpus: int) -> list[Lease] | None:
         leases = steps[number]
         working = [lease for lease in leases if lease.fact.role is not Role.SPARE]
         whole = all(
-            lease.ending is None and healthy(view, lease.fact.slots) == lease.fact.slots
+            lease.ending is None
+            and recall_of(view, lease) is None
+            and healthy(view, lease.fact.slots) == lease.fact.slots
             for lease in leases
         )
         one_group = len({lease.fact.comp_path for lease in working}) == 1

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.admission.admit import admit
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.spread import items_of
@@ -78,13 +80,15 @@ def give_out(log: DecisionLog) -> None:
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
     """Start and plan runs, and repeat this while new events may let more happen at this instant.
 
-    ``known`` is what earlier trials of this decision have shown.
+    ``known`` is what earlier trials of this decision have shown. Its stops belong to the first
+    time: afterwards a bundle of the same number may have started.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)
         _give_out_once(log, known)
         if not _may_go_on(log, log.events[written:]):
             return
+        known = replace(known, stops=())
 
 
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
@@ -93,13 +97,29 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     A new firm start may be so near that overstaying bundles have to stop for it now: this function
     stops them. Under a quota of shared nodes, the plan depends on the nodes of the started runs.
     """
-    if log.view.holdings.has_bounds and any(isinstance(each, LeaseStarted) for each in events):
+    if log.view.holdings.has_bounds and _uses_nodes_of_waiting(log.view, events):
         return True
     is_firm = any(isinstance(each, ReservationMade | ReservationMoved) for each in events)
     if is_firm and stop_overstayed(log):
         settle_spares(log)
         return True
     return False
+
+
+def _uses_nodes_of_waiting(view: StateView, events: Sequence[Event]) -> bool:
+    """Return whether a lease of ``events`` may use nodes that a quota leaves to a waiting run.
+
+    It may if its node can be shared, and a quota of nodes bounds its owner and that of the run.
+    """
+    bounds = set[str]()
+    for event in events:
+        if isinstance(event, LeaseStarted):
+            run = view.runs[event.run].spec
+            if not view.pools[run.pool].whole_nodes:
+                bounds.update(view.holdings.bounds_of(run.owner))
+    bounds = {name for name in bounds if view.owners[name].quota.nodes_max is not None}
+    owners = {line[1] for line in view.waiting.lines} if bounds else set[str]()
+    return any(not bounds.isdisjoint(view.holdings.bounds_of(owner)) for owner in owners)
 
 
 def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
@@ -250,7 +270,7 @@ def _is_due(log: DecisionLog) -> bool:
         return _was_passed(log)
     if log.events:
         return True  # A lease whose hold was extended has overrun, perhaps into a firm place.
-    if log.is_kept and is_outlasted(view, log.began_ms, now_ms):
+    if is_outlasted(view, log.began_ms, now_ms):
         return True  # A lease has outlasted its expected end, perhaps into a firm place.
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)

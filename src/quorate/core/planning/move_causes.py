@@ -12,7 +12,13 @@ from typing import Final
 
 from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.quota_holders import family_of
-from quorate.core.profile.firm_places import breaks_nodes, is_barred, payers_of, unpaid
+from quorate.core.profile.firm_places import (
+    breaks_nodes,
+    is_barred,
+    payers_of,
+    recorded_end_ms,
+    unpaid,
+)
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
@@ -150,6 +156,7 @@ def _short_without(
 
     The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
     places that were due before now, and how much each takes; these places count as started in time.
+    So does ``pin`` if it was due before now, and it then also ends in time.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -165,7 +172,10 @@ def _short_without(
         cured.take(due_ms, due_ms + expected_ms(run, view.pools[run.pool]), taken)
     for from_ms, until_ms, gained in _gains(profile, kind, name, runs):
         cured.take(max(from_ms, pin.start_ms), until_ms, -gained)
-    return amount - cured.least(pin.start_ms, pin.end_ms)
+    record = view.reservations.get(view.runs[pin.run].reservation or "")
+    is_planned = record is not None and record.planned_start_ms is not None
+    end_ms = recorded_end_ms(record, pin) if record is not None and is_planned else pin.end_ms
+    return amount - cured.least(pin.start_ms, end_ms)
 
 
 def _gains(

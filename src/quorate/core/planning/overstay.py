@@ -201,18 +201,32 @@ def relief(
     short = _short(profile, pin, all_of_it=all_of_it)
     if not short:
         return []
-    needed: list[Overstayer] = []
+    left = [missing for _, _, missing in short]
+    needed: dict[Overstayer, list[int]] = {}
     for each in _stoppable(profile, record, pin, late):
-        freed = [(at, gpus) for at, gpus in _held(profile, pin, each, short) if gpus]
-        if not freed:
+        freed = [gpus for _, gpus in _held(profile, pin, each, short)]
+        if not any(gpus and missing > 0 for gpus, missing in zip(freed, left, strict=True)):
             continue
-        needed.append(each)
-        for at, gpus in freed:
-            short[at] = (*short[at][:2], short[at][2] - gpus)
-        short = [what for what in short if what[2] > 0]
-        if not short:
-            return needed
+        needed[each] = freed
+        left = [missing - gpus for missing, gpus in zip(left, freed, strict=True)]
+        if all(missing <= 0 for missing in left):
+            return _not_needless(needed, left)
     return None
+
+
+def _not_needless(needed: dict[Overstayer, list[int]], left: Sequence[int]) -> list[Overstayer]:
+    """Return the bundles of ``needed`` without those that the others make needless.
+
+    The oldest are left out first. ``needed`` has what each bundle frees of each resource. ``left``
+    is what is missing if all of them stop: no number is above 0.
+    """
+    kept = list(needed)
+    for each in reversed(needed):
+        without = [missing + gpus for missing, gpus in zip(left, needed[each], strict=True)]
+        if all(missing <= 0 for missing in without):
+            kept.remove(each)
+            left = without
+    return kept
 
 
 def can_stay(

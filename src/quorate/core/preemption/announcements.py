@@ -23,6 +23,8 @@ from quorate.model.events import (
     Event,
     HoldExtended,
     RequestKept,
+    ReservationMade,
+    ReservationMoved,
     RunOdds,
     RunRefused,
     Scope,
@@ -78,10 +80,24 @@ def announce_conflicts(log: DecisionLog) -> None:
         )
     soonest = sorted(planned.values(), key=lambda record: (record.planned_start_ms, record.seq))
     is_new_minute = log.now_ms // MINUTE_MS != log.began_ms // MINUTE_MS
-    new = [record for record in soonest if not _is_announced(view, record, log.now_ms)]
+    new = _in_turn(log, [r for r in soonest if not _is_announced(view, r, log.now_ms)])
     again = [record for record in soonest if record not in new] if is_new_minute else []
     for record in (*new, *again)[:LOOKED_AT_MAX]:
         _announce(log, record)
+
+
+def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[ReservationRecord]:
+    """Return the conflicts to announce: first those that this decision plans, then others in turn.
+
+    A conflict that no run has a token for has nothing to announce, and is looked at again and
+    again. So that such conflicts delay no announcement of others, each minute begins with others.
+    """
+    plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
+    planned = {event.reservation for event in plans}
+    fresh = [record for record in new if record.made.reservation in planned]
+    others = [record for record in new if record.made.reservation not in planned]
+    first = log.now_ms // MINUTE_MS * LOOKED_AT_MAX % len(others) if others else 0
+    return [*fresh, *others[first:], *others[:first]]
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:

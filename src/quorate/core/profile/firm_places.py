@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.records import ReservationRecord
+from quorate.model.state.records import Lease, ReservationRecord
 from quorate.model.state.state_view import StateView
 
 
@@ -206,35 +207,65 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     """Return whether a lease on whose end firm places count has outlasted its expected end.
 
     Only ends count that were expected at ``since_ms`` or later and have passed by ``now_ms``:
-    earlier ends were known when the places were last examined. A lease counts if it holds GPUs in a
-    domain of a place, concurrency of a payer of a place or of the payer's caps, or a hard quota of
-    the place's owner.
+    earlier ends were known when the places were last examined. See ``_Counted`` for the leases.
     """
-    returns, rooms, payers = ExpectedReturns(view, now_ms), set[IslandKey](), set[EnvelopeId]()
-    bounds, has_bounds = set[str](), view.holdings.has_bounds
-    for record in view.reservations.values():
-        if record.planned_start_ms is None:
-            continue
-        run, where = view.runs[record.made.run].spec, record.slice
-        for domain, _ in where.domains:
-            rooms.add(IslandKey(run.pool, where.flavor, domain))
-        for share in record.payers:
-            payers.add(share.payer)
-        if has_bounds:
-            bounds.update(view.holdings.bounds_of(run.owner))
-    for payer in tuple(payers):
-        for cap in view.envelopes[payer].caps:
-            payers.update(cap_members(view, cap))
+    returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     return (
-        any(returns.is_room_outlasted(room, since_ms) for room in rooms)
-        or any(returns.is_payer_outlasted(payer, since_ms) for payer in payers)
+        any(returns.is_room_outlasted(room, since_ms) for room in counted.rooms)
+        or any(returns.is_payer_outlasted(payer, since_ms) for payer in counted.payers)
         or any(
             lease_end_ms(view, lease, since_ms) < lease_end_ms(view, lease, now_ms)
-            for bound in bounds
-            for owner in family_of(view, bound)
-            for lease in map(view.leases.__getitem__, view.owner_leases.get(owner, ()))
+            for lease in counted.under_quotas(view)
         )
     )
+
+
+def outlasted_ms(view: StateView, now_ms: int) -> int | None:
+    """Return the first instant at which ``is_outlasted`` if nothing happens; None if there is none.
+
+    Firm places are examined then. Otherwise the next command of any caller would move them.
+    """
+    returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
+    ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
+    ends += [end for payer in counted.payers for end in returns.payer_ends(payer)[:1]]
+    instants = [end_ms for end_ms, _, _ in ends]
+    instants += [lease_end_ms(view, lease, now_ms) for lease in counted.under_quotas(view)]
+    return min((end_ms + 1 for end_ms in instants if end_ms >= now_ms), default=None)
+
+
+class _Counted(NamedTuple):
+    """What firm places count on: the domains, the payers and the hard quotas they need.
+
+    They count on the ends of leases that hold GPUs in a domain of a place, concurrency of a payer
+    of a place or of another payer under its caps, or a hard quota of the place's owner.
+    """
+
+    rooms: set[IslandKey]
+    payers: set[EnvelopeId]
+    bounds: set[str]
+
+    @classmethod
+    def of(cls, view: StateView) -> _Counted:
+        rooms, payers, bounds = set[IslandKey](), set[EnvelopeId](), set[str]()
+        for record in view.reservations.values():
+            if record.planned_start_ms is None:
+                continue
+            run, where = view.runs[record.made.run].spec, record.slice
+            for domain, _ in where.domains:
+                rooms.add(IslandKey(run.pool, where.flavor, domain))
+            for share in record.payers:
+                payers.add(share.payer)
+            bounds.update(view.holdings.bounds_of(run.owner))
+        for payer in tuple(payers):
+            for cap in view.envelopes[payer].caps:
+                payers.update(cap_members(view, cap))
+        return cls(rooms, payers, bounds)
+
+    def under_quotas(self, view: StateView) -> Iterator[Lease]:
+        """Yield the leases that hold one of the hard quotas."""
+        for bound in self.bounds:
+            for owner in family_of(view, bound):
+                yield from map(view.leases.__getitem__, view.owner_leases.get(owner, ()))
 
 
 def is_void(view: StateView, pin: Entry) -> bool:

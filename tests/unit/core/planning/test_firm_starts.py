@@ -10,7 +10,7 @@ from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, fleet
+from quorate.testing.builders import NOW_MS, fleet, node
 from tests.oracles.lives import Life
 from tests.oracles.plans import (
     OWNERS,
@@ -259,3 +259,19 @@ def test_firm_start_does_not_move_however_often_time_is_told() -> None:
     for minutes in range(1, 120, 7):
         assert moves(life.do(Tick(), NOW_MS + minutes * MINUTE_MS)) == []
     assert firms(life) == (START_MS, START_MS + HOUR_MS)
+
+
+def test_a_start_moves_when_the_lease_outlasts_its_end_not_with_the_next_command() -> None:
+    """Otherwise a submit or a cancel of anybody would move it."""
+    in_a, in_b = ({"selector": (("fabric.domain", each),)} for each in "AB")
+    life = planned_life(nodes=[node("a0", 8), node("b0", 8, "B")], has_executor=True)
+    life.do(Submit(of("long", 4, "two", 241, **in_a)))
+    life.do(Submit(of("other", 4, "two", 320, **in_a)))
+    life.do(Submit(of("elsewhere", 8, "three", 900, **in_b)))
+    life.do(Submit(of("waits", 1, "three", 900, **in_b)))
+    life.do(Tick(), NOW_MS + 241 * MINUTE_MS + 1)
+    life.do(Submit(of("firm", 8, "one", 60, **in_a)), NOW_MS + 242 * MINUTE_MS)
+    moved = [each for tick in tick_until(life, NOW_MS + 304 * MINUTE_MS) for each in moves(tick)]
+    assert [each.cause.objects for each in moved] == [(("lease", "long/0"),)]
+    assert moves(life.do(Submit(of("another", 1, "three", 10, **in_b)))) == []
+    assert moves(life.do(Cancel("waits"))) == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.core.commands import Complete, Reported, Submit, Tick
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import EndReason, MoveCause, MoveCode
-from quorate.model.specs import Follow
+from quorate.model.specs import Follow, Owner, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, node
 from tests.oracles.lives import Life, stops
@@ -84,3 +86,25 @@ def test_start_behind_a_late_one_stays_if_the_late_one_cannot_really_start() -> 
     assert moved.planned_start_ms == behind_ms + 30 * MINUTE_MS
     assert firm_ms(life, "behind") == behind_ms
     assert clashes(life) == []
+
+
+@pytest.mark.parametrize("quota", [None, 9])
+def test_a_run_that_was_stopped_and_has_started_again_is_not_stopped_again(
+    quota: int | None,
+) -> None:
+    """The decision is made anew with the stop known; a quota of nodes lets it plan once more."""
+    owners = [] if quota is None else [Owner(name="two", quota=Quota(nodes_max=quota))]
+    nodes = [node("a0", 8), node("a1", 8), node("b0", 12, "B")]
+    life = planned_life(nodes=nodes, owners=owners)
+    life.do(Submit(of("first", 16, "one", 60, **IN_A)))
+    life.do(Submit(of("busy", 12, "three", 300, **IN_B)))
+    life.do(Submit(of("late", 12, "two", 30)))
+    life.do(Submit(of("due", 8, "one", 180, follow=Follow(after=("first",)), **IN_A)))
+    life.do(Submit(of("slow", 4, "two", 30, checkpoint_ms=MINUTE_MS, **IN_A)))
+    life.do(Reported((Complete("first", has_gone=True),)), NOW_MS + 10 * MINUTE_MS)
+    life.do(Submit(of("big", 6, "three", 60, **IN_A)))
+    life.do(Submit(of("small", 2, "three", 60, **IN_A)))
+    life.do(Submit(of("waits", 4, "two", 60, **IN_A)))
+    decision = life.do(Complete("busy", has_gone=True), DUE_MS + 1)
+    assert [name for name, _ in stops(decision)].count("late/1") == 0
+    assert life.on("late") == {"b0": 12}

@@ -27,6 +27,7 @@ from tests.oracles.plans import (
     alone,
     clashes,
     firm_ms,
+    funds,
     moves,
     of,
     planned_life,
@@ -363,3 +364,16 @@ def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stand
     decision = life.do(Apply((whole,)), SOON_MS)
     assert (moves(decision), firm_ms(life, "wide")) == ([], START_MS)
     assert life.phase("wide") is Phase.PENDING
+
+
+def test_a_start_that_is_late_itself_names_only_the_lease_it_waits_for() -> None:
+    """It would also end later, in the place behind it, but that is the doing of the same lease."""
+    life = planned_life(8, budgets=[funds("one", 8)], has_executor=True)
+    life.do(Submit(of("late", 8, "one", 30)))
+    life.do(Submit(of("next", 8, "one", 60)))
+    life.do(Submit(of("behind", 8, "one", 60)))
+    due_ms = NOW_MS + 30 * MINUTE_MS
+    assert (firm_ms(life, "next"), firm_ms(life, "behind")) == (due_ms, due_ms + HOUR_MS)
+    tick_until(life, due_ms)
+    (moved, *_) = moves(life.do(Tick(), due_ms + 1))
+    assert moved.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "late/0"),))

@@ -364,3 +364,21 @@ def test_one_overstayer_that_is_told_late_is_enough_and_the_start_waits_for_it()
     life.do(Confirm("newer/0"), START_MS + GRACE_MS)
     assert start_ms_of(life, "wide") == START_MS + GRACE_MS
     assert life.phase("older") is Phase.RUNNING
+
+
+@pytest.mark.parametrize("has_executor", [True, False])
+def test_a_newer_bundle_is_spared_if_an_older_one_is_enough_alone(has_executor: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    in_a, in_b = ({"selector": (("fabric.domain", each),)} for each in "AB")
+    nodes = [node("a0", 8, "A"), node("a1", 9, "A"), node("b0", 1, "B")]
+    life = planned_life(nodes=nodes, has_executor=has_executor)
+    life.do(Submit(of("first", 8, "two", 60, **in_a)))
+    life.do(Submit(of("other", 1, "two", 600, **in_b)))
+    life.do(Submit(of("due", 16, "one", 60, **in_a)))
+    life.do(Submit(of("big", 8, "three", 30, **in_a)))
+    life.do(Submit(of("small", 1, "three", 30, **in_a)))
+    assert marked(life, "big") == marked(life, "small") == [0]
+    due_ms = firm_ms(life, "due")
+    assert due_ms == NOW_MS + 60 * MINUTE_MS
+    decision = life.do(Complete("first", has_gone=True), due_ms)
+    stopped = stops(decision) or stops(life.do(Tick(), due_ms + 1))
+    assert stopped == [("big/0", EndReason.OVERSTAYED)]

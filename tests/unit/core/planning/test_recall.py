@@ -30,7 +30,7 @@ from quorate.model.events import (
 from quorate.model.specs import Budget, Malleable, Run
 from quorate.model.state.apply_event import apply
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending, node
 from tests.oracles.lives import Life, ends, stops
 from tests.oracles.plans import (
     alone,
@@ -301,6 +301,22 @@ def test_a_step_is_recalled_and_its_run_goes_on_without_it() -> None:
     decision = life.do(Tick(), DUE_MS)
     assert [reason for _, reason in ends(decision)] == [EndReason.RECALLED]
     assert (life.phase("loan"), life.gpus("loan"), life.gpus("mine")) == (Phase.RUNNING, 4, 4)
+
+
+def test_a_recalled_step_does_not_replace_lost_gpus_of_its_run() -> None:
+    """The step goes back to its lender, whose run has been promised its GPUs."""
+    poor = budget("b-two", "two", alone(envelope("e", 1, flavor="A100")))
+    nodes = [node(name, 4) for name in ("a0", "a1", "a2", "a3")]
+    life = planned_life(nodes=nodes, budgets=[lender(), poor], pool=quiet_pool())
+    wide = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    life.do(Submit(borrower("loan", 8, malleable=wide, group_gpus=4)))
+    assert recalled(life.do(Submit(of("mine", 4)))) == [("loan", 1, "mine", DUE_MS)]
+    (lost,) = [
+        lease.fact.slots[0][0] for lease in life.state.leases.values() if not lease.fact.bundle
+    ]
+    decision = life.do(MarkNode(lost, NodeStatus.FAILED))
+    assert EndReason.SHRINK not in [reason for _, reason in ends(decision)]
+    assert life.phase("mine") is Phase.RUNNING
 
 
 def test_step_that_grew_again_after_a_recall_may_be_recalled_again() -> None:
