@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.audit.history_audit import audit
-from quorate.core.commands import Release, Submit, Wiped
+from quorate.core.commands import Apply, Complete, Release, Submit, Wiped
 from quorate.model.amounts import HOUR_MS
-from quorate.model.events import Event, OwnerApplied
+from quorate.model.events import Event, LeaseStarted, OwnerApplied
 from quorate.model.specs import Owner, Quota
 from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life
@@ -74,3 +74,19 @@ def test_a_node_that_was_claimed_counts_until_it_is_clean(
     ledger.do(Wiped("n0", is_clean=is_clean))
     ledger.do(Submit(run("r", 8, "low")))
     assert found(limited(ledger.events, "top", Quota(nodes_max=1))) == broken
+
+
+def test_a_spare_that_goes_back_is_no_start_even_at_the_instant_of_its_run() -> None:
+    """The limit was lowered below the use meanwhile, which takes no node from who has it."""
+    ledger = Life(
+        nodes=[node("n0"), node("n1")],
+        owners=FAMILY,
+        budgets=[budget("b", "low", envelope("e", 64))],
+    )
+    ledger.do(Submit(run("a", 8, "low", spares_per_group=8)))
+    ledger.do(Submit(run("filler", 8, "low")))
+    assert ledger.on("filler") == {"n1": 8}
+    ledger.do(Apply((Owner(name="top", quota=Quota(nodes_max=1)), *FAMILY[1:])))
+    decision = ledger.do(Complete("filler"))
+    assert any(isinstance(event, LeaseStarted) for event in decision.events)
+    assert found(ledger.events) == []

@@ -42,6 +42,8 @@ class Quotas:
     """The instant at which each run began to run."""
     claims: set[str] = field(default_factory=set)
     """The runs that are claims: these take nodes, and are not counted as running."""
+    given_back: dict[str, set[str]] = field(default_factory=dict)
+    """The nodes of each run's spares that were filled and have come free again."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield a violation for each limit that it exceeds."""
@@ -62,6 +64,8 @@ class Quotas:
                 run = event.lease.rpartition("/")[0]
                 self._take(event.pledge, run, (node for node, _ in event.slots))
             case PledgeClosed():
+                run, nodes = self.open.get(event.pledge, ("", frozenset[str]()))
+                self.given_back.setdefault(run, set()).update(nodes)
                 self._let_go(event.pledge)
             case NodesClaimed():
                 for node in event.nodes:
@@ -70,6 +74,7 @@ class Quotas:
                 self._let_go(f"{event.claim} on {event.node}")
             case RunEnded() | RunRequeued():
                 self.running.pop(event.run, None)
+                self.given_back.pop(event.run, None)
             case _:
                 return
 
@@ -82,6 +87,8 @@ class Quotas:
         owner = self.owner_of.get(event.run)
         grows = event.reason is StartReason.GROW
         starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
+        if starts and self.given_back.get(event.run, set()).issuperset(n for n, _ in event.slots):
+            return  # A spare that was filled goes back at the instant at which its run has started.
         if owner is None or not (grows or starts):
             return  # A swap, a hand-over or a returning spare adds no node.
         for name in self._above(owner):
