@@ -333,15 +333,17 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
 def _over_ms(view: StateView, run: str, back: PutBack) -> int:
     """Return the expected end of ``run``: the end of its last lease other than a spare.
 
-    Leases in ``back`` do not count. Stopping leases count only if no other lease is left, because a
-    lease on a drained node may stop after the end of its run.
+    Leases in ``back`` do not count. If these are all that are not stopping, the run has been
+    stopped. Stopping leases count only if there are no others, because a lease on a drained node
+    may stop after the end of its run.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
         return view.at_ms
-    left = [view.leases[name] for name in record.leases if name not in back.leases]
-    working = [lease for lease in left if lease.ending is None]
-    return max((_end_ms(view, lease, back) for lease in working or left), default=view.at_ms)
+    leases = {name: view.leases[name] for name in record.leases}
+    working = {name: lease for name, lease in leases.items() if lease.ending is None}
+    left = [lease for name, lease in (working or leases).items() if name not in back.leases]
+    return max((_end_ms(view, lease, back) for lease in left), default=view.at_ms)
 
 
 def _used(
