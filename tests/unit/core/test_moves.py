@@ -186,7 +186,8 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
     link = chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH).hex()
     life.do(Draw("1", link))
     assert life.state.reservations["second@1"].conflict == "1"
-    gone_ms = life.state.reservations["second@1"].planned_start_ms
+    going = life.state.leases["x/0"].ending
+    assert going is not None
     # The first is late, and takes what is going, which is late too.
     moved: list[ReservationMoved] = []
     while life.now_ms < MADE_MS + 30 * MINUTE_MS:
@@ -196,7 +197,7 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
             for event in decision.events
             if isinstance(event, ReservationMoved) and event.reservation == "second@1"
         ]
-    assert moved[0].at_ms == gone_ms
+    assert moved[0].at_ms == going.deadline_ms + 1
     clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
     assert {event.cause for event in moved} == {clearing}
     assert set(life.state.conflicts) == {"1"}

@@ -55,7 +55,7 @@ def test_entry_of_a_table_cannot_be_set_or_deleted() -> None:
         del view.leases["runs/0"]
     with pytest.raises(TypeError):
         view.runs["runs"] = None
-    with pytest.raises(AttributeError, match="for reading"):
+    with pytest.raises(AttributeError, match="read-only"):
         view.pools = {}
     with pytest.raises(AttributeError):
         view.runs.add("new", None)

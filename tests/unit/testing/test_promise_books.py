@@ -140,7 +140,9 @@ def test_two_places_in_the_same_room_are_found() -> None:
     assert found.do(Submit(of("wide", 16, "three", 60))) == []
     start_ms = found.life.state.reservations["first@1"].made.planned_start_ms
     texts = found.moved("wide", start_ms, MoveCause(MoveCode.LOANS_RECALLED))
-    assert any("first@1 cannot be kept: ['domain r/c/A has 0 of 8" in text for text in texts)
+    assert any(
+        "first@1 cannot be kept: ['domain r/c/A has 0 free GPUs of 8" in text for text in texts
+    )
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,10 @@ def test_a_lease_that_is_handed_over_after_a_move_is_no_excuse_for_its_cause() -
     )
     cause = MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
     texts = found.moved("first", late_ms + HOUR_MS, cause, gone, goes_on)
-    assert any("but even without that it lacks ['domain r/c/A has 0 of 8" in text for text in texts)
+    assert any(
+        "but even without that it lacks ['domain r/c/A has 0 free GPUs of 8" in text
+        for text in texts
+    )
 
 
 def sharing(*, younger: bool = True, overrunning: Sequence[str] = ("old-0",)) -> Book:
