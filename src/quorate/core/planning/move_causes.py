@@ -172,9 +172,9 @@ def _short_without(
         cured.take(due_ms, due_ms + expected_ms(run, view.pools[run.pool]), taken)
     for from_ms, until_ms, gained in _gains(profile, kind, name, runs):
         cured.take(max(from_ms, pin.start_ms), until_ms, -gained)
-    record = view.reservations.get(view.runs[pin.run].reservation or "")
-    is_planned = record is not None and record.planned_start_ms is not None
-    end_ms = recorded_end_ms(record, pin) if record is not None and is_planned else pin.end_ms
+    own, end_ms = view.reservations.get(view.runs[pin.run].reservation or ""), pin.end_ms
+    if own is not None and own.planned_start_ms is not None:
+        end_ms = recorded_end_ms(own, pin)
     return amount - cured.least(pin.start_ms, end_ms)
 
 
