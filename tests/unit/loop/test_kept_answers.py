@@ -142,6 +142,20 @@ def test_a_rate_that_has_hardly_changed_is_the_one_of_the_last_round(
     assert steady(rates, used) == found
 
 
+@pytest.mark.parametrize(
+    ("rates", "used", "found"),
+    [
+        ((1_003, 1_997), (1_000, 2_000), (1_000, 2_000)),
+        ((1_004, 1_996), (1_000, 2_000), (1_004, 1_996)),
+        ((12, 0), (10, 2), (12, 0)),
+    ],
+)
+def test_a_rate_that_has_changed_by_rounding_only_is_the_one_of_the_last_round(
+    rates: tuple[int, ...], used: tuple[int, ...], found: tuple[int, ...]
+) -> None:
+    assert steady(rates, used, change_max=3) == found
+
+
 def test_a_solver_that_failed_is_called_again() -> None:
     """What kept it from an answer, such as a lack of memory, may be over."""
     answers = iter([solver_failed("no memory", "ask again"), answer(TIMELESS, problem())])

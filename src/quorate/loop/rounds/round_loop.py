@@ -22,7 +22,7 @@ from quorate.loop.rounds.round_answer import Answered, answered
 from quorate.loop.rounds.round_choice import choose_rows
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
-from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of
+from quorate.loop.rounds.round_snapshot import Floor, Keeps, Member, floor_of
 from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare
 from quorate.model.state.apply_rounds import count_steps
 from quorate.model.state.records import RoundsRun
@@ -55,7 +55,7 @@ def share_out(
         funds,
         now_ms,
         counted=_counted(view, pool, now_ms, steps),
-        is_smooth=policy is not None and policy.is_smooth,
+        keeps=_keeps(policy),
     )
     try:
         answer = _answer(view, floor, (policy, kept), now_ms)
@@ -65,6 +65,15 @@ def share_out(
     except Exception:  # noqa: BLE001 - a bug here must not end the service
         _LOG.exception("the next round of pool %s could not be chosen", pool)
         return _as_before(view, floor, steps, RoundCode.NOT_CHOSEN)
+
+
+def _keeps(policy: PoolPolicy | None) -> Keeps:
+    """Return which changes of rates do not lead to another call of ``policy``."""
+    if policy is not None and policy.is_smooth:
+        return Keeps.SMALL
+    if policy is None or policy.reads_progress:
+        return Keeps.NONE  # It is called in every round.
+    return Keeps.ROUNDING
 
 
 def _answer(

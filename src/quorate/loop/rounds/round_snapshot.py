@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple
 
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
@@ -12,6 +13,7 @@ from quorate.core.rounds.round_checks import pool_flavors
 from quorate.core.rounds.round_rates import rates_of
 from quorate.core.rounds.round_trial import Room, is_free_to_spread
 from quorate.loop.rounds.round_funds import Funds
+from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.specs import Pool, Run
 from quorate.model.state.entitlements import entitlements_ms, received_ms
 from quorate.model.state.records import Lease, RoundsRun, RunRecord
@@ -19,6 +21,16 @@ from quorate.model.state.state_view import StateView
 
 STEADY_PARTS: Final = 20
 """A measured rate counts as changed if it differs by more than this fraction: one in 20."""
+
+
+class Keeps(Enum):
+    """Which changes of rates leave a run the rates of the last round."""
+
+    NONE = 0
+    ROUNDING = 1
+    """Changes by less than one step a round: only whole steps are counted."""
+    SMALL = 2
+    """Changes by at most one part in ``STEADY_PARTS``."""
 
 
 class Member(NamedTuple):
@@ -66,19 +78,19 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
     now_ms: int,
     *,
     counted: Mapping[str, RoundsRun] | None = None,
-    is_smooth: bool = False,
+    keeps: Keeps = Keeps.NONE,
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    ``counted`` are the records of runs whose steps are counted with this round. With ``is_smooth``,
-    rates that have hardly changed are taken from the last round.
+    ``counted`` are the records of runs whose steps are counted with this round. Rates
+    that have changed only as ``keeps`` says are taken from the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool, counted or {}))
     room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None
-    used = _used_rates(view, pool, tuple(there)) if is_smooth else {}
+    used = {} if keeps is Keeps.NONE else _used_rates(view, pool, tuple(there))
     doors = _Doors(view, there, funds, room)
-    members = tuple(_members(taking_part, doors, (view.pools[pool], used), now_ms))
+    members = tuple(_members(taking_part, doors, (view.pools[pool], used, keeps), now_ms))
     late = _late(view, pool, now_ms)
     held: dict[str, int] = {}
     for lease in late:
@@ -130,12 +142,17 @@ def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, Rou
 def _members(
     known: Iterable[tuple[RunRecord, RoundsRun]],
     doors: _Doors,
-    of_pool: tuple[Pool, Mapping[str, tuple[int, ...]]],
+    of_pool: tuple[Pool, Mapping[str, tuple[int, ...]], Keeps],
     now_ms: int,
 ) -> Iterator[Member]:
-    """Yield the members of a pool; ``of_pool`` is the pool, and the rates of its last round."""
+    """Yield the members of a pool.
+
+    ``of_pool`` is the pool, the rates of its last round, and which changes leave them.
+    """
     view, flavors = doors.view, tuple(doors.there)
-    shared, used = of_pool
+    shared, used, keeps = of_pool
+    step = PPM * SECOND_MS // shared.round_ms
+    change_max = step if keeps is Keeps.ROUNDING else None
     is_first = shared.name not in view.rounds
     known_ms = {} if is_first else entitlements_ms(view, shared.name, now_ms)
     for record, state in known:
@@ -147,7 +164,7 @@ def _members(
             rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])
         if used:
             before = used.get(name, rates)
-            rates = before if before == rates else steady(rates, before)
+            rates = before if before == rates else steady(rates, before, change_max)
         known_of = known_ms.get(name)
         due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, name, now_ms))
         owed_ms = tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors])
@@ -164,8 +181,12 @@ def _used_rates(
     return {share.run: share.rates for share in before.shared.shares}
 
 
-def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
+def steady(
+    rates: tuple[int, ...], used: tuple[int, ...], change_max: int | None = None
+) -> tuple[int, ...]:
     """Return ``rates``, each replaced by its ``used`` rate if the two differ by at most 5 %.
+
+    If ``change_max`` is given, they may also differ by no more than that.
 
     No measurement repeats exactly. With unchanged rates a policy's cached answer can be used again.
     The comparison is with the rates used in the last round, so that small changes do not add up
@@ -173,7 +194,12 @@ def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
     """
     return tuple(
         [
-            old if new and old and abs(new - old) * STEADY_PARTS <= old else new
+            old
+            if new
+            and old
+            and abs(new - old) * STEADY_PARTS <= old
+            and (change_max is None or abs(new - old) <= change_max)
+            else new
             for new, old in zip(rates, used, strict=True)
         ]
     )
