@@ -254,7 +254,10 @@ def definition(kind: Kind) -> Tree:
 
 
 def _object(part: type[Fields], above: tuple[type, ...], *, is_declared: bool) -> Tree:
-    """Return the schema of the mapping ``part``; a mapping inside itself may have any content."""
+    """Return the schema of the mapping ``part``, which is inside the mappings ``above``.
+
+    If its type is one of ``above``, the schema allows any content, because it would not end.
+    """
     if part in above:
         return dict(_ANY)
     bounds = BOUNDS.get(part, {}) if is_declared else {}

@@ -14,7 +14,7 @@ from quorate.views.exits import CommandError, Exit
 
 @contextmanager
 def salvaging(settings: Settings) -> Iterator[None]:
-    """If the ledger's file is damaged, raise an error with its valid part and a remedy."""
+    """If the ledger's file is damaged, raise an error with the valid blocks and a remedy."""
     try:
         yield
     except CorruptLedgerError as error:

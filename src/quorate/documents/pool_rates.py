@@ -128,7 +128,7 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
 def _rate(value: object, at: At) -> int | None:
     """Return a rate in millionths."""
     if value is None:
-        at.fault("has no value", "give it a rate, 0 if it cannot run")
+        at.fault("has no value", "write a rate, or 0 if the job cannot run like this")
         return None
     found = rate(value, at)
     if found is None:

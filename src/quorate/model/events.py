@@ -727,7 +727,8 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
     """A waiting run may not start by a conflict yet: its owner's account in ``pool`` is too low.
 
     The account had ``has_gpu_ms``, which is below 0 if earlier conflicts cost more than the account
-    had. The conflict might have cost ``costs_gpu_ms``, which the account covers at ``covered_ms``.
+    had. The conflict would cost up to ``costs_gpu_ms``, which the account will have at
+    ``covered_ms``.
     """
 
     run: str

@@ -36,7 +36,10 @@ from quorate.sim.traces.trace_formats import READERS, read_trace
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 
 REFERENCE: Final = "v100"
-"""The flavor of generated durations; the cluster's first flavor if the table lacks this one."""
+"""The flavor on which generated jobs take the durations that were drawn for them.
+
+If the table of rates does not have it, the first flavor of the cluster is used.
+"""
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """The engine plays a trace in this many parts, so that progress can be shown."""

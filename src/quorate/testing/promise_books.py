@@ -584,8 +584,8 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
-    # A run that starts has a lease other than a spare. A run with new spares only was running
-    # before, and gets its spares back.
+    # A run that starts has a lease other than a spare. If all new leases of a
+    # run are spares, the run was already running, and gets its spares back.
     working = [event for event in new if event.role is not Role.SPARE]
     runs = {event.run for event in working}
     starting = {event.run for event in working if event.reason is StartReason.START}

@@ -63,8 +63,9 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """The status that one member reports; ``bytes_used`` is the size after a defragmentation.
+    """The status that one member reports.
 
+    ``bytes_used`` is the size that its database would have after a defragmentation.
     ``cluster`` and ``member`` are the ids that etcd has given to both.
     """
 

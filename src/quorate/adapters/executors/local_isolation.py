@@ -48,7 +48,7 @@ class JobUsers:
         shared = _shared(self.run_as)
         for owners in shared:
             _LOG.warning(
-                "not isolated from each other, because they share a system user: %s",
+                "these owners share a system user, so nothing isolates their work: %s",
                 ", ".join(owners),
             )
         if parent.note:

@@ -59,8 +59,9 @@ class Headroom:
         """Return the refusal for the limit that taking ``nodes`` would exceed, or None.
 
         While more nodes are in use than a lowered limit allows, the owner cannot even take nodes
-        that it already uses. In a plan, a node that present work leaves before the end of the new
-        run counts as new from then on (``Holdings.kept_on``).
+        that it already uses. In a plan, the owner's work on one of ``nodes`` may end before the
+        run that is planned. From that end on, the node counts as taken by the run
+        (``Holdings.kept_on``).
         """
         wanted = set(nodes)
         holdings = self.view.holdings

@@ -50,7 +50,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""The most repetitions of a step in one decision, for a step whose own events affect its result."""
+"""How often one decision repeats a stage at most, if events of the stage may change its result."""
 WALKS_MAX: Final = 16
 """How often one decision walks the queue at most, because firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)

@@ -47,7 +47,8 @@ def stop_overstayed(log: DecisionLog) -> bool:
         (record.planned_start_ms or FOREVER_MS) <= now_ms for record in view.reservations.values()
     ):
         return False  # Without an executor, a bundle is stopped when the firm start is due.
-    # A bundle whose declared end is now may still end by itself; with a grace it has to stop now.
+    # A bundle whose declared end is exactly now may still end by itself. But if the executor needs
+    # a grace to stop it, the stop has to begin now.
     late = [
         each
         for each in overstayers(view, now_ms)

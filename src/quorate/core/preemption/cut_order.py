@@ -63,9 +63,10 @@ class Cutter:
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
         """Yield the bundles that overstay: backfill past its declared end.
 
-        Only bundles are yielded that started after the run of ``reservation`` began to wait; if
-        there is no such reservation, after the run of any reservation began to wait. A waiting run
-        that was itself stopped because it overstayed does not count.
+        A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
+        there is no such reservation, it must have started after the first run of all reservations
+        began to wait. A waiting run that was itself stopped because it overstayed is left out
+        (``overstay_seq``).
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)

@@ -188,8 +188,9 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
-    it had all in the previous walk and no resource that it needs has less since. As long as no
-    budget, owner, pool or node has changed, ``pin`` is the same object in both walks.
+    it had all in the previous walk and no resource that it needs has less since. The result
+    of the previous walk is used only if ``pin`` is the same object as then. It is a new object if a
+    budget, owner, pool or node has changed.
     """
     gains = profile.gains
     if gains is None:

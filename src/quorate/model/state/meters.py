@@ -203,7 +203,7 @@ class Meter:
         """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
 
         The result assumes that the present use continues; it is None if ``amount`` is then never
-        reached. No hour since ``from_ms`` may be corrected (``was_corrected``).
+        reached. Call this only if ``was_corrected(from_ms)`` is false.
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None

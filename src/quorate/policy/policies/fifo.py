@@ -54,7 +54,7 @@ def fifo_perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs of ``fifo_perf``, and waiting jobs that share their GPUs with a gain.
+    """Return the allocation of ``fifo_perf``, with waiting jobs beside jobs that gain from sharing.
 
     The next waiting job shares with the job with which it gains most, among jobs of the same scale
     that do not share yet. The first waiting job that gains with no job ends the search. As

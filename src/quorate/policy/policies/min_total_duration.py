@@ -60,7 +60,7 @@ def reference_rates(problem: Problem) -> Floats:
 MIN_TOTAL_DURATION: Final = (
     Policy(
         name="min_total_duration",
-        goal="the last job ends early, computed as if all flavors were as fast as the first",
+        goal="the last job ends as early as possible, as if all flavors were as fast as the first",
         solve=_agnostic,
         metric="makespan_s",
         is_least=True,

@@ -70,7 +70,10 @@ class GrpcQuorum:
         return begun(self.ledger_thread, is_confirmed=is_confirmed)
 
     def said(self, operation: Operation, asked: Struct, before: Begun) -> Metadata:
-        """Return the metadata on the age of an answer; ``before`` is the freshness at its start."""
+        """Return the metadata on the age of the answer to ``asked``.
+
+        ``before`` is the freshness of the state when answering began.
+        """
         is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 

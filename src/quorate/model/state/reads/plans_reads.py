@@ -43,7 +43,11 @@ class PlanView(Protocol):
 
     @property
     def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """(GPU-ms that the account lacked when last charged, that instant), by owner and pool."""
+        """The last charge of the disruption account, by owner and pool.
+
+        Each entry has the GPU-ms that the account lacked to be full after the charge, and the
+        instant of the charge.
+        """
         ...
 
     @property
