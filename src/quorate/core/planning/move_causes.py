@@ -235,7 +235,7 @@ def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Fo
         if not (is_late or is_told_late(view, known)):
             continue
         if profile.returns.lease_end_ms(lease) > pin.start_ms:
-            is_stopping = is_late and known.ending is not None
+            is_stopping = known.ending is not None and known.ending.deadline_ms < profile.now_ms
             late = MoveCode.EXECUTOR_LATE if is_stopping else MoveCode.LEASE_OVERRAN
             yield late, ("lease", lease)
 

@@ -363,7 +363,15 @@ class Walk:
             if isinstance(answer, Admitted):
                 self.starts.start(record, answer)
                 return True
-        if natural is not None and own and (entry is None or not promised(plan.profile, entry)):
+        if (
+            natural is not None
+            and own
+            and (
+                entry is None
+                or entry.start_ms >= natural.start_ms
+                or not promised(plan.profile, entry)
+            )
+        ):
             plan.hold_hours(natural, 1)
             plan.put_pin(natural)
             plan.count(natural)

@@ -11,7 +11,7 @@ docs/adr/0025-planning.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quorate.core.admission.admit import Admitted, admit
 from quorate.core.admission.holds import hold_duration_ms
@@ -25,6 +25,7 @@ from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.recallable_loans import Loan, recallable
 from quorate.core.profile.reservations import without_hold
+from quorate.core.profile.resource import FOREVER_MS
 from quorate.core.profile.room_left import room_beside
 from quorate.model.events import EndReason, LoanRecalled, RecallWithdrawn, Tier
 from quorate.model.specs import Run
@@ -79,7 +80,12 @@ def plan_recall(
     if not loans:
         return None
     ends_ms = max((loan.end_ms for loan in loans if not loan.is_worth_a_recall), default=0)
-    return _Trials(log, run, planned, natural_ms, reservation, ends_ms).choose(loans)
+    overdue = tuple(loan for loan in loans if loan.is_overdue)
+    trials = _Trials(log, run, planned, natural_ms, reservation, ends_ms, overdue)
+    if overdue:
+        # The natural start counts on estimated ends of overdue runs, and moves with each estimate.
+        trials = replace(trials, natural_ms=trials.start_beside_overdue_ms())
+    return trials.choose(loans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,8 @@ class _Trials:
     reservation: str
     ends_ms: int
     """The last expected end of the loans that end by themselves before a recall would end them."""
+    overdue: tuple[Loan, ...]
+    """The loans to overdue runs: if they are not recalled, nothing is known of when they end."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
         """Return the hand-overs that start the run now, else the fewest recalls; else None."""
@@ -107,6 +115,10 @@ class _Trials:
         if not told:
             return None
         return self._divided(told)
+
+    def start_beside_overdue_ms(self) -> int | None:
+        """Return when the run starts if nothing is recalled and no overdue run ever ends."""
+        return self._start_ms(self.log.view, lasting=self.overdue)
 
     # --- Hand-overs alone ---
 
@@ -179,19 +191,25 @@ class _Trials:
         """Return whether the run starts in ``view`` before its natural start, and in time.
 
         The latest start in time is when all notices of ``loans`` are over, and all loans that end
-        by themselves have ended. The concurrency of the loans in ``kept`` counts as taken.
+        by themselves have ended. The concurrency of the loans in ``kept`` counts as taken. Other
+        loans to overdue runs count as never ending.
         """
-        start_ms = self._start_ms(view, kept)
+        start_ms = self._start_ms(view, kept, [each for each in self.overdue if each not in loans])
         last_ms = max((self.ends_ms, *(loan.due_ms for loan in loans)))
         if start_ms is None or start_ms > last_ms:
             return False
         return self.natural_ms is None or start_ms < self.natural_ms
 
-    def _start_ms(self, view: StateView, kept: Iterable[Loan] = ()) -> int | None:
+    def _start_ms(
+        self, view: StateView, kept: Iterable[Loan] = (), lasting: Iterable[Loan] = ()
+    ) -> int | None:
         now_ms = self.log.now_ms
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
         for loan in kept:
             _keep_width(profile, self.log.view, loan, now_ms)
+        for loan in lasting:
+            _keep_width(profile, self.log.view, loan, now_ms)
+            _keep_room(profile, self.log.view, loan)
         entry = Searcher(profile, has_executor=self.log.has_executor).find(self.run, now_ms)
         return None if entry is None else entry.start_ms
 
@@ -244,18 +262,42 @@ def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> t
 
 
 def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> None:
-    """Take the concurrency of a loan in ``profile``, from its recall to its expected end."""
-    for name in view.runs[loan.run].leases:
-        lease = view.leases[name]
-        end_ms = lease_end_ms(view, lease, now_ms)
-        if loan.bundle not in (0, lease.fact.bundle) or end_ms <= loan.due_ms:
+    """Take the concurrency of a loan in ``profile``, from its recall to its expected end.
+
+    If the run of the loan is overdue, take it from the expected end of the run on for ever.
+    """
+    for lease in _held_by(view, loan):
+        if loan.is_overdue:
+            from_ms, end_ms = loan.end_ms, FOREVER_MS
+        else:
+            from_ms, end_ms = loan.due_ms, lease_end_ms(view, lease, now_ms)
+        if end_ms <= from_ms:
             continue
         payer = lease.fact.payer
-        profile.payer(payer).take(loan.due_ms, end_ms, lease.gpus)
+        profile.payer(payer).take(from_ms, end_ms, lease.gpus)
         if lease.fact.tier is Tier.BORROWED:
-            profile.lent(payer).take(loan.due_ms, end_ms, lease.gpus)
+            profile.lent(payer).take(from_ms, end_ms, lease.gpus)
         for cap in view.envelopes[payer].caps:
-            profile.cap(cap).take(loan.due_ms, end_ms, lease.gpus)
+            profile.cap(cap).take(from_ms, end_ms, lease.gpus)
+
+
+def _keep_room(profile: Profile, view: StateView, loan: Loan) -> None:
+    """Take the GPUs of a loan in ``profile``, from the expected end of its run on for ever."""
+    whole = view.pools[view.runs[loan.run].spec.pool].whole_nodes
+    held: dict[str, int] = {}
+    for lease in _held_by(view, loan):
+        for node, mask in lease.fact.slots:
+            held[node] = held.get(node, 0) + mask.bit_count()
+    for node, gpus in held.items():
+        if node not in view.node_status and node not in view.unwiped:
+            known = view.nodes[node]
+            taken = known.spec.gpus if whole else gpus
+            profile.room(known.island).take(loan.end_ms, FOREVER_MS, taken)
+
+
+def _held_by(view: StateView, loan: Loan) -> list[Lease]:
+    leases = (view.leases[name] for name in view.runs[loan.run].leases)
+    return [lease for lease in leases if loan.bundle in (0, lease.fact.bundle)]
 
 
 def _hand(log: DecisionLog, loan: Loan) -> bool:

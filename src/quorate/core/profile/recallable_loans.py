@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quorate.core.profile.lease_ends import recall_of, run_end_ms
+from quorate.core.profile.lease_ends import is_overdue, recall_of, run_end_ms
 from quorate.model.events import Tier
 from quorate.model.specs import EnvelopeId, Run, envelope_id
 from quorate.model.state.records import Lease
@@ -17,8 +17,9 @@ class Loan:
     """A bundle that borrows from ``payers``, whose owner may recall it for ``due_ms``.
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
-    expected to end by itself. ``barred`` are all envelopes of the lender: if another of these took
-    over the bundle, the lender would get nothing back.
+    expected to end by itself. ``is_overdue`` says that the run has passed its declared end.
+    ``barred`` are all envelopes of the lender: if another of these took over the bundle, the lender
+    would get nothing back.
     """
 
     run: str
@@ -27,17 +28,17 @@ class Loan:
     due_ms: int
     start_ms: int
     end_ms: int
+    is_overdue: bool
     run_seq: int
     barred: frozenset[EnvelopeId]
 
     @property
     def is_worth_a_recall(self) -> bool:
-        """Whether a recall would end the bundle sooner than its run is expected to end.
+        """Whether a recall would end the bundle sooner than its declared end, or that has passed.
 
-        If not, a recall could even delay the end, because a bundle that is stopped is expected to
-        use its whole grace.
+        When an overdue run will end is a mere estimate, and the next one is later.
         """
-        return self.due_ms < self.end_ms
+        return self.is_overdue or self.due_ms < self.end_ms
 
 
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
@@ -98,14 +99,21 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
     payers = tuple(sorted({lease.fact.payer for lease in leases}))
     notices = [view.envelopes[key].spec.lending.recall_notice_ms or 0 for key in payers]
     # Work that has to stop gets its whole grace, even if the notice is shorter.
-    graces = [lease.grace_ms for lease in leases] if has_executor else []
+    grace_ms = max(lease.grace_ms for lease in leases) if has_executor else 0
+    due_ms = now_ms + max(*notices, grace_ms, 1)
+    end_ms = run_end_ms(view, view.runs[run], now_ms)
+    has_overrun = is_overdue(view, view.runs[run], now_ms)
+    if has_overrun:
+        # Firm starts may count on its expected end, which a stop before then would make later.
+        due_ms = max(due_ms, end_ms + grace_ms)
     return Loan(
         run,
         bundle,
         payers,
-        now_ms + max(*notices, *graces, 1),
+        due_ms,
         max(lease.fact.start_ms for lease in leases),
-        run_end_ms(view, view.runs[run], now_ms),
+        end_ms,
+        has_overrun,
         view.runs[run].seq,
         frozenset(
             envelope_id(name, line.name)

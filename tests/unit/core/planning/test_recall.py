@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from quorate.core.audit.history_audit import audit
@@ -43,6 +44,7 @@ from tests.oracles.plans import (
     planned_life,
     quiet_pool,
     started,
+    tick_until,
 )
 
 NOTICE_MS = 20 * MINUTE_MS
@@ -395,26 +397,44 @@ def test_a_run_starts_at_once_if_the_loan_is_gone_before_its_width_is_needed() -
     assert firm_ms(life, "later") == NOW_MS + 40 * MINUTE_MS
 
 
-def test_overdue_loan_that_is_expected_to_end_before_its_notice_is_not_recalled() -> None:
-    """Once it is stopped it would be expected to use its whole grace, and end later."""
+def test_an_overdue_loan_is_recalled_but_not_stopped_before_its_expected_end() -> None:
+    """Firm starts may count on that end, and a stop takes the whole grace."""
     life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
     life.do(Submit(borrower("loan", 8, 30, checkpoint_ms=GRACE_MS)))
     next_rung_ms = NOW_MS + 45 * MINUTE_MS
     decision = life.do(Submit(of("mine", 8)), next_rung_ms - 3 * MINUTE_MS)
-    assert (recalled(decision), stops(decision)) == ([], [])
+    due_ms = next_rung_ms + GRACE_MS
+    assert (recalled(decision), stops(decision)) == ([("loan", 0, "mine", due_ms)], [])
     assert (firm_ms(life, "mine"), clashes(life)) == (next_rung_ms, [])
-    late_ms = next_rung_ms + MINUTE_MS
-    decision = life.do(Tick(), late_ms)
-    assert recalled(decision) == [("loan", 0, "mine", late_ms + GRACE_MS)]
-    assert (firm_ms(life, "mine"), clashes(life)) == (late_ms + GRACE_MS, [])
+    decision = life.do(Tick(), next_rung_ms)
+    assert stops(decision) == [("loan/0", EndReason.RECALLED)]
+    moved = [*moves(decision), *moves(life.do(Tick(), next_rung_ms + 1))]
+    assert [each.cause.code for each in moved] == [MoveCode.LEASE_OVERRAN]
+    assert (firm_ms(life, "mine"), clashes(life)) == (due_ms, [])
 
 
-def test_run_waits_for_a_recalled_loan_and_for_one_that_ends_by_itself() -> None:
+@pytest.mark.parametrize("declared", [15, 120, 600])
+def test_what_a_borrower_declares_does_not_delay_the_return_of_a_loan(declared: int) -> None:
+    life = lent_life(has_executor=True, notice_ms=HOUR_MS)
+    life.do(Submit(borrower("loan", 8, declared, checkpoint_ms=0)))
+    asked_ms = NOW_MS + 130 * MINUTE_MS
+    tick_until(life, asked_ms - 1)
+    life.do(Submit(of("mine", 8, "one", 30)), asked_ms)
+    tick_until(life, asked_ms + HOUR_MS)
+    (stopping,) = life.stopping()
+    life.do(Confirm(stopping))
+    assert life.phase("mine") is Phase.RUNNING
+
+
+def test_an_overdue_loan_is_recalled_with_another_that_is_needed() -> None:
     life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
     life.do(Submit(borrower("overdue", 4, 30, checkpoint_ms=GRACE_MS)))
     life.do(Submit(borrower("other", 4, checkpoint_ms=0)), NOW_MS + MINUTE_MS)
     next_rung_ms = NOW_MS + 45 * MINUTE_MS
     now_ms = next_rung_ms - 3 * MINUTE_MS
     decision = life.do(Submit(of("mine", 8)), now_ms)
-    assert recalled(decision) == [("other", 0, "mine", now_ms + MINUTE_MS)]
+    assert recalled(decision) == [
+        ("other", 0, "mine", now_ms + MINUTE_MS),
+        ("overdue", 0, "mine", next_rung_ms + GRACE_MS),
+    ]
     assert (firm_ms(life, "mine"), clashes(life)) == (next_rung_ms, [])
