@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from quorate.core.admission.admit import admit
 from quorate.core.admission.layout import pack_request
+from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import items_of
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.elastic import grow_running
@@ -97,7 +98,7 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     A new firm start may be so near that overstaying bundles have to stop for it now: this function
     stops them. Under a quota of shared nodes, the plan depends on the nodes of the started runs.
     """
-    if log.view.holdings.has_bounds and _uses_nodes_of_waiting(log.view, events):
+    if log.view.holdings.has_bounds and _may_change_node_quotas(log.view, events):
         return True
     is_firm = any(isinstance(each, ReservationMade | ReservationMoved) for each in events)
     if is_firm and stop_overstayed(log):
@@ -106,20 +107,22 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     return False
 
 
-def _uses_nodes_of_waiting(view: StateView, events: Sequence[Event]) -> bool:
-    """Return whether a lease of ``events`` may use nodes that a quota leaves to a waiting run.
+def _may_change_node_quotas(view: StateView, events: Sequence[Event]) -> bool:
+    """Return whether a start of ``events`` may change plans because of a quota of shared nodes.
 
-    It may if its node can be shared, and a quota of nodes bounds its owner and that of the run.
+    A plan under such a quota depends on how all work is spread over the nodes. A quota whose owners
+    have neither leases nor waiting runs changes no plan.
     """
-    bounds = set[str]()
-    for event in events:
-        if isinstance(event, LeaseStarted):
-            run = view.runs[event.run].spec
-            if not view.pools[run.pool].whole_nodes:
-                bounds.update(view.holdings.bounds_of(run.owner))
-    bounds = {name for name in bounds if view.owners[name].quota.nodes_max is not None}
-    owners = {line[1] for line in view.waiting.lines} if bounds else set[str]()
-    return any(not bounds.isdisjoint(view.holdings.bounds_of(owner)) for owner in owners)
+    runs = [view.runs[event.run].spec for event in events if isinstance(event, LeaseStarted)]
+    if all(view.pools[run.pool].whole_nodes for run in runs):
+        return False
+    waiting = {owner for _, owner, _ in view.waiting.lines}
+    return any(
+        member in waiting or view.owner_leases.get(member)
+        for name, owner in view.owners.items()
+        if owner.quota.nodes_max is not None
+        for member in family_of(view, name)
+    )
 
 
 def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
