@@ -163,7 +163,7 @@ BUGS: Final = (
     Bug(
         "drain a claim",
         "core/lifecycle/failure.py",
-        "            continue  # A claim is never cut: its nodes are empty when it is over.\n",
+        "            continue  # No drain cuts a claim; its nodes are empty when the claim ends.\n",
         "            pass\n",
     ),
     Bug(

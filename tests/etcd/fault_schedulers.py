@@ -24,7 +24,7 @@ from quorate.loop.engine import Engine
 from quorate.testing.client_history import Operation
 from tests.bounds import WAIT_S, until
 from tests.etcd.fault_cluster import Cluster
-from tests.etcd.fault_world import POOLS, documents
+from tests.etcd.fault_world import POOLS, RECORDED_S, documents
 from tests.etcd.history_file import has_recorded_after, read_histories
 from tests.etcd.stepped_clock import set_ahead
 from tests.etcd_server import pause, running
@@ -129,7 +129,7 @@ class Schedulers:
         until(
             lambda: self._recorded_after(now) >= fewest,
             f"{fewest} schedulers get something recorded",
-            START_S,
+            RECORDED_S,
             every_s=0.1,
             tell=self.logs,
         )

@@ -24,6 +24,7 @@ from tests.etcd import daemons
 from tests.etcd.daemons import SECRETS, Daemon
 from tests.etcd.fault_cluster import Cluster
 from tests.etcd.fault_schedulers import ledger_url
+from tests.etcd.fault_world import RECORDED_S
 from tests.etcd.rest_client import RestClient
 from tests.etcd.stepped_clock import AHEAD_FILE, CODE, set_ahead
 from tests.etcd_server import pause
@@ -178,13 +179,24 @@ class Clients:
             for each in self._all:
                 each.stop()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the clients ask nothing more until the end of the block."""
+        for each in self._all:
+            each.hold()
+        try:
+            yield
+        finally:
+            for each in self._all:
+                each.go_on()
+
     def wait_recorded(self, fewest: int = CLIENTS) -> None:
         """Return when so many have got something recorded that they sent after now."""
         now = time.monotonic_ns()
         until(
             lambda: self._recorded_after(now) >= fewest or self._trouble(),
             f"{fewest} clients get something recorded",
-            START_S,
+            RECORDED_S,
             every_s=0.1,
             tell=lambda: [each.operations[-2:] for each in self._all],
         )

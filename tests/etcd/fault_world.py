@@ -19,6 +19,8 @@ from tests.service.worlds import run_tree
 
 ERA_S: Final = 2.0
 """How long all programs ask about the same runs."""
+RECORDED_S: Final = 1_200
+"""How long programs may take to get something recorded: on a busy machine losers try for long."""
 RUNS: Final = 8
 POOLS: Final = 4
 NODES_OF_POOL: Final = 3
