@@ -24,7 +24,7 @@ from quorate.testing.client_history import (
     Written,
 )
 from tests.bounds import WAIT_S
-from tests.etcd.fault_world import pick, tree_of
+from tests.etcd.fault_world import WAY_S, pick, tree_of
 from tests.service.program import client
 
 ANSWER_S: Final = 15.0
@@ -126,7 +126,7 @@ class RestClient:
         is_failed = answer is None or answer == Written(Verdict.FAILED)
         # On a busy machine each client gives the schedulers as much time as it took.
         took_s = (time.monotonic_ns() - sent) / 1e9
-        self._stopping.wait(max(PAUSE_S if is_failed else self._next_s, took_s))
+        self._stopping.wait(max(PAUSE_S if is_failed else self._next_s, min(took_s, WAY_S)))
         return done
 
     def _answer(

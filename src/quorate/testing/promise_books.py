@@ -421,6 +421,10 @@ class PromiseBooks:
         if len(objects) >= OBJECTS_MAX:
             leases |= set(view.leases)
         runs = {known.fact.run for known in _overrunning(view, leases)}
+        # A late lease that ends after the move, in the same block, does not end its run: a spare of
+        # an overdue run that was filled, for example.
+        ended = {name.rpartition("/")[0] for name in leases & self._ended}
+        runs |= {run for run in ended if _is_overdue(view, run)}
         leases |= {lease for run in runs for lease in view.runs[run].leases}
         named = {("node", name) for kind, name in objects if kind == "node"}
         kinds = ("domain", "envelope", "cap", "owner", "pool")
@@ -638,6 +642,12 @@ def _overrunning(view: StateView, leases: Iterable[str]) -> Iterator[Lease]:
     for name in leases:
         if name in view.leases and view.leases[name].ending is None and _was_late(view, name):
             yield view.leases[name]
+
+
+def _is_overdue(view: StateView, run: str) -> bool:
+    """Return whether a run is running past its declared end."""
+    record = view.runs[run]
+    return record.phase is Phase.RUNNING and is_overdue(view, record, view.at_ms)
 
 
 def _was_late(view: StateView, name: str) -> bool:
