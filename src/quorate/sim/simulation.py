@@ -64,7 +64,7 @@ class Timeline:
         return self.clock.true_ms
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Plan ``action`` for ``at_ms``, or for now if ``at_ms`` is past."""
+        """Plan ``action`` for ``at_ms``, or for the present instant if ``at_ms`` is past."""
         self._sequence += 1
         heappush(self._planned, (max(at_ms, self.now_ms), self._sequence, action))
 

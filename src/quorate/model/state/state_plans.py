@@ -50,7 +50,7 @@ class PlanState:
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.recalls: Table[tuple[str, int], LoanRecalled] = Table()
-        # Leases that a trial has removed for now; always empty in the owned state.
+        # Leases that a trial has removed until it ends; always empty in the owned state.
         self.lifted: dict[str, Lease] = {}
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
