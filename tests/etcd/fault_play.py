@@ -73,8 +73,7 @@ MOST_KINDS = tuple(each for each in Kind if each is not Kind.RESTART_ALL)
 class Form:
     """How long faults are played: for so many seconds, and so many of them at most.
 
-    Each client waits for ``next_s`` between two requests: schedulers that wait less on a busy
-    machine win every race for the head, and the service that leads records nothing. A form with a
+    Each client waits for ``next_s`` between two requests. A form with a
     ``seed`` has the same schedule each time.
     """
 

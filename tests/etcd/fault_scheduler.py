@@ -30,7 +30,7 @@ from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.ports.errors import CorruptLedgerError, StoreError, UnsureAppendError
 from quorate.testing.client_history import Found, Read, Request, Verdict, Written
-from tests.etcd.fault_world import WAY_S, pick, spec_of
+from tests.etcd.fault_world import pick, spec_of
 from tests.etcd.history_file import HistoryFile
 from tests.etcd.stepped_clock import SteppedClock
 from tests.oracles.engine_client import ask
@@ -134,14 +134,10 @@ def main(words: Sequence[str]) -> None:
         while not ending.is_asked:
             name, request = pick(chance, client, int(pool))
             file.sent(name, request)
-            began_s = time.monotonic()
             answer = scheduler.answer(name, client, request)
             if answer is not None:
                 file.answered(answer)
-            if float(next_s):
-                # On a busy machine each program gives the others as much time as it took.
-                took_s = time.monotonic() - began_s
-                time.sleep(max(float(next_s), min(took_s, WAY_S)))
+            time.sleep(float(next_s))
     scheduler.close()
 
 

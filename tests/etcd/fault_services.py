@@ -179,17 +179,6 @@ class Clients:
             for each in self._all:
                 each.stop()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have the clients ask nothing more until the end of the block."""
-        for each in self._all:
-            each.hold()
-        try:
-            yield
-        finally:
-            for each in self._all:
-                each.go_on()
-
     def wait_recorded(self, fewest: int = CLIENTS) -> None:
         """Return when so many have got something recorded that they sent after now."""
         now = time.monotonic_ns()

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from quorate.adapters.etcd.etcd_requests import (
-    CreatedAt,
+    Absent,
+    Comparison,
     Delete,
     Get,
     ModifiedAt,
@@ -96,7 +97,9 @@ class PlayedEtcd:
                         self.revision = revision
         return TxnAnswer(held, self.revision, tuple(rows))
 
-    def _holds(self, compare: ModifiedAt | CreatedAt) -> bool:
+    def _holds(self, compare: Comparison) -> bool:
+        if isinstance(compare, Absent):
+            return not self._found(Get(compare.key, compare.end))
         row = self.rows.get(compare.key)
         if isinstance(compare, ModifiedAt):
             return compare.revision == (0 if row is None else row.mod_revision)

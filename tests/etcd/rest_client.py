@@ -24,7 +24,7 @@ from quorate.testing.client_history import (
     Written,
 )
 from tests.bounds import WAIT_S
-from tests.etcd.fault_world import WAY_S, pick, tree_of
+from tests.etcd.fault_world import pick, tree_of
 from tests.service.program import client
 
 ANSWER_S: Final = 15.0
@@ -69,23 +69,14 @@ class RestClient:
         self._answer_s, self._next_s, self._tree_of = answer_s, next_s, tree_of
         self._chance = Random(f"{seed} {name}")
         self._seen = 0
-        self._stopping, self._free = Event(), Event()
-        self._free.set()
+        self._stopping = Event()
         self._thread = Thread(target=self._run, name=name)
 
     def start(self) -> None:
         self._thread.start()
 
-    def hold(self) -> None:
-        """Ask nothing more until ``go_on`` is called."""
-        self._free.clear()
-
-    def go_on(self) -> None:
-        self._free.set()
-
     def stop(self) -> None:
         self._stopping.set()
-        self._free.set()
         self._thread.join(4 * WAIT_S)
         assert not self._thread.is_alive(), f"{self.name} has not ended"
 
@@ -101,7 +92,6 @@ class RestClient:
             while not self._stopping.is_set():
                 with client(f"{self._chance.choice(self._addresses)}/api/v1", self._token) as http:
                     for _ in range(10):
-                        self._free.wait()
                         if not self._stopping.is_set():
                             self.ask(http, *pick(self._chance, self.name))
         except Exception as error:  # noqa: BLE001 - the top frame of its thread: the test shows it
@@ -124,9 +114,7 @@ class RestClient:
         )
         self.operations.append(done)
         is_failed = answer is None or answer == Written(Verdict.FAILED)
-        # On a busy machine each client gives the schedulers as much time as it took.
-        took_s = (time.monotonic_ns() - sent) / 1e9
-        self._stopping.wait(max(PAUSE_S if is_failed else self._next_s, min(took_s, WAY_S)))
+        self._stopping.wait(PAUSE_S if is_failed else self._next_s)
         return done
 
     def _answer(

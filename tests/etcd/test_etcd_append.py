@@ -26,6 +26,7 @@ from quorate.adapters.stores.etcd_append import (
 )
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys, block_value
+from quorate.adapters.stores.etcd_turns import EtcdTurns
 from quorate.ledger.chain import GENESIS, Block, Head, Verified, seal, verify_blocks
 from quorate.model.events import Outcome, RunEnded
 from quorate.ports.errors import (
@@ -39,6 +40,7 @@ from quorate.ports.errors import (
 )
 from quorate.testing.store_contract import broken_off, some_chain, some_events
 from tests.etcd.played_etcd import Fate, PlayedEtcd
+from tests.etcd.played_leases import PlayedLeases
 from tests.oracles.effort import examples
 
 KEYS = EtcdKeys("t")
@@ -60,12 +62,13 @@ def reader(etcd: PlayedEtcd) -> EtcdReader:
     return EtcdReader(etcd, NOWHERE, KEYS, "t")
 
 
-def appender(etcd: PlayedEtcd) -> EtcdAppender:
-    return EtcdAppender(etcd, KEYS, "t", Ticks())
+def appender(etcd: PlayedLeases) -> EtcdAppender:
+    turns = EtcdTurns(etcd, KEYS, lambda revision, _: revision, Ticks())
+    return EtcdAppender(etcd, KEYS, "t", turns, Ticks())
 
 
-def new_log() -> PlayedEtcd:
-    etcd = PlayedEtcd()
+def new_log() -> PlayedLeases:
+    etcd = PlayedLeases()
     appender(etcd).create()
     return etcd
 
@@ -90,7 +93,7 @@ def large_block(head: Head) -> Block:
 class Others:
     """Another writer, who appends a block between two requests where it is asked to."""
 
-    def __init__(self, etcd: PlayedEtcd, turns: list[bool]) -> None:
+    def __init__(self, etcd: PlayedLeases, turns: list[bool]) -> None:
         self._etcd, self._turns = etcd, iter(turns)
 
     def __call__(self) -> None:
@@ -361,7 +364,7 @@ def test_a_chain_whose_source_fails_leaves_nothing_behind() -> None:
 
 
 def test_a_log_is_made_once_and_not_found_where_there_is_none() -> None:
-    etcd = PlayedEtcd()
+    etcd = PlayedLeases()
     with pytest.raises(LedgerNotFoundError):
         appender(etcd).read_head()
     appender(etcd).create()

@@ -11,6 +11,7 @@ import pytest
 from quorate.adapters.etcd.etcd_address import EtcdAddress
 from quorate.adapters.etcd.etcd_client import EtcdClient
 from quorate.adapters.etcd.etcd_requests import (
+    Absent,
     CreatedAt,
     Delete,
     Get,
@@ -108,6 +109,16 @@ def test_a_transaction_is_carried_out_if_its_comparisons_hold_and_else_the_other
     assert client.commit(same).held
     assert not client.commit(same).held
     assert client.get(Get(key)) == ()
+
+
+def test_a_range_is_absent_until_it_has_a_key(client: EtcdClient, address: EtcdAddress) -> None:
+    first, last, end = (f"{address.name}/{name}".encode() for name in ("a", "c", "d"))
+    absent = Txn(compare=(Absent(first, end),), then=(Put(last, b"1"),))
+    client.commit(Txn(compare=(), then=(Put(end, b"not in the range"),)))
+    assert client.commit(absent).held
+    assert not client.commit(absent).held
+    client.commit(Txn(compare=(), then=(Delete(last),)))
+    assert client.commit(absent).held
 
 
 def test_a_lease_takes_its_keys_with_it_and_is_over_after_that(

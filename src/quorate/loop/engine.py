@@ -23,6 +23,7 @@ Conflicts and rounds that a commit makes due are settled in blocks of their own 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
@@ -72,7 +73,7 @@ from quorate.ports.errors import (
 )
 from quorate.ports.executor_port import Executor, Order
 from quorate.ports.lottery_seal_port import LotterySeal
-from quorate.ports.store_port import EventStore
+from quorate.ports.store_port import EventStore, TurnStore
 
 if TYPE_CHECKING:
     from quorate.loop.rounds.round_problem import PoolPolicy
@@ -81,6 +82,8 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """How many events after the last snapshot the next one is stored, unless set otherwise."""
+TURN_AFTER_S: Final = 1.0
+"""After how many seconds of lost races for the head an engine asks for its turn."""
 
 
 class Engine:
@@ -108,6 +111,7 @@ class Engine:
         self._snapshot_seq = snapshot_seq
         self._snapshots = Snapshots(store)
         self.is_shared = store.is_shared
+        self._turns = store if isinstance(store, TurnStore) else None
         # Whether the state is that at the head; False while a block is being applied.
         self._is_whole = True
         # Whether the store may have blocks after the head, because an append did not return.
@@ -372,8 +376,8 @@ class Engine:
         The block has the commands that have a receipt; see ``execute_group``.
 
         If another writer committed first, its blocks are applied and the commands are decided again
-        on the state after them. The attempts come to an end, because each lost attempt means that
-        another writer's block was recorded.
+        on the state after them. After ``TURN_AFTER_S`` of lost attempts the engine asks the store
+        for its turn, so that no other writer can commit first.
 
         Raises ``StaleHeadError`` if the store refuses the block although it has no other block
         after this engine's head. Raises ``NotLeaderError`` if the store takes blocks of another
@@ -381,23 +385,46 @@ class Engine:
         ``BlockTooLargeError`` if the events of the first command do not fit into a block, and
         ``DecidingStoppedError`` while deciding is stopped.
         """
+        self._check_decides()
+        self._recover()
+        began_s = time.monotonic()
+        try:
+            while True:
+                receipts = self._raced(asked, go_on)
+                if receipts is not None:
+                    return receipts
+                if time.monotonic() - began_s >= TURN_AFTER_S:
+                    self._take_turn()
+        finally:
+            if self._turns is not None:
+                self._turns.end_turn()
+
+    def _raced(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt] | None:
+        """Decide and commit once; return None if another writer committed first."""
+        try:
+            receipts = self._attempt(asked, go_on)
+            if self.is_shared and not any(each.decision.events for each in receipts):
+                self._check_is_at_end()
+        except StaleHeadError as stale:
+            blocks = self._catch_up(stale)
+            if not blocks:
+                raise
+            _LOG.info("another writer committed %d blocks first; deciding again", blocks)
+            self._check_decides()
+            return None
+        return receipts
+
+    def _take_turn(self) -> None:
+        """Wait until the store lets no other writer commit first, and read their blocks."""
+        if self._turns is not None:
+            self._turns.take_turn()
+            self.follow()
+            self._check_decides()
+
+    def _check_decides(self) -> None:
+        """Raise ``DecidingStoppedError`` if deciding is stopped."""
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
-        self._recover()
-        while True:
-            try:
-                receipts = self._attempt(asked, go_on)
-                if self.is_shared and not any(each.decision.events for each in receipts):
-                    self._check_is_at_end()
-            except StaleHeadError as stale:
-                blocks = self._catch_up(stale)
-                if not blocks:
-                    raise
-                _LOG.info("another writer committed %d blocks first; deciding again", blocks)
-                if self.stopped:
-                    raise DecidingStoppedError(self.stopped) from None
-            else:
-                return receipts
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
         """Decide at the engine's head, append there, and then apply the decided events."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import Block, Head
@@ -145,4 +145,23 @@ class EventStore(Protocol):
         traceback: TracebackType | None,
     ) -> None:
         """Close the store."""
+        ...
+
+
+@runtime_checkable
+class TurnStore(Protocol):
+    """The methods of a store for several writers that gives a delayed writer its turn."""
+
+    def take_turn(self) -> None:
+        """Wait for this writer's turn: then no other program can append before this one.
+
+        Writers get their turns in the order in which they ask. The turn ends with the next append,
+        with ``end_turn``, or after some seconds; a writer that asks again keeps it. If the servers
+        of the store do not answer, the call returns without a turn. Raises ``NotLeaderError`` if
+        only the leader appends, and this writer leads no longer.
+        """
+        ...
+
+    def end_turn(self) -> None:
+        """Let other programs append again, if this writer has the turn or waits for it."""
         ...

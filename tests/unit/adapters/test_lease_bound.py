@@ -14,6 +14,7 @@ from quorate.ports.errors import NotLeaderError, StoreDownError
 ASKED = Get(b"key")
 TXN = Txn(compare=(), then=())
 ROW = Row(b"key", b"value", 1, 1)
+LEASE, TTL_S = 7, 3
 
 
 @dataclass
@@ -37,6 +38,16 @@ class HungEtcd:
         assert txn == TXN
         self._wait(within_s)
         return TxnAnswer(held=True, revision=2, rows=())
+
+    def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
+        assert ttl_s == TTL_S
+        self._wait(within_s)
+        return LEASE
+
+    def keep_alive(self, lease: int, within_s: float) -> int:
+        assert lease == LEASE
+        self._wait(within_s)
+        return TTL_S
 
     def left_s(self) -> float:
         return max(0.0, self.until_s - self.now_s)
@@ -64,6 +75,10 @@ def test_a_read_ends_with_the_lease_and_the_next_ones_are_not_sent() -> None:
         calls.get(ASKED, within_s=2.0)
     with pytest.raises(NotLeaderError):
         calls.commit(TXN)
+    with pytest.raises(NotLeaderError):
+        calls.grant(TTL_S)
+    with pytest.raises(NotLeaderError):
+        calls.keep_alive(LEASE, 1.0)
     assert len(etcd.limits) == 1
 
 
@@ -90,3 +105,12 @@ def test_a_program_that_does_not_lead_waits_as_long_as_it_needs() -> None:
     assert calls.get(ASKED, within_s=7.0) == (ROW,)
     assert calls.commit(TXN).held
     assert etcd.limits == [None, 7.0, CALL_S]
+
+
+def test_a_lease_is_granted_and_renewed_within_the_shorter_of_two_limits() -> None:
+    etcd = HungEtcd(hangs_from=3)
+    calls = bound(etcd)
+    assert calls.grant(TTL_S) == LEASE
+    assert calls.keep_alive(LEASE, 1.0) == TTL_S
+    assert calls.keep_alive(LEASE, 9.0) == TTL_S
+    assert etcd.limits == [2.5, 1.0, 2.5]

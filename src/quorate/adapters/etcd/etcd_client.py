@@ -20,6 +20,7 @@ from quorate.adapters.etcd.etcd_address import EtcdAddress, read_secret
 from quorate.adapters.etcd.etcd_errors import LEASE_ENDED, explained, is_token_stale
 from quorate.adapters.etcd.etcd_messages import Method, message_class, method
 from quorate.adapters.etcd.etcd_requests import (
+    Absent,
     Action,
     Comparison,
     CreatedAt,
@@ -133,10 +134,16 @@ class EtcdClient:
 
     # --- Leases ---
 
-    def grant(self, ttl_s: int) -> int:
-        """Return the id of a new lease, which expires ``ttl_s`` after its last renewal."""
+    def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
+        """Return the id of a new lease, which expires ``ttl_s`` after its last renewal.
+
+        With ``within_s`` the client asks one member, once.
+        """
         request = message_class("LeaseGrantRequest")(TTL=ttl_s)
-        answer = self._repeated(lambda: self._call(method("Lease", "LeaseGrant"), request))
+        answer = self._repeated(
+            lambda: self._call(method("Lease", "LeaseGrant"), request, within_s),
+            REPEAT_S if within_s is None else 0.0,
+        )
         return int(answer.ID)
 
     def keep_alive(self, lease: int, within_s: float) -> int:
@@ -357,6 +364,9 @@ def _comparison(asked: Comparison) -> Any:
             return compare(result=0, target=2, key=key, mod_revision=revision)
         case CreatedAt(key, revision):
             return compare(result=0, target=1, key=key, create_revision=revision)
+        case Absent(key, end):
+            # etcd compares each key of the range; for an empty range it compares 0.
+            return compare(result=0, target=2, key=key, range_end=end, mod_revision=0)
 
 
 def _action(asked: Action) -> Any:

@@ -61,7 +61,15 @@ class CreatedAt:
     revision: int
 
 
-Comparison = ModifiedAt | CreatedAt
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """True if no key of the range exists."""
+
+    key: bytes
+    end: bytes
+
+
+Comparison = ModifiedAt | CreatedAt | Absent
 Action = Get | Put | Delete
 
 

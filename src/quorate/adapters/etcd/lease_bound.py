@@ -24,6 +24,14 @@ class TimedCalls(KeyValues, Protocol):
         """Send ``txn`` once, with this time limit, and return etcd's answer."""
         ...
 
+    def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
+        """Return the id of a new lease; with ``within_s``, one member is asked once."""
+        ...
+
+    def keep_alive(self, lease: int, within_s: float) -> int:
+        """Renew ``lease``; raises ``NotLeaderError`` when it has ended."""
+        ...
+
 
 class LeaseBound:
     """Passes calls on to ``etcd``. After ``bind``, no call lasts longer than the limit.
@@ -58,6 +66,14 @@ class LeaseBound:
     def commit(self, txn: Txn) -> TxnAnswer:
         """Send ``txn`` once; see ``KeyValues``."""
         return self._etcd.commit(txn, within_s=self._limit_s(CALL_S))
+
+    def grant(self, ttl_s: int) -> int:
+        """Return the id of a new lease of etcd; see ``TurnCalls``."""
+        return self._etcd.grant(ttl_s, within_s=self._limit_s(CALL_S))
+
+    def keep_alive(self, lease: int, within_s: float) -> int:
+        """Renew ``lease``; return its time to live in seconds; see ``TurnCalls``."""
+        return self._etcd.keep_alive(lease, self._limit_s(within_s))
 
     def _limit_s(self, most_s: float) -> float:
         """Return how long a call may last; raises ``NotLeaderError`` if the lease is over."""

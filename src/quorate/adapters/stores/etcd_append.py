@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
@@ -48,6 +48,7 @@ from quorate.adapters.stores.etcd_records import (
     part_count,
     whole_blocks,
 )
+from quorate.adapters.stores.etcd_turns import EtcdTurns
 from quorate.ledger.chain import GENESIS, Block, Head
 from quorate.ports.errors import (
     LedgerExistsError,
@@ -104,11 +105,13 @@ class EtcdAppender:
         etcd: KeyValues,
         keys: EtcdKeys,
         place: str,
+        turns: EtcdTurns,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._etcd = etcd
         self._keys = keys
         self._place = place
+        self._turns = turns
         self._own_key = keys.writer(uuid4().hex)
         self._clock_s = clock_s
         self._known: KnownHead | None = None
@@ -144,6 +147,7 @@ class EtcdAppender:
         after: tuple[Row, ...] = ()
         while True:
             if is_sent and known.head != expected and self._is_recorded(block.head):
+                self._turns.appended()
                 return
             self._check_at(expected, known, after)
             fence = self.fence
@@ -157,8 +161,13 @@ class EtcdAppender:
                 continue
             if answer.held:
                 self._known = KnownHead(block.head, answer.revision)
+                self._turns.appended()
                 return
-            known, after = self._moved(answer.rows, fence), answer.rows[-1]
+            *found, queue, after = answer.rows
+            known = self._moved(found, fence)
+            if known.head == expected and self._turns.refused(queue):
+                self._turns.wait(known.revision)
+                known, after = self.read_head(), ()
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into one transaction; see ``EventStore``.
@@ -192,18 +201,32 @@ class EtcdAppender:
         self._finish(head, KnownHead(known.head, revision))
         return head
 
+    def take_turn(self) -> None:
+        """Wait until no other writer can append before this one; see ``TurnStore``."""
+        self._turns.take(0 if self._known is None else self._known.revision)
+
+    def end_turn(self) -> None:
+        """Let other writers append; see ``TurnStore``."""
+        self._turns.end()
+
     # --- One block ---
 
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
-        """Return the transaction that appends ``block``, or reads later blocks if refused.
+        """Return the transaction that appends ``block``.
 
-        The later blocks may include blocks above the head, which another writer has staged.
+        If it is refused, it reads the queue of writers and later blocks. These may include blocks
+        above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
         puts = (Put(first, block_value(block)), self._mark(block.head))
         moved = self._move_head(block.head, revision, fence, *puts)
         end = self._keys.block(block.height + REFUSED_BLOCKS_MAX)
-        return replace(moved, otherwise=(*moved.otherwise, Get(first, end)))
+        return replace(
+            moved,
+            compare=(*moved.compare, self._turns.comparison()),
+            then=(*moved.then, *self._turns.leaving()),
+            otherwise=(*moved.otherwise, self._turns.queue, Get(first, end)),
+        )
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
         """Return the transaction that moves the head if neither it nor the leader has changed.
@@ -218,7 +241,7 @@ class EtcdAppender:
             otherwise=(Get(key), Get(self._keys.moved), *(Get(each.key) for each in fenced)),
         )
 
-    def _moved(self, rows: tuple[tuple[Row, ...], ...], fence: Fence | None) -> KnownHead:
+    def _moved(self, rows: Sequence[tuple[Row, ...]], fence: Fence | None) -> KnownHead:
         """Return the head that a refused append found.
 
         Raises ``LedgerMovedError`` if the ledger was moved, and ``NotLeaderError`` if this leader

@@ -7,6 +7,7 @@
     NAME/leader                 the leader, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
     NAME/outbox/SINK            how far a sink has delivered everything (``outbox_etcd.py``)
+    NAME/turn/ENTRY             an entry in the queue of writers (``etcd_turns.py``)
     NAME/moved                  the place to which the ledger was moved (``etcd_moved.py``)
     NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
@@ -47,6 +48,7 @@ class EtcdKeys:
         self.segments = self._prefix + b"segment/"
         self.members = self._prefix + b"member/"
         self.writers = self._prefix + b"writer/"
+        self.turns = self._prefix + b"turn/"
 
     @property
     def prefix(self) -> bytes:

@@ -42,6 +42,7 @@ from quorate.adapters.stores.etcd_append import EtcdAppender, fence_of
 from quorate.adapters.stores.etcd_moved import EtcdMove
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
+from quorate.adapters.stores.etcd_turns import EtcdTurns
 from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
 from quorate.adapters.stores.sqlite_file import check_directory
 from quorate.adapters.stores.writer_lock import WriterLock
@@ -87,7 +88,8 @@ class EtcdStore:
         files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._bound = bound = LeaseBound(client)
         self._reader = EtcdReader(bound, files, keys, address.place)
-        self._appender = EtcdAppender(bound, keys, address.place)
+        turns = EtcdTurns(bound, keys, self._until_moved)
+        self._appender = EtcdAppender(bound, keys, address.place, turns)
         self._move = EtcdMove(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
         self._archive = ArchiveFile(address.local, is_kept_open=True)
@@ -156,15 +158,12 @@ class EtcdStore:
         The call waits for a watch of etcd and sends no requests, so the head may be older by the
         watch's delay.
         """
-        with self._watching:
-            if self._watch is None:
-                self._watch = KeyWatch(self._client, self._keys.head)
         place = self._address.place
 
         def has(row: Row | None, _: int) -> bool:
             return row is not None and head_of(row, place).seq >= seq
 
-        row, _ = self._watch.wait(has, within_s)
+        row, _ = self._head_watch().wait(has, within_s)
         if row is None:
             raise LedgerNotFoundError(place)
         return head_of(row, place)
@@ -250,6 +249,15 @@ class EtcdStore:
         """Append ``block`` in one transaction; see ``EventStore``."""
         self._check_writable()
         self._appender.append(block, expected)
+
+    def take_turn(self) -> None:
+        """Wait until no other writer can append before this one; see ``TurnStore``."""
+        self._check_writable()
+        self._appender.take_turn()
+
+    def end_turn(self) -> None:
+        """Let other writers append; see ``TurnStore``."""
+        self._appender.end_turn()
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks`` and return the head; see ``EventStore``."""
@@ -355,6 +363,25 @@ class EtcdStore:
     ) -> None:
         """Close the store."""
         self.close()
+
+    def _head_watch(self) -> KeyWatch:
+        """Return the watch of the head's key, which begins with the first call."""
+        with self._watching:
+            if self._watch is None:
+                self._watch = KeyWatch(self._client, self._keys.head)
+            return self._watch
+
+    def _until_moved(self, revision: int, within_s: float) -> int:
+        """Wait until the head has changed after ``revision``; see ``EtcdTurns``."""
+        try:
+            row, _ = self._head_watch().wait(
+                lambda row, _: row is not None and row.mod_revision > revision, within_s
+            )
+        except StoreError as error:
+            # The caller reads etcd next, and gets the error if it persists.
+            _LOG.debug("the head is not watched yet: %s", error)
+            return revision
+        return revision if row is None else max(revision, row.mod_revision)
 
     def _readable(self) -> Iterator[Block]:
         """Yield the blocks up to the first segment that cannot be read."""

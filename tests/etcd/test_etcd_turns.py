@@ -1,0 +1,261 @@
+"""Turns of writers: a writer that is slower than all others appends after a bounded wait.
+
+The first tests play etcd with leases in memory; in the last ones engines race over a real etcd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.stores.etcd_append import EtcdAppender
+from quorate.adapters.stores.etcd_records import EtcdKeys
+from quorate.adapters.stores.etcd_turns import LOOK_S, TURN_S, TURN_S_MAX, EtcdTurns
+from quorate.adapters.stores.store_etcd import EtcdStore
+from quorate.core.audit.invariants import sweep
+from quorate.core.commands import Cancel, Decision, Submit
+from quorate.ledger.chain import seal
+from quorate.loop import engine as engine_module
+from quorate.loop.engine import Engine
+from quorate.model.state.records import Phase
+from quorate.ports.errors import StaleHeadError
+from quorate.testing.builders import run
+from quorate.testing.store_contract import some_events
+from tests.bounds import WAIT_S, until
+from tests.contract.test_racing import Race
+from tests.etcd.played_etcd import Fate
+from tests.etcd.played_leases import PlayedLeases
+
+KEYS = EtcdKeys("t")
+
+
+@dataclass
+class Writer:
+    """One writer of a played ledger; ``meanwhile`` is called whenever it waits."""
+
+    etcd: PlayedLeases
+    meanwhile: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.turns = EtcdTurns(self.etcd, KEYS, self._until_moved, lambda: self.etcd.now_s)
+        self.appender = EtcdAppender(self.etcd, KEYS, "t", self.turns, lambda: self.etcd.now_s)
+
+    def append(self) -> None:
+        head = self.appender.read_head().head
+        self.appender.append(seal(head, some_events(1, at_ms=head.seq + 1)), head)
+
+    def height(self) -> int:
+        return self.appender.read_head().head.height
+
+    def _until_moved(self, revision: int, within_s: float) -> int:
+        self.etcd.now_s += within_s
+        self.etcd.expire()
+        self.meanwhile()
+        return revision
+
+
+@pytest.fixture
+def etcd() -> PlayedLeases:
+    etcd = PlayedLeases()
+    Writer(etcd).appender.create()
+    return etcd
+
+
+def test_other_writers_wait_until_the_writer_whose_turn_it_is_has_appended(
+    etcd: PlayedLeases,
+) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    slow.appender.take_turn()
+    looks: list[int] = []
+
+    def meanwhile() -> None:
+        looks.append(fast.height())
+        if len(looks) == 3:
+            slow.append()
+
+    fast.meanwhile = meanwhile
+    with pytest.raises(StaleHeadError):
+        fast.append()
+    assert looks == [0, 0, 0]
+    assert fast.height() == 1
+    fast.append()
+    assert etcd.now_s == 3 * LOOK_S, "the append has ended the turn"
+
+
+def test_a_turn_ends_without_an_append_when_its_writer_says_so(etcd: PlayedLeases) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    slow.appender.take_turn()
+    fast.meanwhile = slow.appender.end_turn
+    fast.append()
+    assert etcd.now_s == LOOK_S
+    slow.appender.end_turn()
+    slow.append()
+
+
+def test_a_turn_ends_with_its_lease_and_the_next_one_is_twice_as_long(etcd: PlayedLeases) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    lasted: list[float] = []
+    for _ in range(5):
+        slow.appender.take_turn()
+        before_s = etcd.now_s
+        fast.append()
+        lasted.append(etcd.now_s - before_s)
+        slow.append()
+    assert lasted == [TURN_S, 2 * TURN_S, 4 * TURN_S, TURN_S_MAX, TURN_S_MAX]
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.LATE])
+def test_an_entry_whose_answer_was_lost_delays_others_for_its_lease_only(
+    etcd: PlayedLeases, fate: Fate
+) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    etcd.fates = iter([Fate.ANSWERED, fate])
+    slow.appender.take_turn()
+    etcd.carry_out_late()
+    fast.append()
+    assert etcd.now_s == (0.0 if fate is Fate.LOST else TURN_S)
+    slow.appender.take_turn()
+    slow.append()
+
+
+def test_a_writer_whose_entry_was_not_renewed_keeps_its_turn_while_the_lease_lasts(
+    etcd: PlayedLeases,
+) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    # Granted, entered, read, not renewed.
+    etcd.fates = iter([Fate.ANSWERED, Fate.ANSWERED, Fate.ANSWERED, Fate.LOST])
+    slow.appender.take_turn()
+    fast.meanwhile = slow.append
+    with pytest.raises(StaleHeadError):
+        fast.append()
+
+
+def test_a_writer_that_cannot_read_the_queue_goes_on_without_a_turn(etcd: PlayedLeases) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    etcd.fates = iter([Fate.ANSWERED, Fate.ANSWERED, Fate.LOST])
+    slow.appender.take_turn()
+    fast.append()
+    slow.append()
+    assert etcd.now_s == TURN_S
+
+
+def test_a_writer_that_waits_renews_its_entry(etcd: PlayedLeases) -> None:
+    first, second = Writer(etcd), Writer(etcd)
+    first.appender.take_turn()
+
+    def meanwhile() -> None:
+        if etcd.now_s < 3 * TURN_S:
+            # The first one asks again, and so keeps its turn.
+            first.appender.take_turn()
+
+    second.meanwhile = meanwhile
+    second.appender.take_turn()
+    assert etcd.now_s >= 4 * TURN_S - 2 * LOOK_S
+    assert etcd.get(second.turns.queue) == (second.turns._entry,)
+    second.append()
+
+
+@pytest.mark.slow
+def test_writers_have_their_turns_in_the_order_in_which_they_asked(
+    address: EtcdAddress, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(EtcdStore.create(address))
+        others = list(_stores(address, tmp_path, stack, 3))
+        first.take_turn()
+        order: list[int] = []
+
+        def go(number: int) -> None:
+            others[number].take_turn()
+            order.append(number)
+            others[number].end_turn()
+
+        threads = [Thread(target=go, args=(number,)) for number in range(len(others))]
+        queue = first._appender._turns.queue
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda n=number: len(first._client.get(queue)) == n + 2, "it waits", WAIT_S)  # type: ignore[misc]
+            first.take_turn()
+        assert order == []
+        first.end_turn()
+        for thread in threads:
+            thread.join(WAIT_S)
+        assert order == [0, 1, 2]
+        assert first._client.get(queue) == ()
+
+
+FAST = 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_engine_that_decides_slower_than_others_append_gets_its_command_recorded(
+    address: EtcdAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "TURN_AFTER_S", 0.2)
+    with ExitStack() as stack:
+        store = stack.enter_context(EtcdStore.create(address))
+        clock = Race(store, 0, Random(0)).clock
+        stores = list(_stores(address, tmp_path, stack, FAST + 1))
+        engines = [Engine.open(each, clock) for each in stores]
+        slow = engines.pop()
+        decided: list[int] = []
+
+        def decide_slowly(*args: Any, **more: Any) -> Decision:
+            decided.append(slow.head.height)
+            # Longer than another engine needs for a commit.
+            height = store.head().height
+            until(lambda: store.head().height > height + 1 or has_turn(), "others append", WAIT_S)
+            return Engine._decide(slow, *args, **more)
+
+        def has_turn() -> bool:
+            return stores[-1]._appender._turns._entry is not None
+
+        monkeypatch.setattr(slow, "_decide", decide_slowly)
+        ending = Event()
+
+        def race(number: int) -> None:
+            for turn in count():
+                if ending.is_set():
+                    return
+                name = f"fast-{number}-{turn}"
+                engines[number].execute(Submit(run(name, 1, "free")), actor="test")
+                engines[number].execute(Cancel(name), actor="test")
+
+        threads = [Thread(target=race, args=(number,)) for number in range(FAST)]
+        for thread in threads:
+            thread.start()
+        try:
+            slow.execute(Submit(run("slow", 1, "free")), actor="test")
+            recorded = len(decided)
+            # A refusal holds at the end of the ledger, so it needs a turn as well.
+            refused = slow.execute(Cancel("unknown"), actor="test")
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join(WAIT_S)
+        assert recorded >= 2
+        assert refused.decision.refusals
+        assert not has_turn()
+        slow.follow()
+        assert slow.head == store.head()
+        assert slow.view.runs["slow"].phase is Phase.RUNNING
+        assert sweep(slow.view) == []
+
+
+def _stores(
+    address: EtcdAddress, folder: Path, stack: ExitStack, count: int
+) -> Iterator[EtcdStore]:
+    """Yield stores of one ledger, as several machines have them."""
+    for number in range(count):
+        elsewhere = replace(address, local=folder / f"machine-{number}")
+        yield stack.enter_context(EtcdStore.open(elsewhere))
