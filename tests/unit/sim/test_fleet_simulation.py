@@ -14,6 +14,7 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import RunEnded
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.file_faults import Faulty
@@ -107,6 +108,19 @@ def test_jobs_that_arrive_at_once_share_the_first_round_and_a_fork_repeats_that(
     assert {run.started_ms for run in outcome.runs} == {play.start_ms + 60_000}
     blocks = [events for _, events in open_blocks(play.store.blocks())]
     forked = fork(blocks, play.start_ms + 1, lottery_secret=LOTTERY_SECRET)
+    assert list(forked.events) == [event for events in blocks for event in events]
+
+
+def test_a_fork_repeats_runs_that_end_together_when_a_round_ends() -> None:
+    """A round begins at their end; a fork must not begin it between the first and the second."""
+    round_s = ROUNDS.round_ms / 1_000
+    jobs = [job("one", 0.0, 2, round_s), job("two", 0.0, 4, round_s), job("late", 60.0, 8, 900.0)]
+    play = FleetPlay(plain_fleet(GPUS, {"a": 8}, ROUNDS), jobs)
+    finished(play)
+    blocks = [events for _, events in open_blocks(play.store.blocks())]
+    ended = [[each.run for each in block if isinstance(each, RunEnded)] for block in blocks]
+    assert ["one", "two"] in ended
+    forked = fork(blocks, play.start_ms + 60_001, lottery_secret=LOTTERY_SECRET)
     assert list(forked.events) == [event for events in blocks for event in events]
 
 

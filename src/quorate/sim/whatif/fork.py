@@ -100,8 +100,8 @@ class _Fork:
         numbered = _numbered(after, first_seq)
         owners = self._engine.view.owners
         inputs = inputs_of(numbered, self._claims, owners, has_driver=self._has_driver)
-        begins = [seq for seq, _ in numbered]
-        for _, group in groupby(inputs, lambda each: (bisect_right(begins, each.seq), each.at_ms)):
+        self._begins = [seq for seq, _ in numbered]
+        for _, group in groupby(inputs, lambda each: (self._block_of(each.seq), each.at_ms)):
             together = list(group)
             asked = [Asked(each.command, each.actor) for each in together]
             self._at(together[0].at_ms, together[0].seq, self._giving(*asked))
@@ -133,7 +133,7 @@ class _Fork:
             instant_ms = max(next_ms, instant_ms)
             assert steps < STEPS_PER_INSTANT_MAX, f"the simulation is stuck at {next_ms}"
             self._clock.true_ms = max(self._clock.true_ms, next_ms)
-            if heap_ms == next_ms and not heappop(self._heap)[3]():
+            if heap_ms == next_ms and not self._act():
                 continue
             due_ms = self._step() if self._has_driver else None
             self._read_on()
@@ -157,6 +157,27 @@ class _Fork:
     def _at(self, at_ms: int, seq: int, action: Action) -> None:
         self._planned += 1
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
+
+    def _act(self) -> bool:
+        """Take the next planned action; return whether it, or one recorded with it, was valid.
+
+        The actions of one recorded block are taken together, before anything that is due: a driver
+        records together what its executor has reported until then.
+        """
+        at_ms, seq, _, action = heappop(self._heap)
+        is_valid = action()
+        block = self._block_of(seq)
+        while seq != LATER and self._heap:
+            next_ms, seq, _, action = self._heap[0]
+            if next_ms != at_ms or self._block_of(seq) != block:
+                break
+            heappop(self._heap)
+            is_valid = action() or is_valid
+        return is_valid
+
+    def _block_of(self, seq: int) -> int:
+        """Return the number of the recorded block that has the event ``seq``."""
+        return bisect_right(self._begins, seq)
 
     def _due(self) -> int | None:
         """Return when the driver first steps: at once, or never (None) without a driver."""
