@@ -16,7 +16,7 @@ from quorate.core.admission.holds import hold_duration_ms
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.spares import part_with
 from quorate.core.lifecycle.starts import write_start
-from quorate.core.profile.lease_ends import run_end_ms
+from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.model.events import EndReason, NodeStatus, Slots, SpareFilled
 from quorate.model.specs import Run
 from quorate.model.state.free_slots import IslandKey, ordinals
@@ -124,15 +124,17 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
     for pledge in view.pledges.values():
         for node, mask in pledge.slots:
             pledged[node] = pledged.get(node, 0) | mask
-    gone_ms = _gone_ms(view, run, now_ms)
+    over_ms = _over_ms(view, run, now_ms)
     able: dict[str, bool] = {}
     ranked: list[tuple[tuple[int, str, int, str], _Offer]] = []
     for name in view.spares:
         lease = view.leases[name]
         record = view.runs[lease.fact.run]
         if record.spec.name not in able:
-            able[record.spec.name] = _can_spare(view, record, run, now_ms, gone_ms)
+            able[record.spec.name] = _can_spare(view, record, run)
         if lease.ending is not None or not able[record.spec.name]:
+            continue
+        if over_ms is not None and lease_end_ms(view, lease, now_ms) < over_ms:
             continue
         for node, mask in lease.fact.slots:
             place = view.nodes[node].island
@@ -147,26 +149,22 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
     return [offer for _, offer in ranked]
 
 
-def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
-    """Return when ``run`` is expected to end; None if its pool has no reservations."""
+def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
+    """Return when ``run`` is expected to end; None if its pool has no reservations.
+
+    If the pool has reservations, a filler must be expected to end no later than the spare itself,
+    with its run or by a recall, so that the slots come free no later than without the filler.
+    """
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
     return now_ms + hold_duration_ms(run, view.pools[run.pool])
 
 
-def _can_spare(
-    view: StateView, record: RunRecord, run: Run, now_ms: int, gone_ms: int | None
-) -> bool:
-    """Return whether ``record`` can do without its spares for as long as ``run`` takes.
-
-    If the pool has reservations, the filler must be expected to end no later than the spare's own
-    run, so that the slots come free no later than without the filler.
-    """
+def _can_spare(view: StateView, record: RunRecord, run: Run) -> bool:
+    """Return whether ``record`` needs none of its spares now, and ``run`` may use them."""
     if record.spec.name == run.name or record.spec.pool != run.pool:
         return False
-    if record.stopping is not None or _has_lost(view, record.leases):
-        return False
-    return gone_ms is None or run_end_ms(view, record, now_ms) >= gone_ms
+    return record.stopping is None and not _has_lost(view, record.leases)
 
 
 def _has_lost(view: StateView, leases: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ from quorate.core.profile.firm_places import (
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile, cap_members
+from quorate.core.profile.profile import Profile
 from quorate.core.profile.resource import Resource
 from quorate.model.events import (
     BudgetApplied,
@@ -44,6 +44,7 @@ from quorate.model.events import (
 )
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.reads.money_reads import cap_members
 from quorate.model.state.records import PledgeRecord
 from quorate.model.state.state_view import StateView
 

@@ -10,8 +10,9 @@ docs/adr/0025-planning.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 from quorate.core.admission.admit import Admitted, admit
 from quorate.core.admission.holds import hold_duration_ms
@@ -19,8 +20,8 @@ from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.handover import hand_over
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.planning.start_search import Searcher
-from quorate.core.profile.firm_places import pin_of
-from quorate.core.profile.lease_ends import lease_end_ms
+from quorate.core.profile.firm_places import in_order, pin_of, stands
+from quorate.core.profile.lease_ends import is_overdue, run_end_ms
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.recallable_loans import Loan, recallable
@@ -31,6 +32,8 @@ from quorate.model.events import EndReason, LoanRecalled, RecallWithdrawn, Tier
 from quorate.model.specs import Run
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
+
+L = TypeVar("L")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,14 @@ def plan_recall(
     return trials.choose(loans)
 
 
+class _Stay(NamedTuple):
+    """A time in which a trial counts what a loan holds as taken, beyond its expected end."""
+
+    loan: Loan
+    from_ms: int
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Trials:
     """Tries hand-overs and recalls for a run, each in a new overlay."""
@@ -118,7 +129,8 @@ class _Trials:
 
     def start_beside_overdue_ms(self) -> int | None:
         """Return when the run starts if nothing is recalled and no overdue run ever ends."""
-        return self._start_ms(self.log.view, lasting=self.overdue)
+        stays = [_Stay(loan, loan.end_ms, FOREVER_MS) for loan in self.overdue]
+        return self._start_ms(self.log.view, stays, stays)
 
     # --- Hand-overs alone ---
 
@@ -136,7 +148,7 @@ class _Trials:
             return trial is not None and self._starts_now(trial.view)
 
         length = _first(len(taken), lambda n: starts(taken[:n]))
-        return _needed(taken[:length], starts)
+        return needed_of(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
         """Return a trial in which ``loans`` are handed over; None if one has no other payers."""
@@ -165,9 +177,10 @@ class _Trials:
         if not loans or not helps(loans):
             return ()
         length = _first(len(loans), lambda n: helps(loans[:n]))
-        told = _needed(loans[:length], helps)
+        told = needed_of(loans[:length], helps)
         # If the GPUs of these loans are enough, the run does not wait for the lent concurrency.
-        return () if self._is_in_time(self._recalled(view, told), told, kept=told) else told
+        is_enough = self._is_in_time(self._recalled(view, told), told, keeps_width=True)
+        return () if is_enough else told
 
     def _divided(self, told: Sequence[Loan]) -> Recall:
         """Return which loans of ``told`` are handed to other payers, and which are recalled.
@@ -180,36 +193,57 @@ class _Trials:
             rest = [other for other in left if other != loan]
             if not rest:
                 break  # Hand-overs alone do not start the run, as ``_hand_overs`` has shown.
-            if trial is not None and self._is_in_time(self._recalled(trial.view, rest), told):
+            if trial is None:
+                continue
+            if self._is_in_time(self._recalled(trial.view, rest), told, handed=(*handed, loan)):
                 handed.append(loan)
                 left = rest
         return Recall(tuple(handed), tuple(left))
 
     def _is_in_time(
-        self, view: StateView, loans: Sequence[Loan], kept: Iterable[Loan] = ()
+        self,
+        view: StateView,
+        told: Sequence[Loan],
+        handed: Collection[Loan] = (),
+        *,
+        keeps_width: bool = False,
     ) -> bool:
         """Return whether the run starts in ``view`` before its natural start, and in time.
 
-        The latest start in time is when all notices of ``loans`` are over, and all loans that end
-        by themselves have ended. The concurrency of the loans in ``kept`` counts as taken. Other
-        loans to overdue runs count as never ending.
+        The latest start in time is when all notices of ``told`` are over, and all loans that end by
+        themselves have ended. In ``view`` the loans in ``handed`` have other payers, and the other
+        loans of ``told`` are recalled. With ``keeps_width``, their concurrency is not given back.
         """
-        start_ms = self._start_ms(view, kept, [each for each in self.overdue if each not in loans])
-        last_ms = max((self.ends_ms, *(loan.due_ms for loan in loans)))
+        rooms, widths = list[_Stay](), list[_Stay]()
+        for loan in self.overdue:
+            # Nothing shows that it ends before its notice is over, or ends at all without one.
+            until_ms = loan.due_ms if loan in told and loan not in handed else FOREVER_MS
+            rooms.append(_Stay(loan, loan.end_ms, until_ms))
+            if loan not in handed:
+                width_ms = FOREVER_MS if keeps_width else until_ms
+                widths.append(_Stay(loan, loan.end_ms, width_ms))
+        if keeps_width:
+            widths += [_Stay(loan, loan.due_ms, loan.end_ms) for loan in told]
+        start_ms = self._start_ms(view, rooms, widths)
+        last_ms = max((self.ends_ms, *(loan.due_ms for loan in told)))
         if start_ms is None or start_ms > last_ms:
             return False
         return self.natural_ms is None or start_ms < self.natural_ms
 
     def _start_ms(
-        self, view: StateView, kept: Iterable[Loan] = (), lasting: Iterable[Loan] = ()
+        self, view: StateView, rooms: Iterable[_Stay] = (), widths: Iterable[_Stay] = ()
     ) -> int | None:
-        now_ms = self.log.now_ms
+        """Return when the run starts in ``view``.
+
+        The GPUs of the loans in ``rooms``, and the concurrency of those in ``widths``, are taken
+        for the time of their stay as well.
+        """
+        now_ms, lent = self.log.now_ms, self.log.view
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
-        for loan in kept:
-            _keep_width(profile, self.log.view, loan, now_ms)
-        for loan in lasting:
-            _keep_width(profile, self.log.view, loan, now_ms)
-            _keep_room(profile, self.log.view, loan)
+        for loan, from_ms, until_ms in rooms:
+            _keep_room(profile, lent, _held_by(lent, loan.run, loan.bundle), from_ms, until_ms)
+        for loan, from_ms, until_ms in widths:
+            _keep_width(profile, lent, _held_by(lent, loan.run, loan.bundle), from_ms, until_ms)
         entry = Searcher(profile, has_executor=self.log.has_executor).find(self.run, now_ms)
         return None if entry is None else entry.start_ms
 
@@ -248,56 +282,68 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
     return high
 
 
-def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> tuple[Loan, ...]:
+def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple[L, ...]:
     """Return ``loans`` without those that can be left out while ``holds`` stays true.
 
-    The loans are tried from last to first.
+    The loans are tried from last to first. ``holds`` must stay true if loans are added; so the
+    number of loans that can be left out one after the other is doubled, and then bisected.
     """
-    kept = list(loans)
-    for loan in reversed(loans):
-        rest = [other for other in kept if other != loan]
-        if rest and holds(rest):
-            kept = rest
+    kept, left = list[L](), len(loans)
+
+    def fails(out: int) -> bool:
+        """Return whether the last ``out`` of the first ``left`` loans cannot all be left out."""
+        rest = [*loans[: left - out], *kept]
+        return not rest or not holds(rest)
+
+    while left:
+        out = 1
+        while not (is_needed := fails(out)) and out < left:
+            out = min(left, 2 * out)
+        if not is_needed:
+            break
+        out = _first(out, fails)
+        # The last ``out - 1`` loans are left out, and the one before them is needed.
+        kept.insert(0, loans[left - out])
+        left -= out
     return tuple(kept)
 
 
-def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> None:
-    """Take the concurrency of a loan in ``profile``, from its recall to its expected end.
-
-    If the run of the loan is overdue, take it from the expected end of the run on for ever.
-    """
-    for lease in _held_by(view, loan):
-        if loan.is_overdue:
-            from_ms, end_ms = loan.end_ms, FOREVER_MS
-        else:
-            from_ms, end_ms = loan.due_ms, lease_end_ms(view, lease, now_ms)
-        if end_ms <= from_ms:
-            continue
+def _keep_width(
+    profile: Profile, view: StateView, leases: Iterable[Lease], from_ms: int, until_ms: int
+) -> None:
+    """Take the concurrency of ``leases`` in ``profile``."""
+    if until_ms <= from_ms:
+        return
+    for lease in leases:
         payer = lease.fact.payer
-        profile.payer(payer).take(from_ms, end_ms, lease.gpus)
+        profile.payer(payer).take(from_ms, until_ms, lease.gpus)
         if lease.fact.tier is Tier.BORROWED:
-            profile.lent(payer).take(from_ms, end_ms, lease.gpus)
+            profile.lent(payer).take(from_ms, until_ms, lease.gpus)
         for cap in view.envelopes[payer].caps:
-            profile.cap(cap).take(from_ms, end_ms, lease.gpus)
+            profile.cap(cap).take(from_ms, until_ms, lease.gpus)
 
 
-def _keep_room(profile: Profile, view: StateView, loan: Loan) -> None:
-    """Take the GPUs of a loan in ``profile``, from the expected end of its run on for ever."""
-    whole = view.pools[view.runs[loan.run].spec.pool].whole_nodes
+def _keep_room(
+    profile: Profile, view: StateView, leases: Iterable[Lease], from_ms: int, until_ms: int
+) -> None:
+    """Take the GPUs of ``leases`` in ``profile``."""
+    if until_ms <= from_ms:
+        return
     held: dict[str, int] = {}
-    for lease in _held_by(view, loan):
+    for lease in leases:
         for node, mask in lease.fact.slots:
             held[node] = held.get(node, 0) + mask.bit_count()
     for node, gpus in held.items():
         if node not in view.node_status and node not in view.unwiped:
             known = view.nodes[node]
-            taken = known.spec.gpus if whole else gpus
-            profile.room(known.island).take(loan.end_ms, FOREVER_MS, taken)
+            whole = view.pools[known.island.pool].whole_nodes
+            profile.room(known.island).take(from_ms, until_ms, known.spec.gpus if whole else gpus)
 
 
-def _held_by(view: StateView, loan: Loan) -> list[Lease]:
-    leases = (view.leases[name] for name in view.runs[loan.run].leases)
-    return [lease for lease in leases if loan.bundle in (0, lease.fact.bundle)]
+def _held_by(view: StateView, run: str, bundle: int) -> list[Lease]:
+    """Return the leases of a bundle that are not stopping."""
+    leases = (view.leases[name] for name in view.runs[run].leases)
+    return [each for each in leases if bundle in (0, each.fact.bundle) and not each.ending]
 
 
 def _hand(log: DecisionLog, loan: Loan) -> bool:
@@ -342,7 +388,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
     due = [
         known
         for known in sorted(log.view.recalls.values(), key=lambda each: each.due_ms)
-        if _leases_of(log.view, known)
+        if _held_by(log.view, known.run, known.bundle)
         and _stop_ms(log.view, known, has_executor=log.has_executor) <= log.now_ms
     ]
     for known in due:
@@ -350,7 +396,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
             continue  # The bundle has ended with its run.
         if _goes_on(log, known, stand):
             continue
-        leases = _leases_of(log.view, known)
+        leases = _held_by(log.view, known.run, known.bundle)
         grace_ms = max((lease.grace_ms for lease in leases), default=0)
         end_ms = max(known.due_ms, log.now_ms + grace_ms) if log.has_executor else known.due_ms
         stop_bundle(log, known.run, known.bundle, EndReason.RECALLED, end_ms=end_ms)
@@ -372,29 +418,46 @@ def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog
     barred = frozenset((known.payer,) if known.waiting_run in log.view.pending else ())
     if not hand_over(trial, known.run, known.bundle, at_ms=at_ms, barred=barred):
         return False
-    events = tuple(trial.events)
+    events, view = tuple(trial.events), trial.view
     if not stand(trial):
+        return False
+    if is_overdue(view, view.runs[known.run], log.now_ms) and not _stand_beside(log, view, known):
         return False
     for event in events:
         log.write(event)
     return True
 
 
-def _leases_of(view: StateView, known: LoanRecalled) -> list[Lease]:
-    leases = (view.leases[name] for name in view.runs[known.run].leases)
-    return [each for each in leases if known.bundle in (0, each.fact.bundle) and not each.ending]
+def _stand_beside(log: DecisionLog, view: StateView, known: LoanRecalled) -> bool:
+    """Return whether all firm places stand in ``view`` even if a bundle never ends.
+
+    The bundle is that of the recall ``known``, and the end of its run is only estimated.
+    """
+    now_ms = log.now_ms
+    profile, leases = Profile(view, now_ms), _held_by(view, known.run, known.bundle)
+    from_ms = run_end_ms(view, view.runs[known.run], now_ms)
+    _keep_room(profile, view, leases, from_ms, FOREVER_MS)
+    _keep_width(profile, view, leases, from_ms, FOREVER_MS)
+    for _, record in in_order(view):
+        pin = None if record.by_conflict else pin_of(view, record, now_ms)
+        if pin is None:
+            continue
+        if not stands(profile, pin):
+            return False
+        profile.put(pin)
+    return True
 
 
 def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int:
     """Return the instant at which a recalled bundle has to be stopped."""
     if not has_executor:
         return known.due_ms
-    graces = (lease.grace_ms for lease in _leases_of(view, known))
+    graces = (lease.grace_ms for lease in _held_by(view, known.run, known.bundle))
     return known.due_ms - max(graces, default=0)
 
 
 def recall_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     """Yield the instants at which recalled bundles that are not stopping have to be stopped."""
     for known in view.recalls.values():
-        if _leases_of(view, known):
+        if _held_by(view, known.run, known.bundle):
             yield _stop_ms(view, known, has_executor=has_executor)

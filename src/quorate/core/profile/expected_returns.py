@@ -7,16 +7,22 @@ lease is expected to end later than declared.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 
-from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms, said_end_ms
+from quorate.core.profile.lease_ends import (
+    bundle_recall,
+    lease_end_ms,
+    run_end_ms,
+    said_end_ms,
+)
 from quorate.core.profile.resource import curve_of
 from quorate.model.events import Tier
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.expected_ends import Curve, End, Kept
 from quorate.model.state.free_slots import Island, IslandKey
+from quorate.model.state.reads.money_reads import cap_members
 from quorate.model.state.records import Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 
@@ -98,6 +104,14 @@ class ExpectedReturns:
             kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
         return kept.expected, kept.expected_curve
 
+    def with_capped(self, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
+        """Return ``payers`` and the other payers under their caps."""
+        view = self._view
+        caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
+        if not caps:
+            return payers
+        return {*payers, *(key for cap in caps for key in cap_members(view, cap))}
+
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
         """Return whether a lease of an island has passed an end expected since ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
@@ -164,10 +178,17 @@ class ExpectedReturns:
         return back_ms, max(back_ms, self._over_ms(pledge))
 
     def _over_ms(self, pledge: PledgeRecord) -> int:
-        """Return when the run of a filled spare is expected to end and its payer is released."""
-        record = self._view.runs[pledge.run]
-        is_running = record.phase is Phase.RUNNING
-        return run_end_ms(self._view, record, self._now_ms) if is_running else self._now_ms
+        """Return when a filled spare is expected to end, with its run or by a recall.
+
+        Its payer is released then.
+        """
+        view, now_ms = self._view, self._now_ms
+        record = view.runs[pledge.run]
+        if record.phase is not Phase.RUNNING:
+            return now_ms
+        end_ms = run_end_ms(view, record, now_ms)
+        recall = bundle_recall(view, pledge.run, pledge.bundle)
+        return end_ms if recall is None else min(end_ms, max(now_ms, recall.due_ms))
 
     def payer_ends(self, key: EnvelopeId) -> list[End]:
         """Return the expected ends of a payer's leases, with their GPUs, in order."""

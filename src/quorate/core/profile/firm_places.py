@@ -18,12 +18,13 @@ from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile, cap_members
+from quorate.core.profile.profile import Profile
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.reads.money_reads import cap_members
 from quorate.model.state.records import Lease, ReservationRecord
 from quorate.model.state.state_view import StateView
 

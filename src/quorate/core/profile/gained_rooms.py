@@ -59,6 +59,10 @@ class Funded(NamedTuple):
 class Returns(Protocol):
     """Says whether leases have outlasted their expected ends since an instant."""
 
+    def with_capped(self, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
+        """Return ``payers`` and the other payers under their caps."""
+        ...
+
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
         """Return whether a lease in a room has outlasted its expected end."""
         ...
@@ -272,7 +276,9 @@ class GainedRooms:
         return (
             self._changed.isdisjoint(keys)
             and self._have_no_less(keys, returns)
-            and self._pay_no_less([share.payer for share in pin.shares], returns)
+            and self._pay_no_less(
+                returns.with_capped([share.payer for share in pin.shares]), returns
+            )
         )
 
     def _have_no_less(self, keys: Collection[IslandKey], returns: Returns) -> bool:

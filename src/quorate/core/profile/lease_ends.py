@@ -50,11 +50,15 @@ def said_end_ms(view: StateView, lease: Lease) -> int:
 
 
 def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
-    """Return the recall that ends ``lease``: of its bundle, or of its run's bundle 0; or None."""
+    """Return the recall that ends ``lease``, or None."""
+    return bundle_recall(view, lease.fact.run, lease.fact.bundle)
+
+
+def bundle_recall(view: StateView, run: str, bundle: int) -> LoanRecalled | None:
+    """Return the recall that ends a bundle: its own, or that of its run's bundle 0; or None."""
     recalls = view.recalls
     if not recalls:
         return None
-    run, bundle = lease.fact.run, lease.fact.bundle
     found = [known for key in {(run, 0), (run, bundle)} if (known := recalls.get(key)) is not None]
     return min(found, key=lambda known: known.due_ms, default=None)
 

@@ -20,6 +20,7 @@ from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
 from quorate.model.events import Share, Tier
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import Island, IslandKey
+from quorate.model.state.reads.money_reads import cap_members
 from quorate.model.state.state_view import StateView
 
 K = TypeVar("K")
@@ -450,13 +451,3 @@ def whole_gpus(island: Island) -> int:
     return sum(
         size * (island.buckets[size] & nodes).bit_count() for size, nodes in island.sizes.items()
     )
-
-
-def cap_members(view: StateView, cap: CapId) -> list[EnvelopeId]:
-    """Return the envelopes under ``cap``."""
-    budget = cap.partition("/")[0]
-    return [
-        key
-        for line in view.budgets[budget].envelopes
-        if cap in view.envelopes[key := EnvelopeId(f"{budget}/{line.name}")].caps
-    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from quorate.core.profile.gained_rooms import STEP_MAX, GainedRooms, KeptPlan
@@ -41,6 +43,10 @@ class Ends:
 
     def __init__(self, *late: str) -> None:
         self._late = late
+
+    def with_capped(self, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
+        """Return ``payers``: there are no caps."""
+        return payers
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
         """Return whether the domain is among those that are late."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Complete, Confirm, MarkNode, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import NodeStatus
-from quorate.model.specs import Budget
+from quorate.model.specs import Budget, Cap
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, node
 from tests.oracles.plans import (
     alone,
+    clashes,
     firm_ms,
     foreseen,
+    funds,
     moves,
     of,
     planned_life,
     quiet_pool,
+    tick_until,
 )
 
 START_MS = NOW_MS + 2 * HOUR_MS
@@ -72,3 +76,22 @@ def test_firm_start_in_a_rack_stands_beside_a_drained_node_of_another() -> None:
     assert moves(decided) == []
     life.do(Complete("busy"), START_MS)
     assert life.state.runs["next"].phase is Phase.RUNNING
+
+
+def test_place_under_a_cap_moves_when_work_of_another_payer_under_it_outlasts_its_end() -> None:
+    """Also in a state that knows from the decision before that the place stood."""
+    in_a, in_b = (("fabric.domain", "A"),), (("fabric.domain", "B"),)
+    lines = alone(envelope("e", 8, selector=in_a)), alone(envelope("f", 8, selector=in_b))
+    cap = Cap(name="c", flavor="H100", envelopes=("e", "f"), concurrency_max=8)
+    life = planned_life(
+        nodes=[node("a0"), node("b0", domain="B")],
+        budgets=[budget("b-one", "one", *lines, caps=(cap,)), funds("two")],
+        has_executor=True,
+    )
+    life.do(Submit(of("late", 8, "one", 60, selector=in_a)))
+    life.do(Submit(of("busy", 8, "two", 90, selector=in_b)))
+    life.do(Submit(of("next", 8, "one", 60, selector=in_b)))
+    assert firm_ms(life, "next") == NOW_MS + 90 * MINUTE_MS
+    tick_until(life, NOW_MS + 80 * MINUTE_MS)
+    assert (firm_ms(life, "next"), clashes(life)) == (NOW_MS + 5_625_000, [])
+    assert sweep(life.state) == []

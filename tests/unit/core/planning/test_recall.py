@@ -16,6 +16,7 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
+from quorate.core.planning.recall import needed_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -81,6 +82,11 @@ def lent_life(
         pool=quiet_pool(horizon_ms=horizon_ms),
         has_executor=has_executor,
     )
+
+
+def poor(owner: str) -> Budget:
+    """Return a budget of ``owner`` that pays for nothing here."""
+    return budget(f"b-{owner}", owner, alone(envelope("e", 1, flavor="A100")))
 
 
 def recalled(decision: Decision) -> list[tuple[str, int, str, int]]:
@@ -438,3 +444,90 @@ def test_an_overdue_loan_is_recalled_with_another_that_is_needed() -> None:
         ("overdue", 0, "mine", next_rung_ms + GRACE_MS),
     ]
     assert (firm_ms(life, "mine"), clashes(life)) == (next_rung_ms, [])
+
+
+def test_a_loan_to_an_overdue_run_with_other_payers_is_recalled_as_if_it_were_not_overdue() -> None:
+    """If it kept its GPUs until its estimated end, each new estimate would move the start."""
+    life = lent_life(8, has_executor=True, budgets=(poor("three"),))
+    life.do(Submit(borrower("late", 4, 30)))
+    life.do(Submit(of("fair", 4, "three", 600, funding=borrowing())), NOW_MS + MINUTE_MS)
+    tick_until(life, NOW_MS + 39 * MINUTE_MS)
+    life.do(Apply((funds("two", 4),)), NOW_MS + 39 * MINUTE_MS)
+    decision = life.do(Submit(of("mine", 8, "one", 60)), NOW_MS + 40 * MINUTE_MS)
+    due_ms = NOW_MS + 60 * MINUTE_MS
+    assert recalled(decision) == [("fair", 0, "mine", due_ms), ("late", 0, "mine", due_ms)]
+    tick_until(life, due_ms)
+    for lease in life.stopping():
+        life.do(Confirm(lease))
+    assert life.phase("mine") is Phase.RUNNING
+
+
+@pytest.mark.parametrize("declared", [30, 600])
+def test_an_overdue_bundle_goes_on_after_its_notice_only_if_no_start_needs_it_later(
+    declared: int,
+) -> None:
+    """Its expected end is an estimate, and the start would move with each new one."""
+    short = alone(envelope("e", 4, lending=lending("two", recall_notice_ms=5 * MINUTE_MS)))
+    long = alone(envelope("f", 4, lending=lending("three", recall_notice_ms=2 * HOUR_MS)))
+    life = planned_life(
+        8,
+        budgets=[budget("b-one", "one", short, long), poor("two"), poor("three")],
+        pool=quiet_pool(horizon_ms=HOUR_MS),
+        has_executor=True,
+    )
+    life.do(Submit(borrower("late", 4, declared)))
+    life.do(Submit(of("fair", 4, "three", 600, funding=borrowing())), NOW_MS + MINUTE_MS)
+    tick_until(life, NOW_MS + 39 * MINUTE_MS)
+    life.do(Submit(of("mine", 8, "one", 60)), NOW_MS + 40 * MINUTE_MS)
+    life.do(Apply((funds("two", 4),)), NOW_MS + 41 * MINUTE_MS)
+    while life.phase("mine") is not Phase.RUNNING and life.now_ms < NOW_MS + 3 * HOUR_MS:
+        tick_until(life, life.now_ms + MINUTE_MS)
+        for lease in life.stopping():
+            life.do(Confirm(lease))
+    assert life.state.runs["mine"].since_ms == NOW_MS + 160 * MINUTE_MS
+
+
+def test_nothing_is_recalled_if_the_run_certainly_starts_before_the_notice_is_over() -> None:
+    """The estimated end of an overdue run is no reason for a recall that comes later."""
+    life = lent_life(8, has_executor=True, notice_ms=HOUR_MS)
+    life.do(Submit(borrower("late", 4, 30)))
+    life.do(Submit(of("own", 4, "one", 60)))
+    tick_until(life, NOW_MS + 39 * MINUTE_MS)
+    decision = life.do(Submit(of("mine", 4, "one", 240)), NOW_MS + 40 * MINUTE_MS)
+    assert recalled(decision) == []
+    tick_until(life, NOW_MS + 59 * MINUTE_MS)
+    life.do(Complete("own", has_gone=True), NOW_MS + 60 * MINUTE_MS)
+    assert life.phase("mine") is Phase.RUNNING
+
+
+@pytest.mark.parametrize("has_executor", [True, False])
+@pytest.mark.parametrize("minutes", [5, 90])
+def test_who_fills_the_spare_of_a_recalled_run_does_not_move_the_start_of_its_lender(
+    minutes: int,
+    has_executor: bool,  # noqa: FBT001 - a case
+) -> None:
+    life = lent_life(8, has_executor=has_executor, budgets=(funds("three"),))
+    loan = borrower("loan", 4, group_gpus=4, spares_per_group=4)
+    life.do(Submit(loan))
+    life.do(Submit(of("mine", 8, "one", 60)))
+    assert firm_ms(life, "mine") == DUE_MS
+    life.do(Submit(of("filler", 4, "three", minutes)), NOW_MS + MINUTE_MS)
+    assert clashes(life) == []
+    life.do(Submit(of("other", 1, "three", 10)), NOW_MS + 2 * MINUTE_MS)
+    assert (firm_ms(life, "mine"), clashes(life)) == (DUE_MS, [])
+
+
+@pytest.mark.parametrize(
+    ("loans", "amount", "needed"),
+    [
+        ([4, 4, 4, 4], 4, [0]),
+        ([1, 2, 1, 8, 1], 9, [0, 3]),
+        ([1, 1, 1], 3, [0, 1, 2]),
+        ([1], 0, [0]),
+    ],
+)
+def test_the_loans_that_are_left_out_are_tried_from_last_to_first(
+    loans: list[int], amount: int, needed: list[int]
+) -> None:
+    found = needed_of(list(enumerate(loans)), lambda some: sum(n for _, n in some) >= amount)
+    assert [place for place, _ in found] == needed

@@ -84,3 +84,13 @@ class MoneyView(Protocol):
     def holds_ending(self) -> list[tuple[int, str]]:
         """Return the heap of (end of a hold, lease); outdated entries may be dropped from it."""
         ...
+
+
+def cap_members(view: MoneyView, cap: CapId) -> list[EnvelopeId]:
+    """Return the envelopes under ``cap``."""
+    budget = cap.partition("/")[0]
+    return [
+        key
+        for line in view.budgets[budget].envelopes
+        if cap in view.envelopes[key := EnvelopeId(f"{budget}/{line.name}")].caps
+    ]
