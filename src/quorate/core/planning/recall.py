@@ -115,9 +115,10 @@ class _Trials:
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
         """Return the hand-overs that start the run now, else the fewest recalls; else None."""
-        now_ms = self.log.now_ms
-        gone = self._start_ms(self._recalled(self.log.view, loans, due_ms=now_ms))
-        if gone != now_ms:
+        # A lease whose declared end is exactly now may overrun, so the run is tried a moment later.
+        now_ms, soon_ms = self.log.now_ms, self.log.now_ms + 1
+        gone = self._recalled(self.log.view, loans, due_ms=now_ms)
+        if self._start_ms(gone, at_ms=soon_ms) != soon_ms:
             return None  # The run waits for something else.
         handed = self._hand_overs(loans)
         if handed:
@@ -231,14 +232,18 @@ class _Trials:
         return self.natural_ms is None or start_ms < self.natural_ms
 
     def _start_ms(
-        self, view: StateView, rooms: Iterable[_Stay] = (), widths: Iterable[_Stay] = ()
+        self,
+        view: StateView,
+        rooms: Iterable[_Stay] = (),
+        widths: Iterable[_Stay] = (),
+        at_ms: int | None = None,
     ) -> int | None:
-        """Return when the run starts in ``view``.
+        """Return when the run starts in ``view``, from ``at_ms`` or now on.
 
         The GPUs of the loans in ``rooms``, and the concurrency of those in ``widths``, are taken
         for the time of their stay as well.
         """
-        now_ms, lent = self.log.now_ms, self.log.view
+        now_ms, lent = self.log.now_ms if at_ms is None else at_ms, self.log.view
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
         for loan, from_ms, until_ms in rooms:
             _keep_room(profile, lent, _held_by(lent, loan.run, loan.bundle), from_ms, until_ms)

@@ -500,6 +500,18 @@ def test_nothing_is_recalled_if_the_run_certainly_starts_before_the_notice_is_ov
     assert life.phase("mine") is Phase.RUNNING
 
 
+def test_nothing_is_recalled_while_a_run_that_may_overrun_reaches_its_declared_end() -> None:
+    life = lent_life(8, has_executor=True, budgets=(funds("three"),))
+    life.do(Submit(borrower("loan", 4, 600)))
+    life.do(Submit(of("late", 4, "three", 30)))
+    life.do(Submit(of("mine", 8, "one", 60)), NOW_MS + MINUTE_MS)
+    decisions = [life.do(Tick(), NOW_MS + 30 * MINUTE_MS + after_ms) for after_ms in (0, 1)]
+    assert [recalled(each) for each in decisions] == [[], []]
+    at_ms = NOW_MS + 31 * MINUTE_MS
+    decision = life.do(Complete("late", has_gone=True), at_ms)
+    assert recalled(decision) == [("loan", 0, "mine", at_ms + NOTICE_MS)]
+
+
 @pytest.mark.parametrize("has_executor", [True, False])
 @pytest.mark.parametrize("minutes", [5, 90])
 def test_who_fills_the_spare_of_a_recalled_run_does_not_move_the_start_of_its_lender(
