@@ -15,7 +15,7 @@ from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import fills_nodes, items_of
 from quorate.core.profile.expected_returns import ExpectedReturns
-from quorate.core.profile.lease_ends import lease_end_ms
+from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
@@ -25,7 +25,7 @@ from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.reads.money_reads import cap_members
-from quorate.model.state.records import Lease, ReservationRecord
+from quorate.model.state.records import Lease, Phase, ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 
@@ -219,6 +219,10 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
             lease_end_ms(view, lease, since_ms) < lease_end_ms(view, lease, now_ms)
             for lease in counted.under_quotas(view)
         )
+        or any(
+            run_end_ms(view, record, since_ms) < run_end_ms(view, record, now_ms)
+            for record in counted.with_filled_spares(view)
+        )
     )
 
 
@@ -232,6 +236,7 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     ends += [end for payer in counted.payers for end in returns.payer_ends(payer)[:1]]
     instants = [end_ms for end_ms, _, _ in ends]
     instants += [lease_end_ms(view, lease, now_ms) for lease in counted.under_quotas(view)]
+    instants += [run_end_ms(view, each, now_ms) for each in counted.with_filled_spares(view)]
     return min((end_ms + 1 for end_ms in instants if end_ms >= now_ms), default=None)
 
 
@@ -239,7 +244,8 @@ class _Counted(NamedTuple):
     """What firm places count on: the domains, the payers and the hard quotas they need.
 
     They count on the ends of leases that hold GPUs in a domain of a place, concurrency of a payer
-    of a place or of another payer under its caps, or a hard quota of the place's owner.
+    of a place or of another payer under its caps, or a hard quota of the place's owner. They also
+    count on the ends of runs with filled spares in these domains or paid by these payers.
     """
 
     rooms: set[IslandKey]
@@ -268,6 +274,18 @@ class _Counted(NamedTuple):
         for bound in self.bounds:
             for owner in family_of(view, bound):
                 yield from map(view.leases.__getitem__, view.owner_leases.get(owner, ()))
+
+    def with_filled_spares(self, view: StateView) -> Iterator[RunRecord]:
+        """Yield the running runs with filled spares in the domains, or paid by the payers."""
+        runs = dict.fromkeys(
+            pledge.run
+            for pledge in view.pledges.values()
+            if pledge.payer in self.payers
+            or any(view.nodes[node].island in self.rooms for node, _ in pledge.slots)
+        )
+        for record in map(view.runs.__getitem__, runs):
+            if record.phase is Phase.RUNNING:
+                yield record
 
 
 def is_void(view: StateView, pin: Entry) -> bool:

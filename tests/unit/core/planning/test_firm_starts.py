@@ -10,10 +10,11 @@ from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, fleet, node
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node
 from tests.oracles.lives import Life
 from tests.oracles.plans import (
     OWNERS,
+    alone,
     clashes,
     firm_ms,
     foreseen,
@@ -275,3 +276,26 @@ def test_a_start_moves_when_the_lease_outlasts_its_end_not_with_the_next_command
     assert [each.cause.objects for each in moved] == [(("lease", "long/0"),)]
     assert moves(life.do(Submit(of("another", 1, "three", 10, **in_b)))) == []
     assert moves(life.do(Cancel("waits"))) == []
+
+
+def test_a_start_moves_when_the_run_of_a_filled_spare_outlasts_its_end() -> None:
+    """The payer of the start pays for nothing but that spare, and no lease is in the way."""
+    in_a, in_b, in_c = ({"selector": (("fabric.domain", each),)} for each in "ABC")
+    lines = (alone(envelope("e", 4, selector=in_a["selector"])), alone(envelope("f", 4)))
+    life = planned_life(
+        nodes=fleet({"A": 8, "B": 4, "C": 8}),
+        budgets=[budget("b-one", "one", *lines)],
+        has_executor=True,
+    )
+    life.do(Submit(of("late", 4, minutes=60, group_gpus=4, spares_per_group=4)))
+    life.do(Submit(of("filler", 4, "two", 300, **in_a)))
+    life.do(Submit(of("busy", 4, "three", 100, **in_b)))
+    life.do(Submit(of("firm", 4, "one", 60, **in_b)))
+    assert [pledge.payer for pledge in life.state.pledges.values()] == ["b-one/f"] * 4
+    assert firm_ms(life, "firm") == NOW_MS + 100 * MINUTE_MS
+    moved = [each for tick in tick_until(life, NOW_MS + 99 * MINUTE_MS) for each in moves(tick)]
+    rung_ms = NOW_MS + 93 * MINUTE_MS + 45_000
+    assert [(each.at_ms, each.cause.objects) for each in moved] == [
+        (rung_ms + 1, (("lease", "late/0"),))
+    ]
+    assert moves(life.do(Submit(of("stranger", 1, "three", 10, **in_c)))) == []
