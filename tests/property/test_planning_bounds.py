@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -12,22 +13,24 @@ from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.target_slices import best_slice, is_enough, no_placement
-from quorate.core.commands import Complete, Submit
+from quorate.core.commands import Apply, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.planning.foresight import Foresight
 from quorate.core.planning.start_ask import Ask
 from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.firm_places import firm_profile
+from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.profile import Profile
+from quorate.core.profile.quota_ends import is_quota_outlasted, quota_ends
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.queue_order import place_in_queue, queue_order
 from quorate.core.tenancy.queue_position import _ahead_by_line, _ahead_one_by_one, standing_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused, RunSubmitted
-from quorate.model.specs import DEFAULT_POOL, Cap, Run
+from quorate.model.specs import DEFAULT_POOL, Cap, Owner, Quota, Run
 from quorate.model.state.meters import Meter
 from quorate.model.state.records import Phase
-from quorate.testing.builders import budget, envelope, fleet
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet
 from tests.oracles.effort import examples, few_of
 from tests.oracles.lives import Life
 from tests.oracles.plans import OWNERS, funds, of, quiet_pool
@@ -48,7 +51,7 @@ def a_run(chance: Random, name: str) -> Run:
     return of(name, gpus, chance.choice(OWNERS), chance.choice((7, 30, 60, 95, 240)), **more)
 
 
-def a_life(chance: Random) -> Life:
+def a_life(chance: Random, owners: Sequence[Owner] = ()) -> Life:
     """Return a ledger of three domains, in which some owners are short of money."""
     capped = Cap(name="c", flavor="H100", envelopes=("e", "f"), concurrency_max=9)
     lines = (envelope("e", 6), envelope("f", chance.choice((4, 8))))
@@ -56,6 +59,7 @@ def a_life(chance: Random) -> Life:
     return Life(
         nodes=fleet(DOMAINS),
         budgets=[budget("b-one", "one", *lines, caps=caps), funds("two", 10), funds("three")],
+        owners=owners,
         pools=[quiet_pool(horizon_ms=40 * MINUTE_MS, reservation_depth=chance.choice((2, 4, 20)))],
         audits=False,
     )
@@ -166,6 +170,60 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
             for payer in life.state.envelopes:
                 assert known.returns.payer_ends(payer) == anew.returns.payer_ends(payer)
     assert late
+
+
+def under_quotas(chance: Random) -> list[Owner]:
+    """Return owners of whom two share a parent with a quota that few runs fill."""
+    parents = ("org",) if chance.random() < 0.7 else ()
+    tight = Quota(concurrent_runs_max=chance.choice((3, 6)))
+    return [
+        Owner(name="org", quota=Quota(nodes_max=chance.choice((12, 18)))),
+        Owner(name="one", parents=("org",), quota=chance.choice((Quota(), tight))),
+        Owner(name="two", parents=parents),
+    ]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", few_of(range(12), 2))
+def test_ends_under_quotas_that_are_kept_are_those_of_the_leases(seed: int) -> None:
+    chance, outlasted = Random(seed), 0
+    life = a_life(chance, under_quotas(chance))
+    for number in range(24):
+        go_on(life, chance, number)
+        if chance.random() < 0.15:  # Families and quotas change, and with them whose leases count.
+            life.do(Apply(tuple(under_quotas(chance))))
+        state = life.state
+        for bound in ("org", "one"):
+            leases = [
+                lease
+                for lease in state.leases.values()
+                if bound in state.holdings.bounds_of(state.runs[lease.fact.run].spec.owner)
+            ]
+            for now_ms in (life.now_ms + later * MINUTE_MS for later in (0, 9, 100)):
+                if bound in state.holdings.bounds_of(bound):
+                    ends = sorted((lease_end_ms(state, each, now_ms), each.gpus) for each in leases)
+                    assert [end[:2] for end in quota_ends(state, bound, now_ms)] == ends
+                    since_ms = now_ms - chance.choice((0, 1, 20, 90)) * MINUTE_MS
+                    anew = any(
+                        lease_end_ms(state, each, since_ms) < lease_end_ms(state, each, now_ms)
+                        for each in leases
+                    )
+                    assert is_quota_outlasted(state, bound, since_ms, now_ms) == anew
+                    outlasted += anew
+    assert outlasted
+
+
+def test_ends_under_a_quota_are_found_once_until_a_lease_changes() -> None:
+    org = Owner(name="org", quota=Quota(concurrent_runs_max=8))
+    life = a_life(Random(1), [org, Owner(name="two", parents=("org",))])
+    for number in range(4):
+        life.do(Submit(of(f"r{number}", 2, "two", 60 + number)))
+    known = quota_ends(life.state, "org", life.now_ms)
+    assert [name for _, _, name in known] == ["r0/0", "r1/0", "r2/0", "r3/0"]
+    life.do(Tick(), NOW_MS + MINUTE_MS)
+    assert quota_ends(life.state.overlay(), "org", life.now_ms) is known
+    life.do(Complete("r0"))
+    assert quota_ends(life.state, "org", life.now_ms) == known[1:]
 
 
 @pytest.mark.heavy

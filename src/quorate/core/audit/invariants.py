@@ -20,6 +20,7 @@ from quorate.core.audit.round_audit import check_rounds
 from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.first_room import FirstRoom
 from quorate.core.profile.profile import Profile
+from quorate.core.profile.quota_ends import quota_ends
 from quorate.core.profile.resource import FOREVER_MS
 from quorate.core.tenancy.queue_order import ranked_lines
 from quorate.model.amounts import DAY_MS
@@ -440,6 +441,11 @@ def _ends(view: StateView) -> Iterator[Violation]:
     for payer in tuple(cache.payers.found):
         if known.payer_ends(payer) != found.payer_ends(payer):
             yield Violation("I8", f"cached ends of {payer}", "differ from those of its leases")
+    for bound in tuple(cache.quotas.found):
+        if quota_ends(view, bound, 0) != quota_ends(fresh, bound, 0):
+            yield Violation(
+                "I8", f"cached ends under the quota of {bound}", "differ from those of its leases"
+            )
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:

@@ -12,20 +12,20 @@ from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.layout import pack_request
-from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import fills_nodes, items_of
 from quorate.core.profile.expected_returns import ExpectedReturns
-from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms
+from quorate.core.profile.lease_ends import run_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
+from quorate.core.profile.quota_ends import is_quota_outlasted, quota_ends
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.reads.money_reads import cap_members
-from quorate.model.state.records import Lease, Phase, ReservationRecord, RunRecord
+from quorate.model.state.records import Phase, ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 
@@ -215,10 +215,7 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     return (
         any(returns.is_room_outlasted(room, since_ms) for room in counted.rooms)
         or any(returns.is_payer_outlasted(payer, since_ms) for payer in counted.payers)
-        or any(
-            lease_end_ms(view, lease, since_ms) < lease_end_ms(view, lease, now_ms)
-            for lease in counted.under_quotas(view)
-        )
+        or any(is_quota_outlasted(view, bound, since_ms, now_ms) for bound in counted.bounds)
         or any(
             run_end_ms(view, record, since_ms) < run_end_ms(view, record, now_ms)
             for record in counted.with_filled_spares(view)
@@ -234,8 +231,8 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
     ends += [end for payer in counted.payers for end in returns.payer_ends(payer)[:1]]
+    ends += [end for bound in counted.bounds for end in quota_ends(view, bound, now_ms)[:1]]
     instants = [end_ms for end_ms, _, _ in ends]
-    instants += [lease_end_ms(view, lease, now_ms) for lease in counted.under_quotas(view)]
     instants += [run_end_ms(view, each, now_ms) for each in counted.with_filled_spares(view)]
     return min((end_ms + 1 for end_ms in instants if end_ms >= now_ms), default=None)
 
@@ -268,12 +265,6 @@ class _Counted(NamedTuple):
             for cap in view.envelopes[payer].caps:
                 payers.update(cap_members(view, cap))
         return cls(rooms, payers, bounds)
-
-    def under_quotas(self, view: StateView) -> Iterator[Lease]:
-        """Yield the leases that hold one of the hard quotas."""
-        for bound in self.bounds:
-            for owner in family_of(view, bound):
-                yield from map(view.leases.__getitem__, view.owner_leases.get(owner, ()))
 
     def with_filled_spares(self, view: StateView) -> Iterator[RunRecord]:
         """Yield the running runs with filled spares in the domains, or paid by the payers."""

@@ -42,7 +42,7 @@ _NOTHING: Final = frozenset[str]()
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
-    """Ends by island or by payer, and the leases of each key that changed after the caching."""
+    """Ends by island, payer or hard quota, and the leases of each key that changed since then."""
 
     found: dict[K, Kept] = field(default_factory=dict)
     changed: dict[K, set[str]] = field(default_factory=dict)
@@ -89,16 +89,19 @@ class EndsBy(Generic[K]):
 
 @dataclass(slots=True)
 class Ends:
-    """The declared ends of leases, by island and by payer, in order."""
+    """The declared ends of leases, by island, by payer and by hard quota, in order."""
 
     islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
     payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
+    quotas: EndsBy[str] = field(default_factory=EndsBy[str])
+    """Ends by the owner of a hard quota; forgotten when families or quotas change."""
 
     @property
     def is_asked(self) -> bool:
         """Whether any ends were read, in this layer or below."""
-        return self.islands.below is not None or bool(self.islands.found or self.payers.found)
+        found = self.islands.found or self.payers.found or self.quotas.found
+        return self.islands.below is not None or bool(found)
 
     def layer(self) -> Ends:
         """Return a layer over this one; changes in the new layer do not change this one."""
-        return Ends(self.islands.layer(), self.payers.layer())
+        return Ends(self.islands.layer(), self.payers.layer(), self.quotas.layer())

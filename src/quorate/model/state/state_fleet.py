@@ -193,7 +193,7 @@ class FleetState(PlanState):
         return sorted({flavor for (_, flavor), index in self._domains.items() if index.keys})
 
     def end_changed(self, lease: Lease) -> None:
-        """Forget the cached expected ends that depend on ``lease``."""
+        """Forget the cached expected ends by island and by payer that depend on ``lease``."""
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds or index.plan is not None:
             fact, nodes = lease.fact, self._nodes

@@ -9,6 +9,7 @@ from quorate.model.specs import (
 )
 from quorate.model.state.crossings import Crossings
 from quorate.model.state.durations import DurationHistory
+from quorate.model.state.expected_ends import EndsBy
 from quorate.model.state.holdings import Holdings
 from quorate.model.state.meters import Meter, NodeMeter
 from quorate.model.state.reads.tenancy_reads import Soft
@@ -87,8 +88,9 @@ class TenancyState(MoneyState):
         return self._soft
 
     def recount(self) -> None:
-        """Drop the counts of holdings, because families or quotas have changed."""
+        """Drop what is cached by hard quota, because families or quotas have changed."""
         self._holdings = None
+        self.ends_cache.quotas = EndsBy()
 
     def budgets_changed(self) -> None:
         """Drop all cached results that depend on budgets and owners."""

@@ -154,6 +154,15 @@ class WorkState(FleetState):
         self._index_leases()  # From now on the use of owners is recorded here, too.
         return self._line_ranks
 
+    def end_changed(self, lease: Lease) -> None:
+        """Forget the cached expected ends that depend on ``lease``."""
+        super().end_changed(lease)
+        # Ends by quota are only cached after the quotas' holdings were counted.
+        holdings, fact = self._holdings, lease.fact
+        if holdings is not None and holdings.has_bounds:
+            for bound in holdings.bounds_of(self.runs[fact.run].spec.owner):
+                self.ends_cache.quotas.change(bound, fact.lease)
+
     def list_lease(self, name: str, lease: Lease) -> None:
         """Add ``lease`` to the indexes by node, owner and payer."""
         fact = lease.fact
