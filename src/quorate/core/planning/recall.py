@@ -216,11 +216,13 @@ class _Trials:
         loans of ``told`` are recalled. With ``keeps_width``, their concurrency is not given back.
         """
         rooms, widths = list[_Stay](), list[_Stay]()
+        gone, paid = {each.key for each in told}, {each.key for each in handed}
         for loan in self.overdue:
             # Nothing shows that it ends before its notice is over, or ends at all without one.
-            until_ms = loan.due_ms if loan in told and loan not in handed else FOREVER_MS
+            is_recalled = loan.key in gone and loan.key not in paid
+            until_ms = loan.due_ms if is_recalled else FOREVER_MS
             rooms.append(_Stay(loan, loan.end_ms, until_ms))
-            if loan not in handed:
+            if loan.key not in paid:
                 width_ms = FOREVER_MS if keeps_width else until_ms
                 widths.append(_Stay(loan, loan.end_ms, width_ms))
         if keeps_width:

@@ -33,6 +33,11 @@ class Loan:
     barred: frozenset[EnvelopeId]
 
     @property
+    def key(self) -> tuple[str, int]:
+        """The run and the number of the bundle, which no other loan has."""
+        return self.run, self.bundle
+
+    @property
     def is_worth_a_recall(self) -> bool:
         """Whether a recall would end the bundle sooner than its declared end, or that has passed.
 
