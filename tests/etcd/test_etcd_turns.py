@@ -15,9 +15,11 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_address import EtcdAddress
-from quorate.adapters.stores.etcd_append import EtcdAppender
+from quorate.adapters.stores.etcd_append import APPEND_S, EtcdAppender
 from quorate.adapters.stores.etcd_records import EtcdKeys
 from quorate.adapters.stores.etcd_turns import LOOK_S, TURN_S, TURN_S_MAX, EtcdTurns
 from quorate.adapters.stores.store_etcd import EtcdStore
@@ -27,7 +29,7 @@ from quorate.ledger.chain import seal
 from quorate.loop import engine as engine_module
 from quorate.loop.engine import Engine
 from quorate.model.state.records import Phase
-from quorate.ports.errors import StaleHeadError
+from quorate.ports.errors import StaleHeadError, StoreError, UnsureAppendError
 from quorate.testing.builders import run
 from quorate.testing.store_contract import some_events
 from tests.bounds import WAIT_S, until
@@ -162,6 +164,51 @@ def test_a_writer_that_waits_renews_its_entry(etcd: PlayedLeases) -> None:
     assert etcd.now_s >= 4 * TURN_S - 2 * LOOK_S
     assert etcd.get(second.turns.queue) == (second.turns._entry,)
     second.append()
+
+
+WRITERS = 3
+steps = st.tuples(
+    st.integers(0, WRITERS - 1),
+    st.sampled_from(["append", "append", "take", "end"]),
+    st.lists(st.sampled_from(Fate), max_size=6),
+)
+
+
+@pytest.mark.heavy
+@given(st.lists(steps, max_size=12))
+def test_whatever_gets_lost_no_writer_waits_longer_than_leases_last_and_none_appends_twice(
+    drawn: list[tuple[int, str, list[Fate]]],
+) -> None:
+    """A writer that is not drawn pauses, and does not leave the queue."""
+    etcd = PlayedLeases()
+    Writer(etcd).appender.create()
+    writers = [Writer(etcd) for _ in range(WRITERS)]
+    appended = unsure = 0
+    for number, what, fates in drawn:
+        writer, began_s = writers[number], etcd.now_s
+        etcd.fates = iter(fates)
+        try:
+            match what:
+                case "append":
+                    writer.append()
+                    appended += 1
+                case "take":
+                    writer.appender.take_turn()
+                case _:
+                    writer.appender.end_turn()
+        except UnsureAppendError:
+            unsure += 1
+        except StoreError:
+            pass
+        etcd.fates = iter(())
+        etcd.carry_out_late()
+        # Each other entry ends with its lease; an entry whose answer was lost is one more.
+        assert etcd.now_s - began_s <= (len(drawn) + 1) * TURN_S_MAX + APPEND_S
+    recorded = Writer(etcd).height()
+    assert appended <= recorded <= appended + unsure
+    waited_s = etcd.now_s
+    Writer(etcd).append()
+    assert etcd.now_s - waited_s <= TURN_S_MAX
 
 
 @pytest.mark.slow
