@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.core.commands import Tick
 from quorate.core.next_due import next_due_ms
+from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 
@@ -31,20 +32,32 @@ class Driver:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._ticked: tuple[Head, int] | None = None
+        """The head after the last tick, and the instant of that tick."""
 
     def step(self) -> int | None:
         """Carry out everything due now; return when to step again, or None to wait until woken.
 
-        A second call at the same instant changes nothing.
+        A second call at the same instant changes nothing. A tick often finds nothing to record: a
+        lease has outlasted its expected end, but no start has to move. Then what was due at that
+        instant is still due by the state, and is not due again before another block is recorded.
         """
         self._relay()
         self._engine.settle_due()
         now_ms = self._engine.now_ms()
-        due_ms = self._due_ms()
+        due_ms = self._due_ms(after_ms=self._ticked_ms(now_ms))
         if due_ms is None or due_ms > now_ms:
             return due_ms
         self._engine.execute(Tick(), actor=ACTOR)
+        self._ticked = self._engine.head, now_ms
         return self._due_ms(after_ms=now_ms)
+
+    def _ticked_ms(self, now_ms: int) -> int | None:
+        """Return the last tick by ``now_ms`` after which no block was recorded; None if none."""
+        if self._ticked is None:
+            return None
+        head, ticked_ms = self._ticked
+        return ticked_ms if head == self._engine.head and ticked_ms <= now_ms else None
 
     def run(self, wait: Wait) -> None:
         """Step, wait, and step again until ``wait`` returns False."""

@@ -46,6 +46,7 @@ class Timers:
 
     def begin(self) -> None:
         """Check for due work at once: this service has just begun to decide."""
+        self._driver = Driver(self._engine)
         self._is_stale, self._not_before_s, self.trouble = True, 0.0, ""
 
     def look_again(self) -> None:

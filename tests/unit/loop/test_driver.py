@@ -10,8 +10,10 @@ from typing import NoReturn
 import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Apply, Cancel, Submit
+from quorate.core.commands import Apply, Cancel, Command, Submit, Tick
+from quorate.core.decision_log import GoOn, always
 from quorate.ledger.chain import Block, Head
+from quorate.loop.commit_types import Made, Receipt
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.loop.rounds.round_problem import PoolPolicy
@@ -31,6 +33,7 @@ from quorate.ports.executor_port import (
 )
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock
+from tests.oracles.plans import quiet_pool
 from tests.oracles.rounds import POLICIES, POOL, team, world
 from tests.oracles.rounds import run as round_run
 
@@ -209,6 +212,99 @@ def test_a_second_step_at_one_instant_changes_nothing() -> None:
     head = engine.head
     assert Driver(engine).step() == due_ms
     assert engine.head == head
+
+
+class TickedEngine(Engine):
+    """An engine that writes down when it is told to tick."""
+
+    ticks_ms: list[int]
+
+    def execute(
+        self, command: Command, *, actor: str, go_on: GoOn = always, made: Made | None = None
+    ) -> Receipt:
+        if isinstance(command, Tick):
+            self.ticks_ms.append(self.now_ms())
+        return super().execute(command, actor=actor, go_on=go_on, made=made)
+
+
+@pytest.fixture
+def outlasted() -> tuple[TickedEngine, FailingStore, HandClock]:
+    """Return an engine in which a lease outlasts its end before the clock, and nothing moves.
+
+    The firm start of ``waits`` counts on that lease, but waits for a longer one, too.
+    """
+    store, clock = FailingStore(), HandClock()
+    engine = TickedEngine.create(
+        store, clock, ledger_id="test", public_key="", actor="test", executor=NoteBook()
+    )
+    engine.ticks_ms = []
+    engine.execute_all([FLEET, Apply((quiet_pool(),))], actor="test")
+    for name, gpus, hours in (("late", 8, 1), ("long", 8, 5), ("waits", 16, 1)):
+        asked = run(name, gpus, expected_duration_ms=hours * HOUR_MS, checkpoint_ms=0)
+        engine.execute(Submit(asked), actor="test")
+    (record,) = engine.view.reservations.values()
+    assert record.planned_start_ms == NOW_MS + 5 * HOUR_MS
+    driver = Driver(engine)
+    clock.ms = NOW_MS + HOUR_MS
+    assert driver.step() == clock.ms + 1
+    clock.ms += 1
+    return engine, store, clock
+
+
+def test_a_driver_that_is_woken_often_ticks_once_for_a_lease_that_outlasts_its_end(
+    outlasted: tuple[TickedEngine, FailingStore, HandClock],
+) -> None:
+    engine, _, clock = outlasted
+    driver, due_ms, head = Driver(engine), clock.ms, engine.head
+    engine.ticks_ms.clear()
+    for _ in range(600):
+        assert driver.step() == NOW_MS + HOUR_MS + 15 * MINUTE_MS
+        clock.ms += 1_000
+    assert (engine.ticks_ms, engine.head) == ([due_ms], head)
+
+
+def test_a_new_driver_and_a_new_block_tick_again(
+    outlasted: tuple[TickedEngine, FailingStore, HandClock],
+) -> None:
+    engine, _, clock = outlasted
+    driver = Driver(engine)
+    for _ in range(2):
+        driver.step()
+    engine.ticks_ms.clear()
+    Driver(engine).step()
+    assert engine.ticks_ms == [clock.ms]
+    engine.execute(Submit(run("more", 16, expected_duration_ms=HOUR_MS)), actor="test")
+    clock.ms = NOW_MS + HOUR_MS + 15 * MINUTE_MS
+    driver.step()
+    assert engine.ticks_ms[1:] == [clock.ms]
+
+
+def test_a_tick_that_was_not_committed_is_due_again(
+    outlasted: tuple[TickedEngine, FailingStore, HandClock],
+) -> None:
+    engine, store, clock = outlasted
+    driver = Driver(engine)
+    driver.step()
+    clock.ms = NOW_MS + HOUR_MS + 15 * MINUTE_MS
+    head, store.fails_before = engine.head, True
+    with pytest.raises(StoreFullError):
+        driver.step()
+    store.fails_before = False
+    driver.step()
+    assert engine.head.height == head.height + 1
+
+
+def test_a_clock_that_was_set_back_makes_a_tick_due_again(
+    outlasted: tuple[TickedEngine, FailingStore, HandClock],
+) -> None:
+    engine, _, clock = outlasted
+    driver, due_ms = Driver(engine), clock.ms
+    clock.ms += MINUTE_MS
+    driver.step()
+    clock.ms = due_ms
+    driver.step()
+    driver.step()
+    assert engine.ticks_ms[-2:] == [due_ms + MINUTE_MS, due_ms]
 
 
 def test_without_an_executor_a_stop_is_both_facts_and_nobody_is_asked() -> None:
