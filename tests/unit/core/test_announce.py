@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Draw, Submit, Tick
+from quorate.core.preemption.announcements import LOOKED_AT_MAX, first_in_turn
 from quorate.core.preemption.lottery import chain_link
 from quorate.documents.times import time_text
 from quorate.ledger.fold import fold
@@ -251,3 +252,15 @@ def test_conflicts_that_need_no_lottery_delay_no_announcement_of_one_that_does()
     (announced,) = of_kind(decision.events, ConflictAnnounced)
     assert isinstance(announced, ConflictAnnounced)
     assert announced.reservation == "draws@1"
+
+
+@pytest.mark.parametrize("events", range(1, 25))
+def test_a_day_of_equal_decisions_looks_at_every_conflict(events: int) -> None:
+    """An idle service decides each quarter of an hour, and may record equally many events."""
+    for count in range(1, 25):
+        looked_at = {
+            (first_in_turn(seq, count) + more) % count
+            for seq in range(1_000, 1_000 + 96 * events, events)
+            for more in range(LOOKED_AT_MAX)
+        }
+        assert looked_at == set(range(count))

@@ -11,6 +11,7 @@ draws, so the same state gives the same odds. docs/adr/0031-disruption-accounts-
 from __future__ import annotations
 
 from typing import Final
+from zlib import crc32
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.preemption.conflict_preview import foresee
@@ -90,14 +91,23 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
     A conflict that no run has a token for has nothing to announce, and is looked at again and
-    again. So that such conflicts delay no announcement of others, each minute begins with others.
+    again. So that such conflicts delay no announcement of others, each decision begins with others.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}
     fresh = [record for record in new if record.made.reservation in planned]
     others = [record for record in new if record.made.reservation not in planned]
-    first = log.now_ms // MINUTE_MS * LOOKED_AT_MAX % len(others) if others else 0
+    first = first_in_turn(log.view.seq, len(others)) if others else 0
     return [*fresh, *others[first:], *others[:first]]
+
+
+def first_in_turn(seq: int, count: int) -> int:
+    """Return with which of ``count`` conflicts a decision begins whose last event is ``seq``.
+
+    Decisions may come at equal intervals of time, or record equally many events. So the sequence is
+    hashed: otherwise all decisions could begin with the same few conflicts.
+    """
+    return crc32(str(seq).encode()) % count
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
