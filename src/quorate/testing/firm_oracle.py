@@ -377,22 +377,27 @@ def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 def _expected_ms(view: StateView, lease: Lease, back: PutBack) -> int:
     record = view.runs[lease.fact.run]
     assert record.since_ms is not None, record
-    from_ms = record.since_ms
-    end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
-    ending = None if lease.fact.lease in back.unrecalled else lease.ending
-    if ending is not None and not view.at_ms <= end_ms <= ending.deadline_ms:
-        from_ms, end_ms = ending.at_ms, ending.deadline_ms
-    is_late = end_ms < view.at_ms
-    while is_late and end_ms <= view.at_ms:
-        end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
-    if ending is not None or lease.fact.lease in back.unrecalled:
+    end_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+    end_ms = _climbed(view, record.since_ms, end_ms)
+    if lease.fact.lease in back.unrecalled:
         return end_ms
+    if lease.ending is not None:
+        stopped_ms = _climbed(view, lease.ending.at_ms, lease.ending.deadline_ms)
+        return min(end_ms, stopped_ms)
     recalls = [
         max(view.at_ms, known.due_ms)
         for (run, bundle), known in view.recalls.items()
         if run == lease.fact.run and bundle in (0, lease.fact.bundle)
     ]
     return min((end_ms, *recalls))
+
+
+def _climbed(view: StateView, from_ms: int, end_ms: int) -> int:
+    """Return ``end_ms``, or the first later rung after the present if ``end_ms`` has passed."""
+    is_late = end_ms < view.at_ms
+    while is_late and end_ms <= view.at_ms:
+        end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
+    return end_ms
 
 
 def is_counted(view: StateView, place: Place) -> bool:

@@ -82,18 +82,15 @@ def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
 
 
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return when ``lease`` is expected to end: with its run, or by its stop or recall."""
-    recall = None if lease.ending is not None else recall_of(view, lease)
-    if lease.ending is None and recall is None:
-        return run_end_ms(view, view.runs[lease.fact.run], now_ms)
-    said_ms = said_end_ms(view, lease)
-    if said_ms >= now_ms:
-        return said_ms
-    if lease.ending is not None:
-        return rung_ms(lease.ending.at_ms, lease.ending.deadline_ms, now_ms)
-    assert recall is not None, lease
-    overdue_ms = run_end_ms(view, view.runs[lease.fact.run], now_ms)
-    return min(overdue_ms, max(now_ms, recall.due_ms))
+    """Return when ``lease`` is expected to end: with its run, or sooner by its stop or recall.
+
+    A stop never makes the expected end later, because firm starts may count on the end of the run.
+    """
+    end_ms, ending = run_end_ms(view, view.runs[lease.fact.run], now_ms), lease.ending
+    if ending is not None:
+        return min(end_ms, rung_ms(ending.at_ms, ending.deadline_ms, now_ms))
+    recall = recall_of(view, lease)
+    return end_ms if recall is None else min(end_ms, max(now_ms, recall.due_ms))
 
 
 def is_overdue(view: StateView, record: RunRecord, now_ms: int) -> bool:

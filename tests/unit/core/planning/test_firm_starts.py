@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Complete, Confirm, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.state.records import Phase
@@ -299,3 +299,30 @@ def test_a_start_moves_when_the_run_of_a_filled_spare_outlasts_its_end() -> None
         (rung_ms + 1, (("lease", "late/0"),))
     ]
     assert moves(life.do(Submit(of("stranger", 1, "three", 10, **in_c)))) == []
+
+
+def late_and_cancelled() -> Life:
+    """Return a ledger in which an overdue run is cancelled shortly before a firm start."""
+    life = planned_life(8, has_executor=True)
+    life.do(Submit(of("late", 8, minutes=30, checkpoint_ms=5 * MINUTE_MS)))
+    tick_until(life, NOW_MS + 39 * MINUTE_MS)
+    life.do(Submit(of("firm", 8, "two", 30)))
+    assert firm_ms(life, "firm") == NOW_MS + 45 * MINUTE_MS
+    assert moves(life.do(Cancel("late"), NOW_MS + 43 * MINUTE_MS)) == []
+    return life
+
+
+def test_a_firm_start_that_counts_on_an_overdue_run_keeps_its_place_when_that_is_cancelled() -> (
+    None
+):
+    life = late_and_cancelled()
+    life.do(Confirm("late/0"), NOW_MS + 44 * MINUTE_MS)
+    assert start_ms_of(life, "firm") == NOW_MS + 44 * MINUTE_MS
+
+
+def test_a_firm_start_moves_when_it_is_due_if_a_cancelled_overdue_run_has_not_ended() -> None:
+    life = late_and_cancelled()
+    moved = [each for tick in tick_until(life, NOW_MS + 48 * MINUTE_MS) for each in moves(tick)]
+    assert [(each.at_ms, each.planned_start_ms, each.cause.objects) for each in moved] == [
+        (NOW_MS + 45 * MINUTE_MS, NOW_MS + 48 * MINUTE_MS, (("lease", "late/0"),))
+    ]
