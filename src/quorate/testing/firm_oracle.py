@@ -14,7 +14,7 @@ from math import gcd
 
 from quorate.core.admission.holds import expected_ms
 from quorate.model.amounts import HOLD_QUANTUM_MS
-from quorate.model.events import Share, Slice, Tier
+from quorate.model.events import LeaseStarted, Share, Slice, Tier, lease_gpus
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import CapId, Sharing
 from quorate.model.state.records import Lease, Phase
@@ -38,7 +38,8 @@ class PutBack:
 
     ``limits`` names limits by (kind, name), and also domains whose nodes have changed.
     ``unrecalled`` has recalled leases that are assumed to last until their declared ends.
-    ``gone_ms`` has leases with the instant from which they are assumed to have ended.
+    ``gone_ms`` has leases with the instant from which they are assumed to have ended. ``paid`` has
+    leases with the shares that are assumed to pay for them instead of their payers.
     """
 
     leases: frozenset[str] = frozenset()
@@ -46,6 +47,7 @@ class PutBack:
     limits: frozenset[tuple[str, str]] = frozenset()
     unrecalled: frozenset[str] = frozenset()
     gone_ms: Mapping[str, int] = field(default_factory=dict)
+    paid: Mapping[str, tuple[Share, ...]] = field(default_factory=dict)
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
@@ -351,10 +353,11 @@ def _used(
 ) -> int:
     """Return how many GPUs ``payers`` pay for at ``at_ms``; with ``lent``, only lent ones."""
     used = sum(
-        lease.gpus
+        share.gpus
         for name, lease in view.leases.items()
-        if lease.fact.payer in payers
-        and (not lent or lease.fact.tier is Tier.BORROWED)
+        for share in back.paid.get(name, (share_of(lease.fact),))
+        if share.payer in payers
+        and (not lent or share.tier is Tier.BORROWED)
         and name not in back.leases
         and _end_ms(view, lease, back) > at_ms
     )
@@ -365,6 +368,11 @@ def _used(
         and (not lent or pledge.tier is Tier.BORROWED)
         and _over_ms(view, pledge.run, back) > at_ms
     )
+
+
+def share_of(fact: LeaseStarted) -> Share:
+    """Return what the payer of a lease pays for."""
+    return Share(fact.payer, fact.tier, lease_gpus(fact.slots), fact.hold_gpu_ms)
 
 
 def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
@@ -450,24 +458,36 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 
 
 def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutBack:
-    """Return the leases that may be stopped for ``place`` or other places in its domains.
+    """Return the leases that may be stopped for ``place``, or for places beside it.
 
-    If overlapping places do not fit together, all of them lack room. A lease may then be stopped
-    for any of these places, and has ended when that place starts.
+    If overlapping places do not fit together, all of them lack room or money. A lease may then be
+    stopped for any of these places, and has ended when that place starts. If a place has no domain
+    in common with ``place``, only leases of payers that both places use count.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
-    gone_ms = dict[str, int]()
+    payers, gone_ms = _pooled(view, place), dict[str, int]()
     for other in places:
-        if (
-            other.start_ms < place.end_ms
-            and place.start_ms < other.end_ms
-            and (view.runs[other.run].spec.pool, other.slice.flavor) == (pool, place.slice.flavor)
-            and domains.keys() & dict(other.slice.domains).keys()
-        ):
-            for lease in stoppable(view, other):
+        if other.end_ms <= place.start_ms or place.end_ms <= other.start_ms:
+            continue
+        is_beside = (view.runs[other.run].spec.pool, other.slice.flavor) == (
+            pool,
+            place.slice.flavor,
+        ) and not domains.keys().isdisjoint(dict(other.slice.domains))
+        common = payers & _pooled(view, other)
+        for lease in stoppable(view, other):
+            if is_beside or view.leases[lease].fact.payer in common:
                 gone_ms[lease] = min(other.start_ms, gone_ms.get(lease, other.start_ms))
     begun = {lease for lease, at_ms in gone_ms.items() if at_ms <= place.start_ms}
     return PutBack(stoppable(view, place) | begun, gone_ms=gone_ms)
+
+
+def _pooled(view: StateView, place: Place) -> set[str]:
+    """Return the payers of ``place``, and all payers under their caps."""
+    payers = {share.payer for share in place.payers}
+    caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
+    return payers | {
+        key for key, account in view.envelopes.items() if not caps.isdisjoint(account.caps)
+    }
 
 
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:

@@ -55,6 +55,7 @@ from quorate.testing.firm_oracle import (
     lacking,
     overstaying,
     places_of,
+    share_of,
     stoppable,
     stopped_by,
 )
@@ -142,6 +143,11 @@ class PromiseBooks:
         self.shared_slack = 0
         """How many of these moves would not have happened without a younger lease. An overdue older
         lease used up the slack, which the younger lease also used."""
+        self._shares: dict[str, Share] = {}
+        """What the payer of each lease pays for."""
+        self._handed: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """The leases that begin by a hand-over in the current block: the number of their event, and
+        the leases that they replace."""
         self._took: dict[str, int] = {}
         self._started: dict[str, int] = {}
         self._firm_since: dict[str, int] = {}
@@ -260,6 +266,8 @@ class PromiseBooks:
                 run = e.lease.rpartition("/")[0]
                 self._deadlines[run] = max(e.deadline_ms, self._deadlines.get(run, 0))
         self._began = _begun(events)
+        self._shares |= {e.lease: share_of(e) for e in events if isinstance(e, LeaseStarted)}
+        self._handed = _handed_over(events, self._events + 1)
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
         self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
         self._recalled_for = frozenset(
@@ -358,7 +366,7 @@ class PromiseBooks:
         is_real = back != PutBack() or self._is_behind(event, view)
         if not is_real and promise.missed_ms is None:
             yield f"{what} for {event.cause}, but nothing of that kind has changed"
-        cured = replace(back, leases=back.leases | began)
+        cured = replace(back, leases=back.leases | began, paid=self._paid_before())
         left = lacking(view, place, beside, cured)
         if left:
             # Another place may have moved for its own cause and then started. It was not in the way
@@ -375,6 +383,22 @@ class PromiseBooks:
             with_all = lacking(view, place, delayed, PutBack(began))
             without = lacking(view, place, delayed, PutBack(began | younger))
             self.shared_slack += bool(with_all) and not without
+
+    def _paid_before(self) -> dict[str, tuple[Share, ...]]:
+        """Return who paid when the current event was written, for leases handed over later.
+
+        The place that a start leaves frees its payers for hand-overs in the rest of the block.
+        """
+
+        def paid(lease: str) -> Iterator[Share]:
+            number, replaced = self._handed.get(lease, (0, ()))
+            if number <= self._events:
+                yield self._shares[lease]
+            for former in replaced if number > self._events else ():
+                yield from paid(former)
+
+        later = (name for name, (number, _) in self._handed.items() if number > self._events)
+        return {name: tuple(paid(name)) for name in later}
 
     def _younger(self, promise: _Promise, view: StateView) -> frozenset[str]:
         """Return the leases that took room after the firm start was last recorded.
@@ -597,6 +621,22 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
         {event.lease for event in new if event.run in runs}
         | {event.lease for event in began if event.run in starting}
     )
+
+
+def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return the leases that begin by a hand-over: the number of the event, and what they replace.
+
+    The number of the first of ``events`` is ``first``. If several leases begin together, the first
+    of them stands for all that they replace, because only the sum for each payer matters.
+    """
+    found = dict[str, tuple[int, tuple[str, ...]]]()
+    ended = dict[str, list[str]]()
+    for number, event in enumerate(events, first):
+        if isinstance(event, LeaseEnded) and event.reason is EndReason.HANDOVER:
+            ended.setdefault(event.lease.rpartition("/")[0], []).append(event.lease)
+        elif isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER:
+            found[event.lease] = (number, tuple(ended.pop(event.run, ())))
+    return found
 
 
 def _delayed(place: Place, now_ms: int) -> Place:

@@ -22,13 +22,15 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     ReservationStatus,
+    Share,
     Slice,
     StartReason,
+    Tier,
 )
 from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, fleet, lending
 from quorate.testing.firm_oracle import (
     Place,
     PutBack,
@@ -68,10 +70,18 @@ class Book:
         apply_all(self.life.state, events)
         return self.enter(events)
 
-    def moved(self, name: str, to_ms: int, cause: MoveCause, *after: Event) -> list[str]:
-        """Return what is wrong with moving the firm start of a run, and with what comes after."""
+    def moved(
+        self,
+        name: str,
+        to_ms: int,
+        cause: MoveCause,
+        *after: Event,
+        before: Sequence[Event] = (),
+    ) -> list[str]:
+        """Return what is wrong with moving the firm start of a run, and with other events."""
         record = self.life.state.reservations[f"{name}@1"]
         return self.write(
+            *before,
             ReservationMoved(
                 at_ms=self.life.now_ms,
                 actor="test",
@@ -340,6 +350,40 @@ def test_a_lease_that_is_handed_over_after_a_move_is_no_excuse_for_its_cause() -
     )
 
 
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_lease_that_is_handed_over_after_a_move_took_no_money_from_the_start(
+    is_before: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Before the move, the payer of the start had nothing else to pay for."""
+    line = alone(envelope("e", 8))
+    life = planned_life(nodes=fleet({"A": 16, "B": 4}), budgets=[budget("b-two", "two", line)])
+    found = Book(life)
+    in_a, in_b = ({"selector": (("fabric.domain", each),)} for each in "AB")
+    assert found.do(Submit(of("runs", 16, "one", 60, **in_a))) == []
+    assert found.do(Submit(of("other", 4, "three", 300, **in_b))) == []
+    assert found.do(Submit(of("first", 8, "two", 60, **in_a))) == []
+    held, late_ms = life.state.leases["other/0"].fact, NOW_MS + HOUR_MS + MINUTE_MS
+    life.now_ms = late_ms
+    gone = LeaseEnded(
+        at_ms=late_ms, actor="test", lease="other/0", reason=EndReason.HANDOVER, end_ms=late_ms
+    )
+    goes_on = replace(
+        held,
+        at_ms=late_ms,
+        lease="other/1",
+        payer=EnvelopeId("b-two/e"),
+        start_ms=late_ms,
+        reason=StartReason.HANDOVER,
+    )
+    cause = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "runs/0"),))
+    events, to_ms = (gone, goes_on), NOW_MS + 6 * HOUR_MS
+    if is_before:
+        (text,) = found.moved("first", to_ms, cause, before=events)
+        assert "but even without that it lacks ['envelope b-two/e has 4 GPUs too few" in text
+    else:
+        assert found.moved("first", to_ms, cause, *events) == []
+
+
 def sharing(*, younger: bool = True, overrunning: Sequence[str] = ("old-0",)) -> Book:
     """Return books in which ``first`` waits for two of three runs, with room to spare for a third.
 
@@ -404,6 +448,33 @@ def test_a_lease_that_is_stopped_for_a_place_keeps_no_room_from_another_from_the
     here = Slice(flavor="H100", gpus=gpus, domains=(("r/c/A", gpus),))
     place = Place("late", start_ms, wide.end_ms, here, ())
     assert stoppable(life.state, place) == frozenset()
+    assert lacking(life.state, place, [wide], PutBack())
+    left = lacking(life.state, place, [wide], stopped_by(life.state, place, [wide]))
+    assert bool(left) is lacks
+
+
+@pytest.mark.parametrize(("gpus", "lacks"), [(8, False), (16, True)])
+def test_a_lease_that_is_stopped_for_a_place_keeps_no_money_from_another_from_then_on(
+    gpus: int,
+    lacks: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """The places are in different domains, and the lease that is to stop is paid by their payer."""
+    life = planned_life(
+        nodes=fleet({"A": 32, "B": 16}),
+        budgets=[budget("b-two", "two", alone(envelope("e", 32)))],
+        has_executor=True,
+    )
+    in_a, in_b = ({"selector": (("fabric.domain", each),)} for each in "AB")
+    life.do(Submit(of("runs", 16, "one", 60, **in_a)))
+    life.do(Submit(of("wide", 24, "two", 60, **in_a)))
+    life.do(Submit(of("fills", 8, "two", 50, checkpoint_ms=MINUTE_MS, **in_a)))
+    life.do(Submit(of("late", 32, "two", 60, **in_b)), NOW_MS + 51 * MINUTE_MS)
+    (wide,) = (place for place in places_of(life.state) if place.run == "wide")
+    assert stoppable(life.state, wide) == {"fills/0"}
+    where = Slice(flavor="H100", gpus=gpus, domains=(("r/c/B", gpus),))
+    paid = (Share(EnvelopeId("b-two/e"), Tier.OWNED, gpus, HOUR_MS),)
+    begins_ms = wide.start_ms - 5 * MINUTE_MS
+    place = Place("late", begins_ms, wide.end_ms, where, paid)
     assert lacking(life.state, place, [wide], PutBack())
     left = lacking(life.state, place, [wide], stopped_by(life.state, place, [wide]))
     assert bool(left) is lacks
