@@ -60,7 +60,8 @@ class PlayedEtcd:
             raise StoreDownError("played: no answer")
         return found
 
-    def commit(self, txn: Txn) -> TxnAnswer:
+    def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
+        del within_s
         fate = next(self.fates, Fate.ANSWERED)
         if fate is Fate.LATE:
             self.late.append(txn)

@@ -31,7 +31,8 @@ class PlayedLeases(PlayedEtcd):
                     self.leased[each.key] = each.lease
         return answer
 
-    def grant(self, ttl_s: int) -> int:
+    def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
+        del within_s
         lease = len(self.lengths) + 1
         self.lengths[lease] = ttl_s
         self._heard(lambda: self.leases.update({lease: self.now_s + ttl_s}))

@@ -63,7 +63,7 @@ def reader(etcd: PlayedEtcd) -> EtcdReader:
 
 
 def appender(etcd: PlayedLeases) -> EtcdAppender:
-    turns = EtcdTurns(etcd, KEYS, lambda revision, _: revision, Ticks())
+    turns = EtcdTurns(etcd, KEYS, lambda revision, _: revision, etcd.commit, Ticks())
     return EtcdAppender(etcd, KEYS, "t", turns, Ticks())
 
 

@@ -19,9 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.etcd.etcd_requests import ModifiedAt
+from quorate.adapters.etcd.lease_bound import LeaseBound
 from quorate.adapters.stores.etcd_append import APPEND_S, EtcdAppender
 from quorate.adapters.stores.etcd_records import EtcdKeys
-from quorate.adapters.stores.etcd_turns import LOOK_S, TURN_S, TURN_S_MAX, EtcdTurns
+from quorate.adapters.stores.etcd_turns import (
+    LOOK_S,
+    TURN_S,
+    TURN_S_MAX,
+    TURNLESS_S,
+    EtcdTurns,
+)
 from quorate.adapters.stores.store_etcd import EtcdStore
 from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Cancel, Decision, Submit
@@ -48,7 +56,7 @@ class Writer:
     meanwhile: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self.turns = EtcdTurns(self.etcd, KEYS, self._until_moved, lambda: self.etcd.now_s)
+        self.turns = EtcdTurns(self.etcd, KEYS, self._until_moved, self.etcd.commit, self._now_s)
         self.appender = EtcdAppender(self.etcd, KEYS, "t", self.turns, lambda: self.etcd.now_s)
 
     def append(self) -> None:
@@ -57,6 +65,9 @@ class Writer:
 
     def height(self) -> int:
         return self.appender.read_head().head.height
+
+    def _now_s(self) -> float:
+        return self.etcd.now_s
 
     def _until_moved(self, revision: int, within_s: float) -> int:
         self.etcd.now_s += within_s
@@ -103,16 +114,94 @@ def test_a_turn_ends_without_an_append_when_its_writer_says_so(etcd: PlayedLease
     slow.append()
 
 
+def lasting_s(slow: Writer, fast: Writer) -> float:
+    """Return how long ``fast`` waits for ``slow``, which asks for its turn and then pauses."""
+    slow.appender.take_turn()
+    before_s = slow.etcd.now_s
+    fast.append()
+    return slow.etcd.now_s - before_s
+
+
 def test_a_turn_ends_with_its_lease_and_the_next_one_is_twice_as_long(etcd: PlayedLeases) -> None:
     slow, fast = Writer(etcd), Writer(etcd)
-    lasted: list[float] = []
-    for _ in range(5):
-        slow.appender.take_turn()
-        before_s = etcd.now_s
-        fast.append()
-        lasted.append(etcd.now_s - before_s)
-        slow.append()
-    assert lasted == [TURN_S, 2 * TURN_S, 4 * TURN_S, TURN_S_MAX, TURN_S_MAX]
+    # After a turn of the longest lease the writer asks for none for some time.
+    assert [lasting_s(slow, fast) for _ in range(5)] == [TURN_S, 2 * TURN_S, TURN_S_MAX, 0, 0]
+    etcd.now_s += TURNLESS_S
+    assert lasting_s(slow, fast) == TURN_S_MAX
+
+
+def test_a_length_that_was_enough_is_kept_and_shrinks_when_no_turn_is_needed(
+    etcd: PlayedLeases,
+) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    assert lasting_s(slow, fast) == TURN_S
+    slow.appender.take_turn()
+    slow.append()
+    assert lasting_s(slow, fast) == 2 * TURN_S
+    slow.append()
+    slow.append()
+    assert lasting_s(slow, fast) == TURN_S
+
+
+def test_a_writer_goes_on_without_turns_if_another_program_ignores_them(etcd: PlayedLeases) -> None:
+    slow, fast, other = Writer(etcd), Writer(etcd), Writer(etcd)
+    other.turns.comparison = lambda: ModifiedAt(b"nothing", 0)  # type: ignore[method-assign]
+    head = slow.appender.read_head().head
+    slow.appender.take_turn()
+    other.append()
+    with pytest.raises(StaleHeadError):
+        slow.appender.append(seal(head, some_events(1, at_ms=9)), head)
+    slow.appender.take_turn()
+    fast.append()
+    assert etcd.now_s == 0.0
+    etcd.now_s += TURNLESS_S
+    assert lasting_s(slow, fast) == TURN_S
+
+
+def test_a_leader_whose_lease_is_over_still_leaves_the_queue(etcd: PlayedLeases) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    bound = LeaseBound(etcd, lambda: etcd.now_s)
+    turns = EtcdTurns(bound, KEYS, slow._until_moved, etcd.commit, slow._now_s)
+    turns.take(0)
+    bound.bind(lambda: 0.0)
+    turns.end()
+    fast.append()
+    assert etcd.now_s == 0.0
+
+
+def test_the_entry_of_a_writer_that_was_paused_for_longer_than_its_lease_is_put_again(
+    etcd: PlayedLeases,
+) -> None:
+    slow = Writer(etcd)
+    bound = LeaseBound(etcd, lambda: etcd.now_s)
+    pauses = iter([TURN_S + 1, 0])
+
+    def left_s() -> float:
+        """Return a limit of the next call; the program pauses in front of some calls."""
+        etcd.now_s += next(pauses, 0) if etcd.leases else 0
+        return 1.0
+
+    bound.bind(left_s)
+    turns = EtcdTurns(bound, KEYS, slow._until_moved, etcd.commit, slow._now_s)
+    turns.take(0)
+    assert len(etcd.get(turns.queue)) == 1
+    assert turns._lease_s == 2 * TURN_S
+
+
+def test_answers_may_be_lost_for_as_long_as_ever_after_a_wait(etcd: PlayedLeases) -> None:
+    slow, fast = Writer(etcd), Writer(etcd)
+    slow.appender.take_turn()
+    etcd.now_s += 1.0
+
+    def meanwhile() -> None:
+        etcd.now_s += 2 * APPEND_S
+        etcd.expire()
+        # The head is read; then the append is lost, and sent again.
+        etcd.fates = iter([Fate.ANSWERED, Fate.ANSWERED, Fate.LOST])
+
+    fast.meanwhile = meanwhile
+    fast.append()
+    assert fast.height() == 1
 
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.LATE])
@@ -124,7 +213,8 @@ def test_an_entry_whose_answer_was_lost_delays_others_for_its_lease_only(
     slow.appender.take_turn()
     etcd.carry_out_late()
     fast.append()
-    assert etcd.now_s == (0.0 if fate is Fate.LOST else TURN_S)
+    # The writer removes the entry, unless etcd enters it later.
+    assert etcd.now_s == (TURN_S if fate is Fate.LATE else 0.0)
     slow.appender.take_turn()
     slow.append()
 
@@ -147,7 +237,7 @@ def test_a_writer_that_cannot_read_the_queue_goes_on_without_a_turn(etcd: Played
     slow.appender.take_turn()
     fast.append()
     slow.append()
-    assert etcd.now_s == TURN_S
+    assert etcd.now_s == 0.0
 
 
 def test_a_writer_that_waits_renews_its_entry(etcd: PlayedLeases) -> None:
@@ -156,8 +246,7 @@ def test_a_writer_that_waits_renews_its_entry(etcd: PlayedLeases) -> None:
 
     def meanwhile() -> None:
         if etcd.now_s < 3 * TURN_S:
-            # The first one asks again, and so keeps its turn.
-            first.appender.take_turn()
+            first.turns._is_renewed()
 
     second.meanwhile = meanwhile
     second.appender.take_turn()
@@ -231,7 +320,7 @@ def test_writers_have_their_turns_in_the_order_in_which_they_asked(
         for number, thread in enumerate(threads):
             thread.start()
             until(lambda n=number: len(first._client.get(queue)) == n + 2, "it waits", WAIT_S)  # type: ignore[misc]
-            first.take_turn()
+            first._appender._turns._is_renewed()
         assert order == []
         first.end_turn()
         for thread in threads:

@@ -156,9 +156,10 @@ class TurnStore(Protocol):
         """Wait for this writer's turn: then no other program can append before this one.
 
         Writers get their turns in the order in which they ask. The turn ends with the next append,
-        with ``end_turn``, or after some seconds; a writer that asks again keeps it. If the servers
-        of the store do not answer, the call returns without a turn. Raises ``NotLeaderError`` if
-        only the leader appends, and this writer leads no longer.
+        with ``end_turn``, or after some seconds. A writer calls this method when it has lost races,
+        and again if it loses one during its turn. The call may return without a turn if the servers
+        of the store do not answer, or turns do not help. Raises ``NotLeaderError`` if only the
+        leader appends, and this writer leads no longer.
         """
         ...
 

@@ -165,9 +165,11 @@ class EtcdAppender:
                 return
             *found, queue, after = answer.rows
             known = self._moved(found, fence)
-            if known.head == expected and self._turns.refused(queue):
-                self._turns.wait(known.revision)
-                known, after = self.read_head(), ()
+            if self._turns.refused(queue, has_moved=known.head != expected):
+                if known.head == expected:
+                    self._turns.wait_for_others(known.revision, queue)
+                    known, after = self.read_head(), ()
+                end_s = self._clock_s() + APPEND_S
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into one transaction; see ``EventStore``.

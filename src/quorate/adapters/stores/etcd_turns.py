@@ -7,7 +7,10 @@ writers in the queue, and a writer in the queue appends only when its entry is t
 append removes the entry.
 
 An entry is removed with its lease, so a writer that is lost delays the others for the duration of
-the lease only. If the lease ends before the writer has appended, its next lease is twice as long.
+the lease only. If the lease ends during the writer's turn, its next lease is twice as long. If a
+writer loses a race during its turn, another program ignores the queue, for example an older
+version. Then, and after a turn of the longest lease that was too short, the writer goes on without
+turns for some time, because its entry would only delay the writers that respect the queue.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from os import getpid
+from socket import gethostname
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -37,12 +42,18 @@ _LOG = logging.getLogger(__name__)
 
 TURN_S: Final = 3
 """How long an entry stays after its last renewal; etcd's shortest lease is 2 seconds."""
-TURN_S_MAX: Final = 24
+TURN_S_MAX: Final = 12
 """The longest such time."""
+TURNLESS_S: Final = 10.0
+"""How long a writer asks for no turn after turns have been of no use."""
 RENEW_S: Final = 1.0
 """The time limit of one renewal."""
+LEAVE_S: Final = 0.5
+"""The time limit of the removal of an entry; without an answer the entry expires."""
 LOOK_S: Final = 0.25
 """How often a waiting writer reads the queue, if the head does not move."""
+TELL_S: Final = 2.0
+"""After how long a wait is reported in the program's log, with the writer whose turn it is."""
 
 
 class TurnCalls(KeyValues, Protocol):
@@ -61,7 +72,8 @@ class EtcdTurns:
     """The queue as one writer uses it; for the thread that appends.
 
     ``until_moved`` returns when the head has changed after a revision, or after some seconds. Its
-    result is the revision of the last known change, or the given one.
+    result is the revision of the last known change, or the given one. ``leave`` deletes an entry;
+    it is called also when a leader's lease is over, when ``etcd`` refuses all calls.
     """
 
     def __init__(
@@ -69,20 +81,25 @@ class EtcdTurns:
         etcd: TurnCalls,
         keys: EtcdKeys,
         until_moved: Callable[[int, float], int],
+        leave: Callable[[Txn], object],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._etcd = etcd
         self._keys = keys
         self._until_moved = until_moved
+        self._leave = leave
         self._clock_s = clock_s
+        self._name = f"{gethostname()}, process {getpid()}"
         self._lease_s = TURN_S
         self._lease = 0
         self._entry: Row | None = None
+        self._has_turn = False
         self._renewed_s = 0.0
+        self._turnless_until_s = 0.0
 
     @property
     def queue(self) -> Get:
-        """The request for the oldest entries; the rows are in the order of their keys."""
+        """The request for the entries; the rows are in the order of their keys."""
         return Get(self._keys.turns, after_prefix(self._keys.turns))
 
     def comparison(self) -> Comparison:
@@ -98,71 +115,115 @@ class EtcdTurns:
 
     def appended(self) -> None:
         """Record that an append was recorded, and removed the entry."""
-        if self._entry is not None:
-            self._entry, self._lease_s = None, TURN_S
+        if self._entry is None:
+            self._lease_s = max(TURN_S, self._lease_s // 2)
+        self._entry, self._has_turn = None, False
 
-    def refused(self, queue: tuple[Row, ...]) -> bool:
-        """Return whether an append was refused because of ``queue``, which it has read."""
+    def refused(self, queue: tuple[Row, ...], *, has_moved: bool) -> bool:
+        """Return whether an append was refused because of ``queue``, which it has read.
+
+        ``has_moved`` says that the head has moved.
+        """
         entry = self._entry
         if entry is None:
             return bool(queue)
-        if entry in queue:
-            return False
-        self._lost()
-        return True
+        if entry not in queue:
+            self._expired()
+            return True
+        if has_moved:
+            self._ignored()
+        return False
 
-    def wait(self, revision: int) -> None:
-        """Wait for a moment, at most until the head has changed after ``revision``."""
-        self._until_moved(revision, LOOK_S)
+    def wait_for_others(self, revision: int, queue: tuple[Row, ...]) -> None:
+        """Wait until the head has changed after ``revision``, or the queue is empty.
+
+        ``queue`` has the entries that were read last.
+        """
+        waiting = _Waiting(self._clock_s)
+        while queue:
+            if self._until_moved(revision, LOOK_S) != revision:
+                return
+            waiting.tell(queue)
+            queue = self._etcd.get(self.queue)
 
     def take(self, revision: int) -> None:
         """Enter the queue, and return when this writer has the turn.
 
-        ``revision`` is the last known one of the head's key. If etcd does not answer, return
-        without a turn: the next append finds out whether etcd can be reached.
+        ``revision`` is the last known one of the head's key. If etcd does not answer, or turns have
+        been of no use lately, return without a turn: the next append finds out whether etcd can be
+        reached. A writer that has its turn asks again only if it has lost a race.
         """
         try:
             self._wait_until_first(revision)
         except StoreDownError as error:
             _LOG.info("this writer goes on without a turn: %s", error)
-            self._entry = None
-
-    def _wait_until_first(self, revision: int) -> None:
-        while True:
-            if self._entry is None:
-                self._enter()
-            entries = sorted(self._etcd.get(self.queue), key=lambda row: row.create_revision)
-            if self._entry not in entries:
-                self._lost()
-                continue
-            is_first = entries[0] == self._entry
-            if (is_first or self._is_renewal_due()) and not self._is_renewed():
-                self._lost()
-            elif is_first:
-                return
-            else:
-                revision = self._until_moved(revision, LOOK_S)
+            self.end()
 
     def end(self) -> None:
         """Leave the queue without an append; if etcd does not answer, the entry expires."""
-        entry, self._entry = self._entry, None
+        entry, self._entry, self._has_turn = self._entry, None, False
         if entry is not None:
-            try:
-                self._etcd.commit(Txn(compare=(), then=(Delete(entry.key),)))
-            except StoreError as error:
-                _LOG.info("the entry in the queue of writers expires by itself: %s", error)
+            self._remove(entry.key)
 
-    def _enter(self) -> None:
-        """Put a new entry at the end of the queue.
+    def _wait_until_first(self, revision: int) -> None:
+        waiting = _Waiting(self._clock_s)
+        while self._clock_s() >= self._turnless_until_s:
+            if self._entry is None and not self._has_entered():
+                continue
+            entries = tuple(sorted(self._etcd.get(self.queue), key=lambda row: row.create_revision))
+            if self._entry not in entries:
+                self._expired()
+                continue
+            if self._has_turn:
+                self._ignored()
+                return
+            is_first = entries[0] == self._entry
+            if (is_first or self._is_renewal_due()) and not self._is_renewed():
+                self._expired()
+            elif is_first:
+                self._has_turn = True
+                return
+            else:
+                waiting.tell(entries)
+                revision = self._until_moved(revision, LOOK_S)
 
-        Each entry has a key of its own: if etcd's answer is lost, the entry expires by itself.
-        """
+    def _has_entered(self) -> bool:
+        """Put a new entry at the end of the queue; return False if its lease ended before that."""
         sent_s = self._clock_s()
         self._lease = self._etcd.grant(self._lease_s)
-        key = self._keys.turns + uuid4().hex.encode()
-        put = self._etcd.commit(Txn(compare=(), then=(Put(key, b"", self._lease),)))
-        self._entry = Row(key, b"", put.revision, put.revision)
+        key, value = self._keys.turns + uuid4().hex.encode(), self._name.encode()
+        try:
+            put = self._etcd.commit(Txn(compare=(), then=(Put(key, value, self._lease),)))
+        except NotLeaderError:
+            self._lease_s = min(TURN_S_MAX, 2 * self._lease_s)
+            return False
+        except StoreDownError:
+            # The entry may exist, and would delay this writer, too.
+            self._remove(key)
+            raise
+        self._entry = Row(key, value, put.revision, put.revision)
         self._renewed_s = sent_s
+        return True
+
+    def _remove(self, key: bytes) -> None:
+        try:
+            self._leave(Txn(compare=(), then=(Delete(key),)))
+        except StoreError as error:
+            _LOG.info("the entry in the queue of writers expires by itself: %s", error)
+
+    def _expired(self) -> None:
+        """Record that the lease of the entry ended; if that was during a turn, it was too short."""
+        if self._has_turn:
+            if self._lease_s == TURN_S_MAX:
+                self._turnless_until_s = self._clock_s() + TURNLESS_S
+            self._lease_s = min(TURN_S_MAX, 2 * self._lease_s)
+        self._entry, self._has_turn = None, False
+
+    def _ignored(self) -> None:
+        """Leave the queue, because another program has appended during this writer's turn."""
+        _LOG.warning("a program that appends to this ledger ignores the queue of its writers")
+        self._turnless_until_s = self._clock_s() + TURNLESS_S
+        self.end()
 
     def _is_renewal_due(self) -> bool:
         return self._clock_s() - self._renewed_s >= self._lease_s / 3
@@ -181,7 +242,19 @@ class EtcdTurns:
             self._renewed_s = sent_s
         return True
 
-    def _lost(self) -> None:
-        """Record that the entry's lease ended; the next one is twice as long."""
-        self._entry = None
-        self._lease_s = min(TURN_S_MAX, 2 * self._lease_s)
+
+class _Waiting:
+    """Reports a long wait once, with the name of the writer that is waited for."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._since_s: float | None = clock_s()
+
+    def tell(self, queue: tuple[Row, ...]) -> None:
+        """Report the wait if it lasts for long; ``queue`` has the entries at present."""
+        if self._since_s is not None and self._clock_s() - self._since_s >= TELL_S:
+            first = min(queue, key=lambda row: row.create_revision)
+            _LOG.warning(
+                "waiting for the turn of another writer of this ledger: %s", first.value.decode()
+            )
+            self._since_s = None

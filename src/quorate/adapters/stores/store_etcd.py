@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -42,7 +43,7 @@ from quorate.adapters.stores.etcd_append import EtcdAppender, fence_of
 from quorate.adapters.stores.etcd_moved import EtcdMove
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
-from quorate.adapters.stores.etcd_turns import EtcdTurns
+from quorate.adapters.stores.etcd_turns import LEAVE_S, EtcdTurns
 from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
 from quorate.adapters.stores.sqlite_file import check_directory
 from quorate.adapters.stores.writer_lock import WriterLock
@@ -88,7 +89,8 @@ class EtcdStore:
         files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._bound = bound = LeaseBound(client)
         self._reader = EtcdReader(bound, files, keys, address.place)
-        turns = EtcdTurns(bound, keys, self._until_moved)
+        leave = partial(client.commit, within_s=LEAVE_S)
+        turns = EtcdTurns(bound, keys, self._until_moved, leave)
         self._appender = EtcdAppender(bound, keys, address.place, turns)
         self._move = EtcdMove(client, keys, address.place)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
