@@ -21,18 +21,21 @@ from tests.oracles.effort import few_of
 
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 50
-ONE_BUG_S: Final = 900
+ONE_BUG_S: Final = 3_600
 """How long the search for one bug may take, on a machine with much other work."""
 WATCH: Final = """
 import sys
+from quorate.sim.demand import Size
 from quorate.testing.inspection import inspect
 for seed in range(int(sys.argv[1])):
-    failure = inspect(seed).failure
-    if failure:
-        print(seed, failure.strip().splitlines()[-1][:160])
-        sys.exit(0)
+    for size in (Size(), Size(hours=90, runs=320, wishes=150)):
+        failure = inspect(seed, size).failure
+        if failure:
+            print(seed, f"({size.hours} h)", failure.strip().splitlines()[-1][:160])
+            sys.exit(0)
 sys.exit(3)
 """
+"""Plays each seed twice: a short history, and one as long as in a soak."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,8 @@ class PromiseBooks:
         with_loans = PutBack(began, unrecalled=self._unrecalled(waiting_run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
             yield f"{what} for {event.cause}, although its place is still free"
+        if is_counted_on and event.cause.code is MoveCode.LEASE_OVERRAN:
+            yield from _stoppable_in_time(what, view, place, delayed, with_loans)
         back = self._put_back(event, promise, view)
         is_real = back != PutBack() or self._is_behind(event, view)
         if not is_real and promise.missed_ms is None:
@@ -637,6 +639,24 @@ def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tu
         elif isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER:
             found[event.lease] = (number, tuple(ended.pop(event.run, ())))
     return found
+
+
+def _stoppable_in_time(
+    what: str, view: StateView, place: Place, others: Sequence[Place], back: PutBack
+) -> Iterator[str]:
+    """Yield a fault if the move ``what`` is needless because overstaying leases may be stopped.
+
+    No lease is stopped to free a hard quota.
+    """
+    if any(text.startswith("quota ") for text in lacking(view, place, others, back)):
+        return
+    names = {
+        name
+        for name in stoppable(view, place)
+        if view.at_ms <= place.start_ms - view.leases[name].grace_ms
+    }
+    if names and not lacking(view, place, others, replace(back, leases=back.leases | names)):
+        yield f"{what}, although {', '.join(sorted(names))} may be stopped for it"
 
 
 def _delayed(place: Place, now_ms: int) -> Place:

@@ -478,3 +478,18 @@ def test_a_lease_that_is_stopped_for_a_place_keeps_no_money_from_another_from_th
     assert lacking(life.state, place, [wide], PutBack())
     left = lacking(life.state, place, [wide], stopped_by(life.state, place, [wide]))
     assert bool(left) is lacks
+
+
+@pytest.mark.parametrize(("minute", "is_needless"), [(51, True), (59, True), (60, False)])
+def test_a_start_that_moves_although_work_may_be_stopped_for_it_is_found(
+    minute: int,
+    is_needless: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    found = Book(planned_life(32, has_executor=True))
+    found.do(Submit(of("runs", 16, "one", 60)))
+    found.do(Submit(of("wide", 24, "two", 60)))
+    found.do(Submit(of("fills", 8, "three", 50, checkpoint_ms=MINUTE_MS)))
+    found.life.now_ms = NOW_MS + minute * MINUTE_MS
+    overran = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "fills/0"),))
+    faults = found.moved("wide", found.life.now_ms + HOUR_MS, overran)
+    assert any("fills/0 may be stopped for it" in each for each in faults) is is_needless
