@@ -214,6 +214,7 @@ class PromiseBooks:
                     yield from self._told(event, view)
                 case LeaseEnding() if event.reason is EndReason.OVERSTAYED:
                     yield from self._stopped_early(event)
+                    self._wait_for(event)
                 case ConflictDeclared():
                     self._declared[event.conflict] = (event, height)
                     yield from _left_out(event, view)
@@ -506,6 +507,16 @@ class PromiseBooks:
                 f"{event.lease} must end by {event.deadline_ms}, but its recall is due at "
                 f"{recall.due_ms}"
             )
+
+    def _wait_for(self, event: LeaseEnding) -> None:
+        """Let starts that were due a millisecond ago wait for a stop without grace.
+
+        Such a stop begins a millisecond after the start was due, because the work may end by itself
+        until then. If the executor is late, another bundle may be stopped a millisecond later.
+        """
+        for promise in self._promises.values():
+            if promise.due_ms == event.at_ms - 1 and event.deadline_ms == event.at_ms:
+                promise.due_ms = event.at_ms
 
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
         """Yield a fault if backfill is stopped without a near firm start that allows it.

@@ -14,7 +14,7 @@ from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.cut_trial import Trial
 from quorate.core.preemption.goals import Ends, Room
 from quorate.core.preemption.lottery import dummy_seed
-from quorate.core.preemption.resolver import Resolver
+from quorate.core.preemption.resolver import Drawn, Resolver
 from quorate.core.preemption.scope_survey import survey_domains
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
@@ -366,6 +366,28 @@ def test_tokens_that_were_enough_stay_enough_when_the_search_has_no_steps_left()
     found = resolver.draw(tokens, [("ben", "small"), ("ada", "large")])
     assert found is not None
     assert {victim.run for victim in found.victims} == {"small", "large"}
+
+
+class FoundLate(InOneRack):
+    """A start that the bounded search finds only once ``is_found`` is set, without any cut."""
+
+    is_found = False
+
+    def lacking(self, room: Room) -> int:
+        del room
+        return 0
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        del view
+        return int(not self.is_found)
+
+
+def test_no_run_is_drawn_if_the_search_finds_the_start_without_it_after_all() -> None:
+    goal = FoundLate("", "")
+    resolver, tokens = resolver_of(goal)
+    goal.is_found = True
+    found = resolver.draw(tokens, [("ben", "small"), ("ada", "large")])
+    assert found == Drawn((), (), (), frozenset())
 
 
 def test_nothing_that_makes_no_room_is_cut() -> None:

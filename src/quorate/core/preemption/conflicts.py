@@ -321,7 +321,7 @@ def _conflict(subject: str, remedy: str = "") -> Refusal:
     return Refusal(code=RefusalCode.CONFLICT, subject=subject, remedy=remedy)
 
 
-def _outcome(
+def _outcome(  # noqa: PLR0911 - one result for each case
     log: DecisionLog, declared: ConflictDeclared, command: Draw, burst: Burst | None
 ) -> _Outcome:
     """Return the result of the conflict ``declared`` in the present state."""
@@ -343,6 +343,8 @@ def _outcome(
     drawn = resolver.draw(tokens, draw(seed, tokens_by_owner(declared)))
     if drawn is None:
         return _Outcome(ConflictOutcome.INSUFFICIENT)
+    if not drawn.draws:
+        return _Outcome(ConflictOutcome.CLEARED, drawn.cuts)
     return _Outcome(
         ConflictOutcome.CLEARED,
         (*drawn.cuts, *drawn.victims),

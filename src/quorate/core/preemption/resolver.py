@@ -230,7 +230,8 @@ class Resolver:
         """Return the runs that ``draws``, a sequence of (owner, run), end.
 
         Return None if all draws together are not enough. A drawn run that no longer has a token is
-        skipped.
+        skipped. No run is drawn if the cuts are enough after all: the bounded search for a start
+        may find now what it did not find while the cuts were chosen.
         """
         by_run = {token.run: token for token in tokens}
         drawn: list[tuple[str, str]] = []
@@ -244,11 +245,11 @@ class Resolver:
         chosen = self._chosen(self._parts)
         if _until_packs(chosen, in_order()) and not self._are_enough(chosen.items):
             return None
-        last = chosen.items[-1].run
+        ended = [item.run for item in chosen.items if item.step is CutStep.LOTTERY]
         _give_back(chosen, 0, self.deficit)
         victims = tuple(item for item in chosen.items if item.step is CutStep.LOTTERY)
         cuts = tuple(_joined([item for item in chosen.items if item.step is not CutStep.LOTTERY]))
-        shown = drawn[: 1 + [run for _, run in drawn].index(last)]
+        shown = drawn[: 1 + [run for _, run in drawn].index(ended[-1])] if ended else []
         spared = {run for _, run in shown} - {victim.run for victim in victims}
         return Drawn(cuts, victims, tuple(shown), frozenset(spared))
 

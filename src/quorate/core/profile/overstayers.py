@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
@@ -17,6 +18,9 @@ from quorate.model.state.state_view import StateView
 @dataclass(frozen=True, slots=True)
 class Overstayer:
     """A backfilled bundle that runs past its declared end.
+
+    Stopping bundle 0 ends all leases of the run; those of other marked bundles are not in its
+    ``leases``, because these bundles are newer, and stopped before it.
 
     ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start
     of its run, and ``run_seq`` the sequence of the run's submission.
@@ -46,13 +50,12 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
         end_ms = declared_end_ms(view, record)
         if end_ms > now_ms:
             continue
+        marked = {bundle for bundle, _ in record.backfills}
         for bundle, seq in record.backfills:
-            # Stopping bundle 0 ends all leases of the run.
             leases = tuple(
                 lease
                 for lease in record.leases
-                if bundle in (0, view.leases[lease].fact.bundle)
-                and view.leases[lease].ending is None
+                if bundle == _part_of(view, lease, marked) and view.leases[lease].ending is None
             )
             if leases:
                 since_ms = record.since_ms or 0
@@ -62,6 +65,12 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
                 )
     found.sort(key=lambda each: (-each.since_ms, -each.run_seq, -each.bundle))
     return found
+
+
+def _part_of(view: StateView, lease: str, marked: Collection[int]) -> int:
+    """Return the marked bundle to which a lease belongs; 0 if its own bundle has no mark."""
+    bundle = view.leases[lease].fact.bundle
+    return bundle if bundle in marked else 0
 
 
 def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:

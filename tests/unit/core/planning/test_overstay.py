@@ -9,7 +9,7 @@ from quorate.core.preemption.conflict_preview import Contest, foresee
 from quorate.core.preemption.conflict_scope import Question
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictCause, CutStep, EndReason, MoveCode, NodeStatus, Scope
-from quorate.model.specs import DEFAULT_POOL
+from quorate.model.specs import DEFAULT_POOL, Malleable
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, node
 from tests.oracles.lives import Life, ends, stops
@@ -382,3 +382,17 @@ def test_a_newer_bundle_is_spared_if_an_older_one_is_enough_alone(has_executor: 
     decision = life.do(Complete("first", has_gone=True), due_ms)
     stopped = stops(decision) or stops(life.do(Tick(), due_ms + 1))
     assert stopped == [("big/0", EndReason.OVERSTAYED)]
+
+
+def test_the_steps_of_an_overstayer_free_their_gpus_once() -> None:
+    """Stopping the first bundle of a run ends its steps, which are bundles of their own."""
+    life = planned_life(16, has_executor=True)
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("wide", 16, "two")))
+    life.do(Submit(of("older", 2, "three", 30, checkpoint_ms=0)))
+    steps = Malleable(gpus_min=2, gpus_max=6, gpus_step=2, gpus_desired=6)
+    life.do(Submit(of("newer", 6, "three", 30, malleable=steps, checkpoint_ms=0)))
+    assert (marked(life, "older"), marked(life, "newer")) == ([0], [0, 1, 2])
+    decision = life.do(Complete("busy", has_gone=True), START_MS)
+    assert {lease.partition("/")[0] for lease, _ in stops(decision)} == {"older", "newer"}
+    assert life.do(Tick()).events == ()
