@@ -7,6 +7,7 @@ import pytest
 from quorate.core.commands import Apply, Cancel, Complete, Confirm, MarkNode, Submit, Tick
 from quorate.core.preemption.conflict_preview import Contest, foresee
 from quorate.core.preemption.conflict_scope import Question
+from quorate.core.profile.overstayers import overstayers
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictCause, CutStep, EndReason, MoveCode, NodeStatus, Scope
 from quorate.model.specs import DEFAULT_POOL, Malleable
@@ -393,6 +394,8 @@ def test_the_steps_of_an_overstayer_free_their_gpus_once() -> None:
     steps = Malleable(gpus_min=2, gpus_max=6, gpus_step=2, gpus_desired=6)
     life.do(Submit(of("newer", 6, "three", 30, malleable=steps, checkpoint_ms=0)))
     assert (marked(life, "older"), marked(life, "newer")) == ([0], [0, 1, 2])
+    held = [lease for each in overstayers(life.state, START_MS) for lease in each.leases]
+    assert sorted(held) == ["newer/0", "newer/1", "newer/2", "older/0"]
     decision = life.do(Complete("busy", has_gone=True), START_MS)
     assert {lease.partition("/")[0] for lease, _ in stops(decision)} == {"older", "newer"}
     assert life.do(Tick()).events == ()
