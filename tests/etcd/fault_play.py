@@ -73,8 +73,9 @@ MOST_KINDS = tuple(each for each in Kind if each is not Kind.RESTART_ALL)
 class Form:
     """How long faults are played: for so many seconds, and so many of them at most.
 
-    Each client waits for ``next_s`` between two requests. A form with a
-    ``seed`` has the same schedule each time.
+    Each client waits for ``next_s`` between two requests, and for as long as the last one took, up
+    to ``way_s``: so all of them leave time to other tests on a busy machine. A form with a ``seed``
+    has the same schedule each time.
     """
 
     for_s: float
@@ -82,6 +83,7 @@ class Form:
     kinds: Sequence[Kind] = tuple(Kind)
     members: int = MEMBERS
     next_s: float = 0.4
+    way_s: float = 0.0
     seed: int | None = None
 
     def chosen_seed(self) -> int:
@@ -92,7 +94,7 @@ class Form:
         return Random().randrange(1_000_000) if self.seed is None else self.seed
 
 
-TEST = Form(for_s=120, kinds=MOST_KINDS, seed=1)
+TEST = Form(for_s=120, kinds=MOST_KINDS, way_s=5.0, seed=1)
 """What ``make test`` plays: it waits most of the time, and takes little of a processor."""
 LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, seed=1)
 """One member of etcd: while it is away there is no other one to ask."""

@@ -1,13 +1,13 @@
 """The scheduler of one pool in a process of its own, over a ledger in etcd, until SIGTERM.
 
-    python fault_scheduler.py URL HISTORY CLIENT SEED PAUSE BUG-FILE CLOCK-FILE POOL
+    python fault_scheduler.py URL HISTORY CLIENT SEED PAUSE WAY BUG-FILE CLOCK-FILE POOL
 
 It asks its engine to submit runs of its pool, and to cancel and read runs of all pools, which other
-programs ask about too. It writes down every request and answer, and pauses for so many seconds
-between two requests. It has the bug that BUG-FILE names from when the file is there: a bug that
-breaks the ledger before every scheduler has begun would keep the last ones from ever being
-answered. CLOCK-FILE says how far its clock is ahead. An error that is not one of the store's ends
-it, and then the test fails.
+programs ask about too. It writes down every request and answer. Between two requests it pauses for
+PAUSE seconds, or for as long as the last one took, up to WAY seconds. It has the bug that BUG-FILE
+names from when the file is there: a bug that breaks the ledger before every scheduler has begun
+would keep the last ones from ever being answered. CLOCK-FILE says how far its clock is ahead. An
+error that is not one of the store's ends it, and then the test fails.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Careless:
 
 
 def main(words: Sequence[str]) -> None:
-    url, history, client, seed, next_s, bug_file, clock_file, pool = words
+    url, history, client, seed, next_s, way_s, bug_file, clock_file, pool = words
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.ask)
     chance = Random(f"{seed} {client}")
@@ -134,10 +134,12 @@ def main(words: Sequence[str]) -> None:
         while not ending.is_asked:
             name, request = pick(chance, client, int(pool))
             file.sent(name, request)
+            began_s = time.monotonic()
             answer = scheduler.answer(name, client, request)
             if answer is not None:
                 file.answered(answer)
-            time.sleep(float(next_s))
+            took_s = time.monotonic() - began_s
+            time.sleep(max(float(next_s), min(took_s, float(way_s))))
     scheduler.close()
 
 

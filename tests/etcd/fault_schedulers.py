@@ -38,10 +38,17 @@ class Schedulers:
     """Schedulers ``w0`` ... of the pools ``p0`` ...; each writes a history of its own."""
 
     def __init__(
-        self, cluster: Cluster, folder: Path, stack: ExitStack, seed: int, next_s: float
+        self,
+        cluster: Cluster,
+        folder: Path,
+        stack: ExitStack,
+        seed: int,
+        *,
+        next_s: float,
+        way_s: float = 0.0,
     ) -> None:
         self._folder, self._stack = folder, stack
-        self._seed, self._next_s = seed, next_s
+        self._seed, self._next_s, self._way_s = seed, next_s, way_s
         self.url = ledger_url(cluster.endpoints, folder, "test")
         self._urls = {
             name: ledger_url(cluster.endpoints_for(name), folder, name)
@@ -74,6 +81,7 @@ class Schedulers:
             client,
             str(self._seed),
             str(self._next_s),
+            str(self._way_s),
             self._bug_file,
             self._clock_file(name),
             name.removeprefix("w"),

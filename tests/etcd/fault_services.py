@@ -164,10 +164,13 @@ class Services:
 class Clients:
     """Clients that ask for as long as the block lasts."""
 
-    def __init__(self, services: Services, seed: int, next_s: float) -> None:
+    def __init__(self, services: Services, seed: int, *, next_s: float, way_s: float) -> None:
         asked = services.addresses
         names = [f"c{number}" for number in range(CLIENTS)]
-        self._all = [RestClient(name, asked, services.token, seed, next_s=next_s) for name in names]
+        self._all = [
+            RestClient(name, asked, services.token, seed, next_s=next_s, way_s=way_s)
+            for name in names
+        ]
 
     @contextmanager
     def asking(self) -> Iterator[None]:

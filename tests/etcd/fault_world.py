@@ -19,7 +19,7 @@ from tests.service.worlds import run_tree
 
 ERA_S: Final = 2.0
 """How long all programs ask about the same runs."""
-RECORDED_S: Final = 240
+RECORDED_S: Final = 600
 """How long programs may take to get something recorded, also on a busy machine."""
 RUNS: Final = 8
 POOLS: Final = 4

@@ -60,6 +60,7 @@ class RestClient:
         *,
         answer_s: float = ANSWER_S,
         next_s: float = NEXT_S,
+        way_s: float = 0.0,
         tree_of: Callable[[str, str], dict[str, Any]] = tree_of,
     ) -> None:
         self.name = name
@@ -67,6 +68,7 @@ class RestClient:
         self.trouble = ""
         self._addresses, self._token = addresses, token
         self._answer_s, self._next_s, self._tree_of = answer_s, next_s, tree_of
+        self._way_s = way_s
         self._chance = Random(f"{seed} {name}")
         self._seen = 0
         self._stopping = Event()
@@ -114,7 +116,8 @@ class RestClient:
         )
         self.operations.append(done)
         is_failed = answer is None or answer == Written(Verdict.FAILED)
-        self._stopping.wait(PAUSE_S if is_failed else self._next_s)
+        took_s = (time.monotonic_ns() - sent) / 1e9
+        self._stopping.wait(max(PAUSE_S if is_failed else self._next_s, min(took_s, self._way_s)))
         return done
 
     def _answer(

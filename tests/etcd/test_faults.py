@@ -73,23 +73,27 @@ def test_every_answer_is_true_while_machines_and_links_fail(
         stack.callback(services.close)
         services.begin()
         services.apply(documents())
-        clients = Clients(services, seed, form.next_s)
-        schedulers = Schedulers(cluster, tmp_path, stack, seed, form.next_s)
+        clients = Clients(services, seed, next_s=form.next_s, way_s=form.way_s)
+        schedulers = Schedulers(
+            cluster, tmp_path, stack, seed, next_s=form.next_s, way_s=form.way_s
+        )
 
         def wait_recorded() -> None:
             clients.wait_recorded(fewest=1)
             schedulers.wait_recorded(fewest=1)
 
         with clients.asking():
-            schedulers.start_all()
+            # A client does not wait for its turn longer than for an answer, which on a busy machine
+            # may be too short while schedulers race.
             clients.wait_recorded()
+            schedulers.start_all()
             schedulers.wait_recorded()
             fleet = Fleet(services, schedulers)
             faults = play(seed, form, cluster, fleet, wait_recorded)
             services.wait_agreed()
-            clients.wait_recorded()
             schedulers.wait_recorded()
             schedulers.end()
+            clients.wait_recorded()
         services.end()
         operations = [*clients.operations(), *schedulers.operations()]
         print(f"{faults} faults; by REST: {dict(counts_of(clients.operations()))}")  # noqa: T201
