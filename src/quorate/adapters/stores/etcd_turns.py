@@ -221,7 +221,10 @@ class EtcdTurns:
 
     def _ignored(self) -> None:
         """Leave the queue, because another program has appended during this writer's turn."""
-        _LOG.warning("a program that appends to this ledger ignores the queue of its writers")
+        _LOG.warning(
+            "a program that appends to this ledger ignores the queue of its writers; upgrade every "
+            "service, scheduler and command that uses the ledger to this version"
+        )
         self._turnless_until_s = self._clock_s() + TURNLESS_S
         self.end()
 
@@ -255,6 +258,9 @@ class _Waiting:
         if self._since_s is not None and self._clock_s() - self._since_s >= TELL_S:
             first = min(queue, key=lambda row: row.create_revision)
             _LOG.warning(
-                "waiting for the turn of another writer of this ledger: %s", first.value.decode()
+                "waiting for the turn of another writer of this ledger: %s; if that program has "
+                "ended or hangs, its turn ends within %s s",
+                first.value.decode(),
+                TURN_S_MAX,
             )
             self._since_s = None

@@ -22,7 +22,7 @@ from quorate.model.events import Tier
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.expected_ends import Curve, End, Kept
 from quorate.model.state.free_slots import Island, IslandKey
-from quorate.model.state.reads.money_reads import cap_members
+from quorate.model.state.reads.money_reads import with_capped
 from quorate.model.state.records import Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 
@@ -106,11 +106,7 @@ class ExpectedReturns:
 
     def with_capped(self, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
         """Return ``payers`` and the other payers under their caps."""
-        view = self._view
-        caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
-        if not caps:
-            return payers
-        return {*payers, *(key for cap in caps for key in cap_members(view, cap))}
+        return with_capped(self._view, payers)
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
         """Return whether a lease of an island has passed an end expected since ``since_ms``."""

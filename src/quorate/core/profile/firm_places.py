@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.reads.money_reads import cap_members
+from quorate.model.state.reads.money_reads import with_capped
 from quorate.model.state.records import Phase, ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -246,7 +246,7 @@ class _Counted(NamedTuple):
     """
 
     rooms: set[IslandKey]
-    payers: set[EnvelopeId]
+    payers: Collection[EnvelopeId]
     bounds: set[str]
 
     @classmethod
@@ -261,10 +261,7 @@ class _Counted(NamedTuple):
             for share in record.payers:
                 payers.add(share.payer)
             bounds.update(view.holdings.bounds_of(run.owner))
-        for payer in tuple(payers):
-            for cap in view.envelopes[payer].caps:
-                payers.update(cap_members(view, cap))
-        return cls(rooms, payers, bounds)
+        return cls(rooms, with_capped(view, payers), bounds)
 
     def with_filled_spares(self, view: StateView) -> Iterator[RunRecord]:
         """Yield the running runs with filled spares in the domains, or paid by the payers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -84,6 +84,14 @@ class MoneyView(Protocol):
     def holds_ending(self) -> list[tuple[int, str]]:
         """Return the heap of (end of a hold, lease); outdated entries may be dropped from it."""
         ...
+
+
+def with_capped(view: MoneyView, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
+    """Return ``payers`` and the other envelopes under their caps."""
+    caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
+    if not caps:
+        return payers
+    return {*payers, *(key for cap in caps for key in cap_members(view, cap))}
 
 
 def cap_members(view: MoneyView, cap: CapId) -> list[EnvelopeId]:
