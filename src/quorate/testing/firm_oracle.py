@@ -206,15 +206,22 @@ def _nodes_short(
 
 
 def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[str, int]:
-    """Return the GPUs per node that leases of ``owner`` and owners below it hold at ``at_ms``."""
+    """Return the GPUs per node that ``owner`` and owners below it hold at ``at_ms``.
+
+    Their filled spares count until the end of the spare's run.
+    """
     used = dict[str, int]()
     for name, lease in view.leases.items():
         is_claim = view.runs[lease.fact.run].spec.sensitive
         is_open = name not in back.leases and (is_claim or _end_ms(view, lease, back) > at_ms)
         if is_open and owner in _lineage(view, lease.fact.run):
             for node, mask in lease.fact.slots:
-                used[node] = used.get(node, 0) + mask.bit_count()
-    return used
+                used[node] = used.get(node, 0) | mask
+    for pledge in view.pledges.values():
+        if _over_ms(view, pledge.run, back) > at_ms and owner in _lineage(view, pledge.run):
+            for node, mask in pledge.slots:
+                used[node] = used.get(node, 0) | mask
+    return {node: mask.bit_count() for node, mask in used.items()}
 
 
 def _runs_left(

@@ -239,13 +239,24 @@ class Searcher:
         """Return the start of a choosy run in the state expected at ``at_ms``.
 
         None if the run cannot start in that state. If the run takes whole domains, a later start
-        than now may only use domains in which the plan has no other start at that time.
+        than now may only use domains in which the plan has no other start at that time, or payers
+        that name no racks: with those, counting GPUs is enough.
         """
+        if not ask.takes_whole or at_ms <= self.profile.now_ms:
+            return self._tried(ask, at_ms)
+        counted = self._tried(ask, at_ms)
+        if counted is None:
+            return None
+        entry = self.entry_of(ask, at_ms, counted.placement, counted.legs)
+        return self._tried(ask, at_ms, takes_whole=True) if entry.is_choosy else counted
+
+    def _tried(self, ask: Ask, at_ms: int, *, takes_whole: bool = False) -> Start | None:
+        """Return how admission starts ``ask`` in the state expected at ``at_ms``, or None."""
         admitted = self._expected.would_start(
             replace(ask.run, flavors=(ask.request.flavor,)),
             at_ms,
             has_executor=self.has_executor,
-            takes_whole=ask.takes_whole and at_ms > self.profile.now_ms,
+            takes_whole=takes_whole,
         )
         if admitted is None:
             return None

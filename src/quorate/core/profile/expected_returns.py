@@ -171,9 +171,9 @@ class ExpectedReturns:
             if any(places.get(n, 0) & m for n, m in view.leases[name].fact.slots)
         ]
         back_ms = max(filled, default=self._now_ms)
-        return back_ms, max(back_ms, self._over_ms(pledge))
+        return back_ms, max(back_ms, self.pledge_over_ms(pledge))
 
-    def _over_ms(self, pledge: PledgeRecord) -> int:
+    def pledge_over_ms(self, pledge: PledgeRecord) -> int:
         """Return when a filled spare is expected to end, with its run or by a recall.
 
         Its payer is released then.
@@ -242,7 +242,7 @@ class ExpectedReturns:
             if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
         ]
         gains.extend(
-            (self._over_ms(pledge), pledge.gpus)
+            (self.pledge_over_ms(pledge), pledge.gpus)
             for pledge in view.pledges.values()
             if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
         )

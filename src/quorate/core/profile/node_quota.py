@@ -13,7 +13,7 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
 
 NodeUses = Mapping[str, Sequence[tuple[int, int]]]
-"""The expected end and the GPUs of each lease on a node, by node."""
+"""The expected ends and the slots of leases and filled spares on a node, by node."""
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
@@ -120,12 +120,14 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
             yield name, limit
 
 
-def nodes_short(profile: Profile, pin: Entry, owner: str, *, without: Collection[str] = ()) -> int:
+def nodes_short(
+    profile: Profile, pin: Entry, owner: str, *, without: Set[str] = frozenset()
+) -> int:
     """Return how many nodes ``pin`` and the places in the profile need beyond the owner's quota.
 
     The result is for the instant at which the most nodes are missing. Each place counts for the
     fewest nodes that it needs. Starts by a conflict do not count, because they take what others
-    leave. The leases in ``without`` count as ended.
+    leave. The leases in ``without`` count as ended, and so do the filled spares of their runs.
     """
     view = profile.view
     beside = [
@@ -178,6 +180,8 @@ def _own_gpus(view: StateView, uses: NodeUses, key: IslandKey, at_ms: int) -> in
     for node, ends in uses.items():
         known = view.nodes[node]
         if known.island == key and node not in view.node_status:
-            used = [gpus for end_ms, gpus in ends if end_ms > at_ms]
-            found += known.spec.gpus - sum(used) if used else 0
+            used = 0
+            for end_ms, mask in ends:
+                used |= mask if end_ms > at_ms else 0
+            found += known.spec.gpus - used.bit_count() if used else 0
     return found

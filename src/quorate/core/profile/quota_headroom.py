@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.expected_returns import ExpectedReturns
@@ -64,11 +64,11 @@ class QuotaHeadroom:
         return found
 
     def node_uses(
-        self, owner: str, *, without: Collection[str] = ()
+        self, owner: str, *, without: Set[str] = frozenset()
     ) -> dict[str, list[tuple[int, int]]]:
-        """Return the expected end and GPUs of each lease under ``owner``, by node.
+        """Return the expected ends and slots of leases and filled spares under ``owner``, by node.
 
-        Leases in ``without`` are left out.
+        Leases in ``without`` are left out, and the filled spares of their runs.
         """
         view, found = self._view, dict[str, list[tuple[int, int]]]()
         for name in self._family_leases(owner):
@@ -79,7 +79,14 @@ class QuotaHeadroom:
             is_claim = view.runs[lease.fact.run].spec.sensitive
             end_ms = FOREVER_MS if is_claim else self._returns.lease_end_ms(name)
             for node, mask in lease.fact.slots:
-                found.setdefault(node, []).append((end_ms, mask.bit_count()))
+                found.setdefault(node, []).append((end_ms, mask))
+        family = family_of(view, owner) if view.pledges else ()
+        for pledge in view.pledges.values():
+            record = view.runs[pledge.run]
+            if record.spec.owner in family and without.isdisjoint(record.leases):
+                end_ms = self._returns.pledge_over_ms(pledge)
+                for node, mask in pledge.slots:
+                    found.setdefault(node, []).append((end_ms, mask))
         return found
 
     def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
@@ -94,7 +101,7 @@ class QuotaHeadroom:
                 continue
             resource, ends = self.nodes(name), self._node_ends[name]
             for node in named:
-                # It is not known when a filled spare or a claim gives back its nodes.
+                # It is not known when a claim gives back its nodes.
                 kept_ms = FOREVER_MS if holdings.has(name, node) else from_ms
                 held_ms = ends.get(node, kept_ms)
                 resource.take(max(from_ms, held_ms), until_ms, 1)
