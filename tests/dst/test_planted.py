@@ -249,14 +249,10 @@ BUGS: Final = (
         """        if (end_ms := bundle_end_ms(profile, each))
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
-    for each, gone_ms, end_ms in gone:
-        take_held(profile, pin, each, gone_ms, end_ms, -1)
 """,
         """        if (end_ms := FOREVER_MS)
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
-    for each, gone_ms, end_ms in gone:
-        take_held(profile, pin, each, gone_ms, end_ms, -1)
 """,
     ),
 )

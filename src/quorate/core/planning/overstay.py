@@ -12,7 +12,7 @@ reservation, so cancelling or moving one reservation changes nothing for the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,12 +21,16 @@ from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import firm_profile, in_order, is_void, pin_of
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.overstayers import (
+    FilledSpare,
     Overstayer,
     bundle_end_ms,
+    filled_spares,
     overstayers,
     room_of,
     shares_with,
+    slots_of,
     take_held,
+    take_slots,
     width_of,
 )
 from quorate.core.profile.plan_entry import Entry
@@ -36,6 +40,9 @@ from quorate.model.events import EndReason
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import Phase, ReservationRecord
 from quorate.model.state.state_view import StateView
+
+_Shortage = tuple[str, str, int]
+"""The kind and name of a resource, and how much of it is missing."""
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
@@ -109,14 +116,18 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
-    Each bundle counts as running for ever, even if it is expected to end before the start
-    (``lease_ends``): when that turns out wrong, it is too late to stop the bundle. It may already
+    Each bundle counts as running for ever, and so do its filled spares, even if it is expected to
+    end before the start (``lease_ends``): when that turns out wrong, it is too late to stop the
+    bundle. It may already
     be too late to stop all bundles by the start. Then the start is examined at the instants when
     bundles can have ended, the earliest first, because leases that end until then need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
+    spares = filled_spares(profile, pin, may_go)
     for each in may_go:
         take_held(profile, pin, each, bundle_end_ms(profile, each), FOREVER_MS, 1)
+    for spare in spares:
+        take_slots(profile, spare, spare.over_ms, FOREVER_MS, 1)
     gone_ms = {each: _gone_ms(profile, each, pin, has_executor=has_executor) for each in may_go}
     needed: list[Overstayer] | None = None
     for start_ms in sorted(set(gone_ms.values())):
@@ -126,6 +137,8 @@ def _in_the_way(
             break
     for each in may_go:
         take_held(profile, pin, each, bundle_end_ms(profile, each), FOREVER_MS, -1)
+    for spare in spares:
+        take_slots(profile, spare, spare.over_ms, FOREVER_MS, -1)
     return needed or []
 
 
@@ -202,31 +215,92 @@ def relief(
     short = _short(profile, pin, all_of_it=all_of_it)
     if not short:
         return []
-    left = [missing for _, _, missing in short]
-    needed: dict[Overstayer, list[int]] = {}
-    for each in _stoppable(profile, record, pin, late):
-        freed = [gpus for _, gpus in _held(profile, pin, each, short)]
-        if not any(gpus and missing > 0 for gpus, missing in zip(freed, left, strict=True)):
+    may_go = _stoppable(profile, record, pin, late)
+    spares = filled_spares(profile, pin, may_go)
+    needed = _fewest(_Freed(profile, pin, short, spares), may_go, {})
+    if needed is None and spares:
+        # The slots of a filled spare are free if its fillers stop and the spare's bundle, too.
+        beside: dict[Overstayer, list[Overstayer]] = {}
+        for spare in spares:
+            for each in spare.fillers:
+                beside.setdefault(each, []).append(spare.owner)
+        needed = _fewest(_Freed(profile, pin, short, spares), may_go, beside)
+    return needed
+
+
+class _Freed:
+    """How much of each missing resource is still missing if bundles stop."""
+
+    __slots__ = ("_held", "_pin", "_profile", "_short", "_spares")
+
+    def __init__(
+        self,
+        profile: Profile,
+        pin: Entry,
+        short: Sequence[_Shortage],
+        spares: Sequence[FilledSpare],
+    ) -> None:
+        self._profile = profile
+        self._pin = pin
+        self._short = short
+        self._spares = spares
+        self._held: dict[Overstayer, list[int]] = {}
+
+    def left(self, stopped: Collection[Overstayer]) -> list[int]:
+        """Return how much of each resource is missing if the bundles ``stopped`` stop."""
+        left = [missing for _, _, missing in self._short]
+        for each in stopped:
+            held = self._held.get(each)
+            if held is None:
+                held = list(_held(self._profile, self._pin, each, self._short))
+                self._held[each] = held
+            left = [missing - gpus for missing, gpus in zip(left, held, strict=True)]
+        for spare in self._spares:
+            if spare.owner not in stopped or any(f not in stopped for f in spare.fillers):
+                continue
+            if spare.back_ms > self._pin.start_ms and not spare.fillers:
+                continue
+            slots = slots_of(self._profile, spare)
+            for at, (kind, name, _) in enumerate(self._short):
+                key = IslandKey(self._pin.pool, self._pin.slice.flavor, name)
+                left[at] -= slots.get(key, 0) if kind == "domain" else 0
+        return left
+
+
+def _fewest(
+    freed: _Freed,
+    may_go: Sequence[Overstayer],
+    beside: Mapping[Overstayer, Sequence[Overstayer]],
+) -> list[Overstayer] | None:
+    """Return the bundles of ``may_go`` that must stop, newest first; None if all are not enough.
+
+    With each bundle, those that ``beside`` has for it are stopped, too.
+    """
+    needed: list[Overstayer] = []
+    left = freed.left(needed)
+    for each in may_go:
+        both = dict.fromkeys((each, *beside.get(each, ())))
+        more = [other for other in both if other not in needed]
+        then = freed.left([*needed, *more])
+        if not any(now > 0 and later < now for now, later in zip(left, then, strict=True)):
             continue
-        needed[each] = freed
-        left = [missing - gpus for missing, gpus in zip(left, freed, strict=True)]
+        needed += more
+        left = then
         if all(missing <= 0 for missing in left):
-            return _not_needless(needed, left)
+            return _not_needless(freed, [each for each in may_go if each in needed])
     return None
 
 
-def _not_needless(needed: dict[Overstayer, list[int]], left: Sequence[int]) -> list[Overstayer]:
+def _not_needless(freed: _Freed, needed: Sequence[Overstayer]) -> list[Overstayer]:
     """Return the bundles of ``needed`` without those that the others make needless.
 
-    The oldest are left out first. ``needed`` has what each bundle frees of each resource. ``left``
-    is what is missing if all of them stop: no number is above 0.
+    The oldest are left out first.
     """
     kept = list(needed)
     for each in reversed(needed):
-        without = [missing + gpus for missing, gpus in zip(left, needed[each], strict=True)]
-        if all(missing <= 0 for missing in without):
-            kept.remove(each)
-            left = without
+        without = [other for other in kept if other is not each]
+        if all(missing <= 0 for missing in freed.left(without)):
+            kept = without
     return kept
 
 
@@ -255,16 +329,23 @@ def can_stay(
         if (end_ms := bundle_end_ms(profile, each))
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
-    for each, gone_ms, end_ms in gone:
-        take_held(profile, pin, each, gone_ms, end_ms, -1)
+    gone_by = {each: gone_ms for each, gone_ms, _ in gone}
+    spares = [
+        (spare, max(gone_by[each] for each in (spare.owner, *spare.fillers)))
+        for spare in filled_spares(profile, pin, gone_by)
+    ]
+
+    def count(sign: int) -> None:
+        for each, gone_ms, end_ms in gone:
+            take_held(profile, pin, each, gone_ms, end_ms, sign)
+        for spare, gone_ms in spares:
+            from_ms = gone_ms if spare.fillers else max(gone_ms, spare.back_ms)
+            take_slots(profile, spare, from_ms, spare.over_ms, sign)
+
+    count(-1)
     short = _short(profile, pin, all_of_it=False)
-    for each, gone_ms, end_ms in gone:
-        take_held(profile, pin, each, gone_ms, end_ms, 1)
+    count(1)
     return not short
-
-
-_Shortage = tuple[str, str, int]
-"""The kind and name of a resource, and how much of it is missing."""
 
 
 def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
@@ -281,14 +362,14 @@ def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
 
 def _held(
     profile: Profile, pin: Entry, each: Overstayer, short: Sequence[_Shortage]
-) -> Iterator[tuple[int, int]]:
-    """Yield, for each shortage, its index and how much the bundle holds of that resource."""
-    for at, (kind, name, _) in enumerate(short):
+) -> Iterator[int]:
+    """Yield, for each shortage, how much the bundle holds of that resource."""
+    for kind, name, _ in short:
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
-            yield at, room_of(profile, pin, each).get(key, 0)
+            yield room_of(profile, pin, each).get(key, 0)
         else:
-            yield at, sum(width_of(profile.view, lease, kind, name) for lease in each.leases)
+            yield width_of(profile.view, each, kind, name)
 
 
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:

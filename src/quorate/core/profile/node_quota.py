@@ -13,7 +13,8 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -121,7 +122,7 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 
 
 def nodes_short(
-    profile: Profile, pin: Entry, owner: str, *, without: Set[str] = frozenset()
+    profile: Profile, pin: Entry, owner: str, *, without: AbstractSet[str] = frozenset()
 ) -> int:
     """Return how many nodes ``pin`` and the places in the profile need beyond the owner's quota.
 

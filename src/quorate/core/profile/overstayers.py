@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
+from quorate.core.profile.lease_ends import declared_end_ms
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
-from quorate.model.events import Tier
-from quorate.model.specs import CapId
+from quorate.model.events import Slots, Tier
+from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
@@ -22,6 +22,7 @@ class Overstayer:
     Stopping bundle 0 ends all leases of the run; those of other marked bundles are not in its
     ``leases``, because these bundles are newer, and stopped before it.
 
+    ``spares`` are its filled spares: when the bundle stops, they no longer get their slots back.
     ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start
     of its run, and ``run_seq`` the sequence of the run's submission.
     """
@@ -34,6 +35,23 @@ class Overstayer:
     started_seq: int
     since_ms: int
     run_seq: int
+    spares: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilledSpare:
+    """A filled spare of an overstaying bundle, and the overstaying bundles that fill it.
+
+    Its slots are free for a firm start only if ``owner`` and all of ``fillers`` have stopped. If
+    ``fillers`` is empty, the filler cannot be stopped, and is expected to end at ``back_ms``. Until
+    ``over_ms`` the profile expects that the slots are taken, by the filler or by the spare.
+    """
+
+    slots: Slots
+    owner: Overstayer
+    fillers: tuple[Overstayer, ...]
+    back_ms: int
+    over_ms: int
 
 
 def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
@@ -60,8 +78,16 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
             if leases:
                 since_ms = record.since_ms or 0
                 grace_ms = view.leases[leases[0]].grace_ms
+                spares = tuple(
+                    spare
+                    for spare, pledge in view.pledges.items()
+                    if pledge.run == name
+                    and bundle == (pledge.bundle if pledge.bundle in marked else 0)
+                )
                 found.append(
-                    Overstayer(name, bundle, leases, grace_ms, end_ms, seq, since_ms, record.seq)
+                    Overstayer(
+                        name, bundle, leases, grace_ms, end_ms, seq, since_ms, record.seq, spares
+                    )
                 )
     found.sort(key=lambda each: (-each.since_ms, -each.run_seq, -each.bundle))
     return found
@@ -84,7 +110,53 @@ def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
             return True
         if any(view.nodes[node].island.domain in domains for node, _ in fact.slots):
             return True
-    return False
+    return any(
+        spare.payer in payers
+        or not caps.isdisjoint(view.envelopes[spare.payer].caps)
+        or any(view.nodes[node].island.domain in domains for node, _ in spare.slots)
+        for spare in (view.pledges[spare_name] for spare_name in each.spares)
+    )
+
+
+def filled_spares(profile: Profile, pin: Entry, late: Collection[Overstayer]) -> list[FilledSpare]:
+    """Return the filled spares of the bundles in ``late`` that last past the start of ``pin``."""
+    view, found = profile.view, list[FilledSpare]()
+    for each in late:
+        for spare in (view.pledges[name] for name in each.spares):
+            if not _outlasts(profile, spare, pin.start_ms):
+                continue
+            places = dict(spare.slots)
+            fillers = tuple(
+                other
+                for other in late
+                if other.run == spare.filler
+                and any(
+                    places.get(node, 0) & mask
+                    for lease in other.leases
+                    for node, mask in view.leases[lease].fact.slots
+                )
+            )
+            back_ms, over_ms = profile.returns.pledge_span(spare)
+            found.append(FilledSpare(spare.slots, each, fillers, back_ms, over_ms))
+    return found
+
+
+def slots_of(profile: Profile, spare: FilledSpare) -> dict[IslandKey, int]:
+    """Return how many GPUs of a filled spare are on nodes that take work, by island."""
+    view, found = profile.view, dict[IslandKey, int]()
+    for node, mask in spare.slots:
+        if node not in view.node_status and node not in view.unwiped:
+            key = view.nodes[node].island
+            found[key] = found.get(key, 0) + mask.bit_count()
+    return found
+
+
+def take_slots(
+    profile: Profile, spare: FilledSpare, from_ms: int, until_ms: int, sign: int
+) -> None:
+    """Count the slots of a filled spare as taken (``sign`` is 1) or as free (-1)."""
+    for key, gpus in slots_of(profile, spare).items():
+        profile.room(key).take(from_ms, until_ms, sign * gpus)
 
 
 def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
@@ -113,29 +185,36 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, i
 
 
 def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
-    """Return whether the run of a filled spare is expected to run at ``at_ms``."""
-    record = profile.view.runs[pledge.run]
-    return (
-        record.phase is Phase.RUNNING and run_end_ms(profile.view, record, profile.now_ms) > at_ms
-    )
+    """Return whether a filled spare is expected to last past ``at_ms``."""
+    return profile.returns.pledge_over_ms(pledge) > at_ms
 
 
-def width_of(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how much concurrency of a payer or cap a lease takes, in GPUs.
+def width_of(view: StateView, each: Overstayer, kind: str, name: str) -> int:
+    """Return how much concurrency of a payer or cap a bundle takes, in GPUs.
 
     Return 0 for a hard quota, because no bundle is stopped to free a quota.
     """
-    known = view.leases[lease]
-    fact = known.fact
-    match kind:
-        case "envelope":
-            return known.gpus if fact.payer == name else 0
-        case "lending":
-            return known.gpus if fact.payer == name and fact.tier is Tier.BORROWED else 0
-        case "cap":
-            return known.gpus if CapId(name) in view.envelopes[fact.payer].caps else 0
-        case _:
-            return 0
+    found = 0
+    for payer, tier, gpus in _paid(view, each):
+        match kind:
+            case "envelope":
+                found += gpus if payer == name else 0
+            case "lending":
+                found += gpus if payer == name and tier is Tier.BORROWED else 0
+            case "cap":
+                found += gpus if CapId(name) in view.envelopes[payer].caps else 0
+            case _:
+                pass
+    return found
+
+
+def _paid(view: StateView, each: Overstayer) -> Iterator[tuple[EnvelopeId, Tier, int]]:
+    """Yield the payers of a bundle and of its filled spares, with their tiers and GPUs."""
+    for name in each.leases:
+        lease = view.leases[name]
+        yield lease.fact.payer, lease.fact.tier, lease.gpus
+    for spare in (view.pledges[name] for name in each.spares):
+        yield spare.payer, spare.tier, spare.gpus
 
 
 def bundle_end_ms(profile: Profile, each: Overstayer) -> int:
@@ -146,15 +225,16 @@ def bundle_end_ms(profile: Profile, each: Overstayer) -> int:
 def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
     profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
 ) -> None:
-    """Count what a bundle holds as taken (``sign`` is 1) or as free (-1), for a time span."""
+    """Count what a bundle holds as taken (``sign`` is 1) or as free (-1), for a time span.
+
+    The slots of its filled spares are not counted (``take_slots``).
+    """
     view = profile.view
     for key, gpus in room_of(profile, pin, each).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)
-    for name in each.leases:
-        lease = view.leases[name]
-        payer, gpus = lease.fact.payer, sign * lease.gpus
-        profile.payer(payer).take(from_ms, until_ms, gpus)
-        if lease.fact.tier is Tier.BORROWED:
-            profile.lent(payer).take(from_ms, until_ms, gpus)
+    for payer, tier, gpus in _paid(view, each):
+        profile.payer(payer).take(from_ms, until_ms, sign * gpus)
+        if tier is Tier.BORROWED:
+            profile.lent(payer).take(from_ms, until_ms, sign * gpus)
         for cap in view.envelopes[payer].caps:
-            profile.cap(cap).take(from_ms, until_ms, gpus)
+            profile.cap(cap).take(from_ms, until_ms, sign * gpus)

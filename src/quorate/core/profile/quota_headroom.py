@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.expected_returns import ExpectedReturns
@@ -64,7 +65,7 @@ class QuotaHeadroom:
         return found
 
     def node_uses(
-        self, owner: str, *, without: Set[str] = frozenset()
+        self, owner: str, *, without: AbstractSet[str] = frozenset()
     ) -> dict[str, list[tuple[int, int]]]:
         """Return the expected ends and slots of leases and filled spares under ``owner``, by node.
 
