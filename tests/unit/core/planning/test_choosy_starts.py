@@ -86,6 +86,20 @@ def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_othe
     assert life.do(Tick()).events == ()
 
 
+def test_a_run_is_planned_beside_a_firm_start_if_its_payers_name_no_rack() -> None:
+    """The plan of ``first`` is the same, whether ``beside`` was planned before it or after it."""
+    racked = envelope("r", 8, selector=(("rack", "k0"),))
+    life = planned_life(
+        nodes=[node("n0", 8, rack="k0"), node("n1", 8, rack="k1")],
+        budgets=[budget("b-two", "two", alone(envelope("e", 8)), alone(racked))],
+    )
+    life.do(Submit(of("busy", 16, "one", 120)))
+    life.do(Submit(of("beside", 8, "three", 600)))
+    life.do(Submit(of("first", 8, "two", 60)))
+    starts = [firm_ms(life, name) for name in ("first", "beside")]
+    assert starts == [NOW_MS + 2 * HOUR_MS] * 2
+
+
 @pytest.mark.heavy
 def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -> None:
     """Its payer is for the last of eight racks, so that all ways to be wider are tried first."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Complete, MarkNode, Submit, Tick
+from quorate.core.commands import Complete, Confirm, MarkNode, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason, MoveCode, NodeStatus, Role
 from quorate.model.specs import Malleable
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, fleet, node
-from tests.oracles.lives import ends
+from tests.oracles.lives import ends, stops
 from tests.oracles.plans import (
     clashes,
     firm_ms,
@@ -20,6 +20,7 @@ from tests.oracles.plans import (
     of,
     planned_life,
     start_ms_of,
+    tick_until,
 )
 
 START_MS = NOW_MS + 2 * HOUR_MS
@@ -165,6 +166,32 @@ def test_filler_that_overstays_is_stopped_and_the_spare_is_its_keepers_again() -
     decision = life.do(Tick(), START_MS)
     assert {name.split("/")[0] for name, _ in ends(decision)} == {"filler"}
     assert (life.phase("wide"), life.gpus("keeper", Role.SPARE)) == (Phase.RUNNING, 1)
+
+
+@pytest.mark.parametrize("has_executor", [True, False])
+@pytest.mark.parametrize("gpus", [7, 8])
+def test_filler_and_keeper_that_both_overstay_are_stopped_together(
+    gpus: int,
+    has_executor: bool,  # noqa: FBT001 - a case
+) -> None:
+    """The slots of the filler go back to the spare, unless the spare's run is stopped, too."""
+    life = planned_life(nodes=[node("a0", 4), node("a1", 4)], has_executor=has_executor)
+    life.do(Submit(of("busy", 4)))
+    life.do(Submit(of("wide", gpus, "two", 60)))
+    assert firm_ms(life, "wide") == START_MS
+    keeper = of("keeper", 2, "three", 30, group_gpus=2, spares_per_group=2)
+    life.do(Submit(keeper))
+    life.do(Submit(of("filler", 2, "three", 30)))
+    assert (life.filled("keeper"), marked(life, "keeper"), marked(life, "filler")) == (2, [0], [0])
+    seen = [life.do(Complete("busy", has_gone=True), START_MS - MINUTE_MS)]
+    seen += tick_until(life, START_MS)
+    told = [pair for each in seen for pair in (stops(each) if has_executor else ends(each))]
+    gone = [name for name, reason in told if reason is EndReason.OVERSTAYED]
+    assert {name.split("/")[0] for name in gone} == {"keeper", "filler"}
+    for name in gone if has_executor else ():
+        life.do(Confirm(name))
+    assert [move for each in seen for move in moves(each)] == []
+    assert start_ms_of(life, "wide") == START_MS
 
 
 def test_filler_goes_on_where_its_slots_would_be_a_spares_again() -> None:

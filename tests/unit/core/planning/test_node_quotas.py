@@ -143,6 +143,22 @@ def test_groups_and_their_spares_share_nodes_where_a_quota_allows_few() -> None:
     assert len(life.on("grouped") | life.on("grouped", Role.SPARE)) == 1
 
 
+@pytest.mark.parametrize("minutes", [60, 120])
+def test_a_node_of_a_filled_spare_no_longer_counts_when_the_spares_run_has_ended(
+    minutes: int,
+) -> None:
+    nodes = [node("a0", 4), node("a1", 4), node("b0", 4, "B"), node("b1", 4, "B")]
+    life = planned_life(nodes=nodes, owners=[Owner(name="two", quota=Quota(nodes_max=2))])
+    keeper = of("keeper", 4, "two", 120, group_gpus=4, spares_per_group=4, **in_domain("A"))
+    life.do(Submit(keeper))
+    life.do(Submit(of("waits", 8, "two", 60, **in_domain("B"))))
+    assert firm_ms(life, "waits") == NOW_MS + 2 * HOUR_MS
+    decision = life.do(Submit(of("filler", 4, "three", minutes, **in_domain("A"))))
+    assert (life.filled("keeper"), moves(decision), clashes(life)) == (4, [], [])
+    life.do(Complete("keeper"), NOW_MS + 2 * HOUR_MS)
+    assert start_ms_of(life, "waits") == NOW_MS + 2 * HOUR_MS
+
+
 @pytest.mark.heavy
 def test_run_under_a_quota_of_nodes_is_not_passed_by_backfill_without_end() -> None:
     life = planned_life(
