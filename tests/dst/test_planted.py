@@ -170,10 +170,10 @@ BUGS: Final = (
         "            pass\n",
     ),
     Bug(
-        "wake nobody",
-        "core/admission/hard_quota.py",
-        "    owners = _relieved(view, log.events)\n",
-        "    owners = _relieved(view, log.events[:0])\n",
+        "never try again what waits for a quota",
+        "core/planning/queue_walk.py",
+        "        if run.name in plan.seen:\n",
+        "        if run.name in plan.seen or record.quota_blocker is not None:\n",
     ),
     Bug(
         "forget whose use has changed",

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
@@ -27,7 +28,7 @@ from quorate.core.tenancy.queue_order import place_in_queue, queue_order
 from quorate.core.tenancy.queue_position import _ahead_by_line, _ahead_one_by_one, standing_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused, RunSubmitted
-from quorate.model.specs import DEFAULT_POOL, Cap, Owner, Quota, Run
+from quorate.model.specs import DEFAULT_POOL, Cap, OnQuota, Owner, Quota, Run
 from quorate.model.state.meters import Meter
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet
@@ -65,14 +66,14 @@ def a_life(chance: Random, owners: Sequence[Owner] = ()) -> Life:
     )
 
 
-def go_on(life: Life, chance: Random, number: int) -> None:
+def go_on(life: Life, chance: Random, number: int, on_quota: OnQuota = OnQuota.REFUSE) -> None:
     """Submit a run, or end one that runs, a while later."""
     life.now_ms += chance.choice((0, MINUTE_MS, 11 * MINUTE_MS))
     running = [name for name, record in life.state.runs.items() if record.phase is Phase.RUNNING]
     if running and chance.random() < 0.4:
         life.do(Complete(chance.choice(running)))
     else:
-        life.do(Submit(a_run(chance, f"r{number}")))
+        life.do(Submit(replace(a_run(chance, f"r{number}"), on_quota=on_quota)))
 
 
 def first_by_trying(search: Searcher, ask: Ask, from_ms: int) -> int | None:
@@ -129,11 +130,17 @@ def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(6), 1))
-def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> None:
-    chance = Random(seed)
-    life = a_life(chance)
+@pytest.mark.parametrize("has_quotas", [False, True])
+def test_a_standing_counted_by_lines_is_that_counted_run_by_run(
+    seed: int, *, has_quotas: bool
+) -> None:
+    chance, parked = Random(seed), 0
+    org = Owner(name="org", quota=Quota(concurrent_runs_max=1))
+    under_it = [Owner(name=name, parents=("org",)) for name in ("one", "two")]
+    life = a_life(chance, [org, *under_it] if has_quotas else ())
     for number in range(24):
-        go_on(life, chance, number)
+        go_on(life, chance, number, OnQuota.WAIT)
+        parked += len(life.state.parked)
         queue = queue_order(life.state, life.now_ms)
         scores = Scores(life.state, life.now_ms)
         for place, name in enumerate(queue, start=1):
@@ -143,6 +150,8 @@ def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> No
             assert list(by_line.items()) == list(one_by_one.items())
             found = standing_of(life.state, name, life.now_ms)
             assert (found.position, found.length) == (place, len(queue))
+            assert place_in_queue(life.state, name, life.now_ms) == (place, len(queue))
+    assert bool(parked) is has_quotas
 
 
 @pytest.mark.heavy

@@ -8,27 +8,13 @@ work starts until the use has dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.core.decision_log import DecisionLog
-from quorate.model.events import (
-    Event,
-    LeaseEnded,
-    NodeApplied,
-    NodeRemoved,
-    NodeWiped,
-    OwnerApplied,
-    OwnerRemoved,
-    PledgeClosed,
-    RunEnded,
-    RunRequeued,
-)
 from quorate.model.refusal import Refusal, RefusalCode, Shortage
 from quorate.model.specs import Run
 from quorate.model.state.free_slots import Island
-from quorate.model.state.holdings import lineage
 from quorate.model.state.state_view import StateView
 
 HARD: Final = frozenset((RefusalCode.MAX_NODES, RefusalCode.MAX_CONCURRENT_RUNS))
@@ -242,48 +228,3 @@ def held_by_quota(view: StateView, run: Run) -> Refusal | None:
         if current + nodes > limit:
             return _over(RefusalCode.MAX_NODES, owner, current, nodes, limit)
     return None
-
-
-def woken(log: DecisionLog) -> Iterator[str]:
-    """Yield the parked runs whose owner may have headroom again after the events written so far."""
-    view = log.view
-    if not view.parked:
-        return
-    owners = _relieved(view, log.events)
-    for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
-        # A change of owners may remove runs from the descendants of the owner with which they are
-        # parked. So all parked runs are woken.
-        if owners is None or not _is_full(view, owner):
-            yield from view.parked[owner]
-
-
-def _is_full(view: StateView, owner: str) -> bool:
-    """Return whether ``owner`` is at its limit of running runs; then no parked run is woken."""
-    known = view.owners.get(owner)
-    limit = None if known is None else known.quota.concurrent_runs_max
-    return limit is not None and view.holdings.runs.get(owner, 0) >= limit
-
-
-def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
-    """Return the owners that may hold less after ``events``; None means any owner may."""
-    owners: set[str] = set()
-    seen: set[str] = set()
-    for event in events:
-        match event:
-            case OwnerApplied() | OwnerRemoved() | NodeApplied() | NodeRemoved():
-                return None
-            case LeaseEnded():
-                run = event.lease.rpartition("/")[0]
-            case PledgeClosed():
-                run = event.pledge.rpartition("/")[0]
-            case NodeWiped():
-                run = event.claim
-            case RunEnded() | RunRequeued():
-                run = event.run
-            case _:
-                continue
-        owner = view.runs[run].spec.owner
-        if owner not in seen:
-            seen.add(owner)
-            owners.update(lineage(view.owners, owner))
-    return owners

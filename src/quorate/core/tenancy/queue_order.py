@@ -132,7 +132,7 @@ class Queue:
 
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
     """Return the place of a waiting run, from 1, and how many runs wait."""
-    if view.follower_index.blocked or view.parked:
+    if view.follower_index.blocked:
         queue = queue_order(view, now_ms)  # The lines do not contain blocked runs.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines

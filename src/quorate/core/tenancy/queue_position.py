@@ -76,7 +76,7 @@ def standing_of(
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
-    if view.follower_index.blocked or view.parked:
+    if view.follower_index.blocked:
         names = queue_order(view, now_ms) if queue is None else queue()
         length, ahead = len(names), _ahead_one_by_one(view, scores, record, names)
     else:
