@@ -172,8 +172,8 @@ BUGS: Final = (
     Bug(
         "never try again what waits for a quota",
         "core/planning/queue_walk.py",
-        "        if run.name in plan.seen:\n",
-        "        if run.name in plan.seen or record.quota_blocker is not None:\n",
+        "        self._left.looked_at.append(run.name)\n",
+        "        if record.quota_blocker is not None:\n            return\n",
     ),
     Bug(
         "forget whose use has changed",

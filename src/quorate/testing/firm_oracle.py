@@ -2,8 +2,8 @@
 
 A firm place is the recorded time, domains and payers of a firm start. This module does not use
 ``core/planning``: it adds up the resources of all leases and firm places at each instant at which
-they change. The resources are GPUs and whole nodes by domain, the concurrency and GPU-hours of
-payers, lending and caps, and hard quotas of runs and nodes.
+they change. The resources are GPUs and whole nodes by domain and by rack, the concurrency and
+GPU-hours of payers, lending and caps, and hard quotas of runs and nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import gcd
 from quorate.core.admission.holds import expected_ms
 from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import LeaseStarted, Share, Slice, Tier, lease_gpus
-from quorate.model.selector import RACK, names_label
+from quorate.model.selector import RACK, matches, names_label
 from quorate.model.specs import CapId, Sharing
 from quorate.model.state.records import Lease, Phase
 from quorate.model.state.state_view import StateView
@@ -91,6 +91,7 @@ def _lacking(
             free -= sum(_taken(view, other, where) for other in beside)
             if free < gpus and ("domain", domain) not in back.limits:
                 yield f"domain {domain} has {free} free GPUs of {gpus} at {at_ms}"
+        yield from _short_of_racks(view, place, there, at_ms, back)
         yield from _unpaid(view, place, there, at_ms, back)
         for owner, left in _runs_left(view, place, at_ms, back):
             family = sum(owner in _lineage(view, other.run) for other in beside)
@@ -117,6 +118,52 @@ def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
             is_whole = all((each + run.spares_per_group) % grain == 0 for each in groups)
         if not is_whole and ("domain", domain) not in back.limits:
             yield f"domain {domain} gives whole nodes of {grain} GPUs only"
+
+
+def _short_of_racks(
+    view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
+) -> Iterator[str]:
+    """Yield the nodes with too few free GPUs for payers and runs that may only use these nodes.
+
+    Only selectors that name racks count. The nodes of one payer, and of any two together, must have
+    enough free GPUs for everything that may use no others.
+    """
+    if any(("domain", domain) in back.limits for domain, _ in place.slice.domains):
+        return
+    mine = [nodes for nodes, _ in _by_nodes(view, place)]
+    wanted = [each for other in there for each in _by_nodes(view, other)]
+    for nodes in {one | two for one in mine for two in mine}:
+        pool, flavor = view.runs[place.run].spec.pool, place.slice.flavor
+        free = sum(
+            _free(view, (pool, flavor, domain), at_ms, back, nodes)
+            for domain, _ in place.slice.domains
+        )
+        gpus = sum(gpus for only, gpus in wanted if only <= nodes)
+        if free < gpus:
+            yield f"nodes {', '.join(sorted(nodes))} have {free} free GPUs of {gpus} at {at_ms}"
+
+
+def _by_nodes(view: StateView, place: Place) -> Iterator[tuple[frozenset[str], int]]:
+    """Yield how many GPUs of a place must be on which nodes, because of selectors of racks."""
+    run = view.runs[place.run].spec
+    domains = dict(place.slice.domains)
+    there = {
+        name: node.spec.location
+        for name, node in view.nodes.items()
+        if (node.island.pool, node.island.flavor) == (run.pool, place.slice.flavor)
+        and node.island.domain in domains
+    }
+    for share in place.payers:
+        selector = view.envelopes[share.payer].spec.selector
+        if names_label(run.selector, RACK) or names_label(selector, RACK):
+            yield (
+                frozenset(
+                    name
+                    for name, labels in there.items()
+                    if matches(selector, labels) and matches(run.selector, labels)
+                ),
+                share.gpus,
+            )
 
 
 def _unpaid(
@@ -292,8 +339,14 @@ def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:
     return sum(gpus for key, gpus in other.slice.domains if key == domain)
 
 
-def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBack) -> int:
-    """Return the GPUs of a domain that no lease holds at ``at_ms``.
+def _free(
+    view: StateView,
+    where: tuple[str, str, str],
+    at_ms: int,
+    back: PutBack,
+    only: Collection[str] | None = None,
+) -> int:
+    """Return the GPUs of a domain, or of the nodes ``only``, that no lease holds at ``at_ms``.
 
     If the pool gives whole nodes, only free nodes count.
     """
@@ -301,7 +354,7 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
     found = 0
     for name, known in view.nodes.items():
         key = known.island
-        if (key.pool, key.flavor, key.domain) != where:
+        if (key.pool, key.flavor, key.domain) != where or (only is not None and name not in only):
             continue
         if (name in view.node_status and name not in back.nodes) or name in view.unwiped:
             continue

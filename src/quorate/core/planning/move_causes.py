@@ -22,7 +22,8 @@ from quorate.core.profile.firm_places import (
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile
+from quorate.core.profile.profile import Profile, nodes_in
+from quorate.core.profile.rack_rooms import gpus_on, islands_of
 from quorate.core.profile.resource import Resource
 from quorate.model.events import (
     BudgetApplied,
@@ -58,6 +59,8 @@ _WITHDRAWN: Final = {
     "runs": (MoveCode.QUOTA_CHANGED, "owner"),
     "nodes": (MoveCode.QUOTA_CHANGED, "owner"),
 }
+_PLACES: Final = ("domain", "racks")
+"""The kinds of resources that are GPUs of nodes."""
 _LOST: Final = (
     (NodeStatus.FAILED, MoveCode.NODE_LOST),
     (NodeStatus.CORDONED, MoveCode.NODE_DRAINED),
@@ -90,7 +93,7 @@ def cause_of(
         if isinstance(event, LeaseEnded)
         or (isinstance(event, LeaseEnding) and event.reason is EndReason.OVERSTAYED)
     ]
-    for need in profile.named_needs(pin):
+    for need in (*profile.named_needs(pin), *profile.rack_needs(pin)):
         kind, name, resource, amount = need
         if resource.least(pin.start_ms, pin.end_ms) >= amount:
             continue
@@ -98,7 +101,7 @@ def cause_of(
             continue
         delayed: list[tuple[Entry, int]] = []
         for other in overdue:
-            needs = profile.named_needs(other)
+            needs = [*profile.named_needs(other), *profile.rack_needs(other)]
             taken = sum(each[3] for each in needs if each[:2] == need[:2])
             if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
                 delayed.append((other, taken))
@@ -141,6 +144,9 @@ def _causes(
         return
     if kind == "domain":
         yield from _lost(profile, pin, IslandKey(pin.pool, pin.slice.flavor, name), events)
+    elif kind == "racks":
+        for key in islands_of(view, pin):
+            yield from _lost(profile, pin, key, events, nodes_in(name))
     else:
         code, what = _WITHDRAWN[kind]
         yield code, (what, name)
@@ -200,8 +206,8 @@ def _gains(
             continue
         back_ms, over_ms = returns.pledge_span(spare)
         if spare.run in runs:
-            yield (back_ms if kind == "domain" else now_ms), over_ms, gpus
-        elif kind == "domain" and spare.filler in runs:
+            yield (back_ms if kind in _PLACES else now_ms), over_ms, gpus
+        elif kind in _PLACES and spare.filler in runs:
             yield now_ms, back_ms, -gpus  # When its filler has ended, the spare has its slots back.
 
 
@@ -209,8 +215,8 @@ def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
     """Return whether a lease may hold GPUs of a domain, or concurrency of a payer or cap."""
     fact = view.leases[lease].fact
     match kind:
-        case "domain":
-            return True  # ``_share`` counts the GPUs of the lease in the domain.
+        case "domain" | "racks":
+            return True  # ``_share`` counts the GPUs of the lease there.
         case "envelope":
             return fact.payer == name
         case "lending":
@@ -255,6 +261,9 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
                 for _, _, lease in ends
                 if lease in late or (recalls and is_told_late(view, view.leases[lease]))
             )
+        case "racks":
+            for node in sorted(nodes_in(name)):
+                yield from view.node_leases.get(node, ())
         case "envelope" | "lending":
             yield from view.payer_leases.get(EnvelopeId(name), ())
         case "cap":
@@ -266,16 +275,16 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
 
 
 def _share(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of a domain or payer a lease holds; in a domain, on ready nodes only."""
+    """Return how many GPUs of a domain, racks or payer a lease holds; of nodes, on ready ones."""
     known = view.leases[lease]
-    return _gpus_in(view, known.fact.slots, name) if kind == "domain" else known.gpus
+    return _gpus_in(view, known.fact.slots, kind, name) if kind in _PLACES else known.gpus
 
 
 def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:
     """Return how much of a resource a filled spare takes when its filler has ended."""
     match kind:
-        case "domain":
-            return _gpus_in(view, spare.slots, name)
+        case "domain" | "racks":
+            return _gpus_in(view, spare.slots, kind, name)
         case "envelope" | "lending":
             return spare.gpus if spare.payer == name else 0
         case "cap":
@@ -284,12 +293,13 @@ def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:
             return 0
 
 
-def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
-    """Return how many of ``slots`` are in ``domain``, on nodes that are ready."""
-    return sum(
-        mask.bit_count()
-        for node, mask in slots
-        if view.nodes[node].island.domain == domain and node not in view.node_status
+def _gpus_in(view: StateView, slots: Slots, kind: str, name: str) -> int:
+    """Return how many of ``slots`` are in a domain or in racks, on nodes that are ready."""
+    ready = [(node, mask) for node, mask in slots if node not in view.node_status]
+    if kind == "racks":
+        return gpus_on(tuple(ready), nodes_in(name))
+    return gpus_on(
+        tuple(ready), [node for node, _ in ready if view.nodes[node].island.domain == name]
     )
 
 
@@ -315,8 +325,16 @@ def _withdrawn(
         yield MoveCode.BUDGET_CHANGED, ("envelope", share.payer)
 
 
-def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
+def _lost(
+    profile: Profile,
+    pin: Entry,
+    key: IslandKey,
+    events: Sequence[Event],
+    only: Collection[str] | None = None,
+) -> Iterator[Found]:
     """Yield the lost and drained nodes of a domain or, if it has none, the domain itself.
+
+    With ``only``, nodes that are not in it are left out.
 
     If this decision changes nodes, only these are yielded, because the place was found after the
     other nodes were lost. Late leases on a lost node are yielded with the node, because they would
@@ -331,7 +349,8 @@ def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event])
         (code, ("node", node.name))
         for node in nodes
         for status, code in _LOST
-        if view.node_status.get(node.name) is status
+        if (only is None or node.name in only)
+        and view.node_status.get(node.name) is status
         and (node.name in marked or not (marked or is_changed))
     ]
     yield from found

@@ -25,6 +25,7 @@ from quorate.core.profile.overstayers import (
     Overstayer,
     bundle_end_ms,
     filled_spares,
+    nodes_of,
     overstayers,
     room_of,
     shares_with,
@@ -34,7 +35,8 @@ from quorate.core.profile.overstayers import (
     width_of,
 )
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile
+from quorate.core.profile.profile import Profile, nodes_in
+from quorate.core.profile.rack_rooms import gpus_on
 from quorate.core.profile.resource import FOREVER_MS
 from quorate.model.events import EndReason
 from quorate.model.state.free_slots import IslandKey
@@ -263,7 +265,10 @@ class _Freed:
             slots = slots_of(self._profile, spare)
             for at, (kind, name, _) in enumerate(self._short):
                 key = IslandKey(self._pin.pool, self._pin.slice.flavor, name)
-                left[at] -= slots.get(key, 0) if kind == "domain" else 0
+                if kind == "domain":
+                    left[at] -= slots.get(key, 0)
+                elif kind == "racks":
+                    left[at] -= gpus_on(spare.slots, nodes_in(name))
         return left
 
 
@@ -350,7 +355,7 @@ def can_stay(
 
 def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
     found = []
-    for kind, name, resource, amount in profile.named_needs(pin):
+    for kind, name, resource, amount in (*profile.named_needs(pin), *profile.rack_needs(pin)):
         beside = profile.taken(pin, kind, name, amount) - amount if all_of_it else 0
         short = beside - resource.least(pin.start_ms, pin.end_ms)
         if kind == "nodes" and short > 0:
@@ -368,6 +373,9 @@ def _held(
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
             yield room_of(profile, pin, each).get(key, 0)
+        elif kind == "racks":
+            freed = nodes_of(profile, pin, each)
+            yield sum(freed.get(node, 0) for node in nodes_in(name))
         else:
             yield width_of(profile.view, each, kind, name)
 

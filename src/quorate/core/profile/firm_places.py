@@ -175,6 +175,9 @@ def stands(profile: Profile, pin: Entry) -> bool:
     if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
+    racks = profile.rack_needs(pin)
+    if any(room.least(start_ms, end_ms) < amount for _, _, room, amount in racks):
+        return False
     if all(each.least(start_ms, end_ms) >= amount for each, amount in profile.needs(pin)):
         return True
     return all(

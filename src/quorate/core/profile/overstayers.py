@@ -157,10 +157,21 @@ def take_slots(
     """Count the slots of a filled spare as taken (``sign`` is 1) or as free (-1)."""
     for key, gpus in slots_of(profile, spare).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)
+    on_nodes = {node: sign * mask.bit_count() for node, mask in spare.slots}
+    profile.take_on(on_nodes, from_ms, until_ms)
 
 
 def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
-    """Return how many GPUs the end of a bundle would free for ``pin``, by island.
+    """Return how many GPUs the end of a bundle would free for ``pin``, by island."""
+    found: dict[IslandKey, int] = {}
+    for node, gpus in nodes_of(profile, pin, each).items():
+        key = profile.view.nodes[node].island
+        found[key] = found.get(key, 0) + gpus
+    return found
+
+
+def nodes_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[str, int]:
+    """Return how many GPUs the end of a bundle would free for ``pin``, by node.
 
     If the pool gives whole nodes, a node counts with all its GPUs. Slots of a filled spare do not
     count if the spare's run is expected to run at the start of ``pin``, because these slots go back
@@ -175,12 +186,11 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, i
         if pledge.filler == each.run and _outlasts(profile, pledge, pin.start_ms):
             for node, mask in pledge.slots:
                 masks[node] = masks.get(node, 0) & ~mask
-    found: dict[IslandKey, int] = {}
+    found: dict[str, int] = {}
     for node, mask in masks.items():
         known = view.nodes[node]
         whole = mask and view.pools[known.island.pool].whole_nodes
-        gpus = known.spec.gpus if whole else mask.bit_count()
-        found[known.island] = found.get(known.island, 0) + gpus
+        found[node] = known.spec.gpus if whole else mask.bit_count()
     return found
 
 
@@ -232,6 +242,8 @@ def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whet
     view = profile.view
     for key, gpus in room_of(profile, pin, each).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)
+    on_nodes = {node: sign * gpus for node, gpus in nodes_of(profile, pin, each).items()}
+    profile.take_on(on_nodes, from_ms, until_ms)
     for payer, tier, gpus in _paid(view, each):
         profile.payer(payer).take(from_ms, until_ms, sign * gpus)
         if tier is Tier.BORROWED:

@@ -2,13 +2,15 @@
 
 The resources are rooms, payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes,
 runs). A room is the GPUs of a domain and flavor; if the pool gives whole nodes, only GPUs of free
-nodes count. Each resource is a step function over time, computed from the view when it is first
-read. Planned starts are inserted as entries. The view must not change while the profile is used.
+nodes count. For firm places whose run or payers name racks, the nodes of these racks are rooms, too
+(``rack_rooms``). Each resource is a step function over time, computed from the view when it is
+first read. Planned starts are inserted as entries. The view must not change while the profile is
+used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.gained_rooms import GainedRooms
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.quota_headroom import QuotaHeadroom
+from quorate.core.profile.rack_rooms import Nodes, rack_demands, rack_room, wanted_of
 from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
 from quorate.model.events import Share, Tier
 from quorate.model.specs import CapId, EnvelopeId
@@ -43,6 +46,8 @@ class Profile:
         "_lifted",
         "_needs",
         "_payers",
+        "_rack_rooms",
+        "_racked",
         "_rooms",
         "_squeezed",
         "_unread_payers",
@@ -68,6 +73,9 @@ class Profile:
         self.headroom = QuotaHeadroom(view, self.returns)
         """The headroom of hard quotas."""
         self._rooms: dict[IslandKey, Resource] = {}
+        self._rack_rooms: dict[Nodes, Resource] = {}
+        self._racked: list[tuple[Nodes, Taking]] = []
+        """The amounts that firm places take of certain nodes, because selectors name racks."""
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
@@ -114,6 +122,7 @@ class Profile:
             profile.lent(payer).planned_as(width)
         for cap, width in self.planned_caps():
             profile.cap(cap).planned_as(width)
+        profile._racked = self._racked[:]
         profile.payer_gpu_ms, profile.lent_gpu_ms = self.payer_gpu_ms, self.lent_gpu_ms
         profile.cap_gpu_ms = self.cap_gpu_ms
         return profile
@@ -160,6 +169,26 @@ class Profile:
         if gains is not None:
             gains.made.rooms[key] = (island.gpus_free, kept)
         return Resource(island.gpus_free, self.returns.expected(kept)[1])
+
+    def rack_room(self, nodes: Nodes) -> Resource:
+        """Return the free GPUs of ``nodes`` over time; all firm places that need them count."""
+        known = self._rack_rooms.get(nodes)
+        if known is None:
+            known = self._rack_rooms[nodes] = rack_room(self.view, self.returns, nodes)
+            for only, taking in self._racked:
+                if only <= nodes:
+                    known.take(*taking)
+        return known
+
+    def take_on(self, gpus_by_node: Mapping[str, int], from_ms: int, until_ms: int) -> None:
+        """Count GPUs of nodes as taken for a time span; a negative number of GPUs as free.
+
+        Only rooms of racks change.
+        """
+        for nodes, room in self._rack_rooms.items():
+            gpus = sum(gpus_by_node[name] for name in nodes.intersection(gpus_by_node))
+            if gpus:
+                room.take(from_ms, until_ms, gpus)
 
     # --- Payers ---
 
@@ -262,6 +291,7 @@ class Profile:
                 self.bounded.pop(entry.run, None)
         if entry.keeps or (entry.is_choosy and entry.is_firm):
             self._put_beside(entry, sign)
+            self._put_on_racks(entry, sign)
 
     def _is_plain(self, entry: Entry) -> bool:
         """Return whether ``entry`` takes the GPUs of its place and payers, and nothing else."""
@@ -312,6 +342,15 @@ class Profile:
             _take_all(self._beside[entry.run], sign)
         if sign < 0:
             del self._beside[entry.run]
+
+    def _put_on_racks(self, entry: Entry, sign: int) -> None:
+        """Take the GPUs that ``entry`` needs on certain nodes, or (``sign`` -1) give them back."""
+        for nodes, gpus in self._demands(entry):
+            taking = (entry.start_ms, entry.end_ms, sign * gpus)
+            self._racked.append((nodes, taking))
+            for wider, room in self._rack_rooms.items():
+                if nodes <= wider:
+                    room.take(*taking)
 
     def shut(self) -> None:
         """From now on, also count what firm places take beyond their need.
@@ -426,10 +465,32 @@ class Profile:
                 needs.append(("nodes", name, self.headroom.nodes(name), entry.nodes))
         return needs
 
+    def rack_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
+        """Return what ``entry`` needs of certain nodes, in the form of ``named_needs``.
+
+        The kind is racks, and the name lists the nodes (``nodes_in``). The nodes of each payer, and
+        of any two payers together, must have what the entry needs on no others.
+        """
+        demands = self._demands(entry)
+        each = {one | two for one, _ in demands for two, _ in demands}
+        return [
+            ("racks", " ".join(sorted(nodes)), self.rack_room(nodes), wanted_of(demands, nodes))
+            for nodes in sorted(each, key=sorted)
+        ]
+
+    def _demands(self, entry: Entry) -> Sequence[tuple[Nodes, int]]:
+        is_pin = entry.is_choosy and entry.is_firm
+        return rack_demands(self.view, entry) if is_pin else ()
+
     def gpus_total(self, key: IslandKey) -> int:
         """Return how many GPUs an island has; 0 if the domain no longer exists."""
         known = key.domain in self.view.domains(key.pool, key.flavor).numbers
         return self.view.island(key).gpus_total if known else 0
+
+
+def nodes_in(name: str) -> frozenset[str]:
+    """Return the nodes that the name of a need of the kind racks lists."""
+    return frozenset(name.split(" "))
 
 
 def _planned(

@@ -6,15 +6,26 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Complete, Submit, Tick
+from quorate.core.commands import Complete, MarkNode, Submit, Tick
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import MoveCause, MoveCode, NodeStatus
 from quorate.model.specs import Malleable, OnQuota, Owner, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, node
 from tests.oracles.lives import Life
-from tests.oracles.plans import alone, firm_ms, of, planned_life, quiet_pool
+from tests.oracles.plans import (
+    alone,
+    clashes,
+    firm_ms,
+    marked,
+    moves,
+    of,
+    planned_life,
+    quiet_pool,
+    tick_until,
+)
 
 
 def fragmented(nodes: int) -> Life:
@@ -116,3 +127,69 @@ def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -
     assert life.state.reservations["elastic@1"].slice.gpus == 2
     life.do(Complete("busy"), start_ms)
     assert life.phase("elastic") is Phase.RUNNING
+
+
+def two_racks(*ends: tuple[str, int]) -> Life:
+    """Return two domains of two racks; owner two only has money for rack k0.
+
+    ``ends`` has runs of one node each, and how many minutes they take. The name of a run says which
+    node it is on: b1 is in domain B and rack k1.
+    """
+    only = envelope("e", 8, selector=(("rack", "k0"),))
+    life = planned_life(
+        nodes=[node(f"{d}{k}", 8, d.upper(), rack=f"k{k}") for d in "ab" for k in (0, 1)],
+        budgets=[budget("b-two", "two", alone(only))],
+    )
+    for name, minutes in ends:
+        where = (("fabric.domain", name[0].upper()), ("rack", f"k{name[1]}"))
+        life.do(Submit(of(name, 8, "one", minutes, selector=where)))
+    return life
+
+
+def test_a_run_whose_payer_names_a_rack_is_recorded_where_that_rack_is_free() -> None:
+    life = two_racks(("a0", 600), ("a1", 60), ("b0", 60), ("b1", 600))
+    for name, owner in (("racked", "two"), ("beside", "three")):
+        life.do(Submit(of(name, 8, owner, 60)))
+    assert [firm_ms(life, name) for name in ("racked", "beside")] == [NOW_MS + HOUR_MS] * 2
+    assert not clashes(life)
+    for name in ("a1", "b0"):
+        life.do(Complete(name), NOW_MS + HOUR_MS)
+    assert [life.phase(name) for name in ("racked", "beside")] == [Phase.RUNNING] * 2
+
+
+def test_a_start_moves_at_once_when_its_rack_is_lost_though_its_domain_has_enough_gpus() -> None:
+    life = two_racks(("a0", 60), ("a1", 60), ("b0", 300), ("b1", 600))
+    life.do(Submit(of("racked", 8, "two", 60)))
+    assert firm_ms(life, "racked") == NOW_MS + HOUR_MS
+    decision = life.do(MarkNode("a0", NodeStatus.FAILED), NOW_MS + MINUTE_MS)
+    (move,) = moves(decision)
+    assert move.cause == MoveCause(MoveCode.NODE_LOST, (("node", "a0"),))
+    assert firm_ms(life, "racked") == NOW_MS + 5 * HOUR_MS
+    assert not clashes(life)
+
+
+def test_a_start_moves_as_soon_as_its_rack_is_late_though_its_domain_has_enough_gpus() -> None:
+    life = two_racks(("a0", 60), ("a1", 30), ("b0", 300), ("b1", 600))
+    life.do(Submit(of("racked", 8, "two", 60)))
+    life.do(Complete("a1"), NOW_MS + 30 * MINUTE_MS)
+    assert firm_ms(life, "racked") == NOW_MS + HOUR_MS
+    found = tick_until(life, NOW_MS + HOUR_MS + 20 * MINUTE_MS)
+    moved = [(move.at_ms - NOW_MS - HOUR_MS, move.cause) for each in found for move in moves(each)]
+    cause = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "a0/0"),))
+    assert moved == [(1, cause), (15 * MINUTE_MS, cause)]
+    assert not clashes(life)
+    life.do(Complete("a0"), life.now_ms + 1)
+    assert life.phase("racked") is Phase.RUNNING
+
+
+def test_backfill_that_overstays_in_a_rack_is_stopped_for_the_start_that_needs_the_rack() -> None:
+    there = (("fabric.domain", "A"), ("rack", "k0"))
+    life = two_racks(("a1", 60), ("b0", 600), ("b1", 600))
+    life.do(Submit(of("half", 4, "one", 120, selector=there)))
+    life.do(Submit(of("racked", 8, "two", 60)))
+    life.do(Submit(of("filler", 4, "one", 60, selector=there)))
+    assert marked(life, "filler") == [0]
+    life.do(Complete("a1"), NOW_MS + HOUR_MS)
+    life.do(Complete("half"), NOW_MS + 2 * HOUR_MS)
+    assert life.phase("filler") is Phase.PENDING
+    assert life.phase("racked") is Phase.RUNNING
