@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.core.commands import Complete, Submit
+from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Event
 from quorate.sim.traces.cluster_traces import (
     read_openb_nodes,
@@ -20,6 +22,8 @@ from quorate.sim.traces.ledger_trace import ledger_trace
 from quorate.sim.traces.mapped_trace import column_map, read_mapped, read_own, write_own
 from quorate.sim.traces.trace_formats import form_of, read_trace
 from quorate.sim.traces.trace_job import Skipped, Trace, TraceError, TraceJob
+from quorate.testing.builders import NOW_MS
+from tests.oracles.plans import of, planned_life
 
 GAVEL = "lm\tpython3 x\tdir\t-n\t1\t346\t2\t5\t-1.000000\t0\nlm\tx\td\t-n\t0\t36\t1\t1\t1.2\t7.5\n"
 OLD = "lm\tpython3 x\t-n\t1\t346\t0\t2\nlm\tx\t-n\t0\t36\t7.5\t64\n"
@@ -131,6 +135,23 @@ def test_the_first_line_says_which_form_it_is(text: str, form: str) -> None:
     assert form_of(text) == form
     own = write_own(read_trace(text))
     assert form_of(own) == "quorate"
+
+
+def test_time_limits_of_sacct_are_declared_durations() -> None:
+    lines = SACCT.splitlines()
+    limits = ["TimelimitRaw", "90", "90", "UNLIMITED", "90", "90"]
+    text = "\n".join(f"{line}|{limit}" for line, limit in zip(lines, limits, strict=True))
+    assert [each.declared_s for each in read_sacct(text).jobs] == [None, 5400.0]
+    with pytest.raises(TraceError, match=r"TimelimitRaw.*1h30"):
+        read_sacct(text.replace("90", "1h30", 1))
+
+
+def test_runs_of_a_ledger_keep_their_declared_durations() -> None:
+    life = planned_life()
+    life.do(Submit(of("short", 8, minutes=30)))
+    life.do(Complete("short"), NOW_MS + 10 * MINUTE_MS)
+    (job,) = ledger_trace(life.events).jobs
+    assert (job.duration_s, job.declared_s) == (600.0, 1800.0)
 
 
 def test_any_csv_is_read_by_a_map_of_its_columns() -> None:
@@ -262,6 +283,7 @@ _JOBS = st.builds(
     weight=_NUMBERS,
     slo=st.none() | _NUMBERS,
     flavors=st.lists(_TEXTS, max_size=2).map(tuple),
+    declared_s=st.none() | _NUMBERS,
 )
 
 

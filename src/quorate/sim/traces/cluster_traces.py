@@ -22,6 +22,8 @@ PHILLY: Final = ("timestamp", "duration", "num_gpus", "cluster")
 PODS: Final = ("name", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time")
 NODES: Final = ("sn", "gpu", "model")
 SACCT: Final = ("JobID", "Account", "Submit", "Start", "End", "AllocTRES")
+LIMIT: Final = "TimelimitRaw"
+"""A column that sacct prints if asked: the time limit of a job in minutes."""
 WHOLE_GPU_MILLI: Final = 1_000
 _SECOND_MS: Final = 1_000
 _AT_ONCE: Final = "ends when it begins"
@@ -133,7 +135,8 @@ def read_sacct(text: str) -> Trace:
 
     Steps of jobs (``17.batch``), jobs without GPUs, and jobs that never ran or have not ended are
     counted as skipped. The number of GPUs may be a total (``gres/gpu=4``), by type
-    (``gres/gpu:a100=4``), or both. The allocated type does not say which type a job asked for.
+    (``gres/gpu:a100=4``), or both. The allocated type does not say which type a job asked for. If
+    there is a column ``TimelimitRaw``, the declared duration of a job is its time limit.
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):
@@ -159,6 +162,7 @@ def read_sacct(text: str) -> Trace:
             gpus=gpus,
             owner=line.cells["Account"].strip() or "slurm",
             duration_s=ran_ms / _SECOND_MS,
+            declared_s=_limit_s(line),
             order=order,
             line=line.number,
         )
@@ -166,6 +170,13 @@ def read_sacct(text: str) -> Trace:
     ]
     must_differ(jobs, "JobID", _DUPLICATES, _SLURM)
     return _whole(jobs, origin_ms, skips)
+
+
+def _limit_s(line: Line) -> float | None:
+    """Return the time limit of a job; None if it has none, or if limits are not printed."""
+    if line.cells.get(LIMIT, "").strip() in ("", "UNLIMITED", "Partition_Limit"):
+        return None
+    return 60.0 * line.number_of(LIMIT, least=1)
 
 
 def _allocated(line: Line) -> int:

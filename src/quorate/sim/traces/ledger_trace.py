@@ -64,6 +64,7 @@ def _count(runs: dict[str, _Worked], began: LeaseStarted, end_ms: int) -> None:
 
 def _job(worked: _Worked, origin_ms: int) -> TraceJob:
     run = worked.run
+    declared_ms = run.expected_duration_ms
     steps = None if run.rounds is None else run.rounds.total_steps
     return TraceJob(
         name=run.name,
@@ -75,5 +76,6 @@ def _job(worked: _Worked, origin_ms: int) -> TraceJob:
         job_type=None if run.rounds is None else run.rounds.job_type,
         weight=1.0 if run.rounds is None else run.rounds.weight,
         flavors=run.flavors,
+        declared_s=None if declared_ms is None else declared_ms / _SECOND_MS,
         order=worked.seq,
     )

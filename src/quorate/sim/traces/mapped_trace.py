@@ -39,6 +39,7 @@ _READ: Final[Mapping[str, Callable[[Line, str], object]]] = {
     "steps": lambda line, column: line.number_of(column, least=1e-9, most=STEPS_MAX),
     "weight": lambda line, column: line.number_of(column, least=1e-9, most=_NUMBER_MAX),
     "slo": lambda line, column: line.number_of(column, least=1e-9, most=_NUMBER_MAX),
+    "declared_s": lambda line, column: line.number_of(column, least=0.001),
     "flavors": lambda line, column: tuple(line.text(column).split(FLAVOR_MARK)),
 }
 
