@@ -145,7 +145,10 @@ def _causes(
     if kind == "domain":
         yield from _lost(profile, pin, IslandKey(pin.pool, pin.slice.flavor, name), events)
     elif kind == "racks":
-        for key in islands_of(view, pin):
+        applied = {event.budget.name for event in events if isinstance(event, BudgetApplied)}
+        payers = [s.payer for s in pin.shares if s.payer.partition("/")[0] in applied]
+        yield from ((MoveCode.BUDGET_CHANGED, ("envelope", payer)) for payer in payers)
+        for key in () if payers else islands_of(view, pin):
             yield from _lost(profile, pin, key, events, nodes_in(name))
     else:
         code, what = _WITHDRAWN[kind]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Complete, MarkNode, Submit, Tick
+from quorate.core.commands import Apply, Complete, MarkNode, Submit, Tick
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -193,3 +193,14 @@ def test_backfill_that_overstays_in_a_rack_is_stopped_for_the_start_that_needs_t
     life.do(Complete("half"), NOW_MS + 2 * HOUR_MS)
     assert life.phase("filler") is Phase.PENDING
     assert life.phase("racked") is Phase.RUNNING
+
+
+def test_a_start_moves_when_its_payer_is_bound_to_a_rack_that_is_not_free_then() -> None:
+    life = two_racks(("a0", 600), ("a1", 60), ("b0", 300), ("b1", 600))
+    life.do(Apply((budget("b-two", "two", alone(envelope("e", 8))),)))
+    life.do(Submit(of("two", 8, "two", 60)))
+    assert firm_ms(life, "two") == NOW_MS + HOUR_MS
+    only = envelope("e", 8, selector=(("rack", "k0"),))
+    (move,) = moves(life.do(Apply((budget("b-two", "two", alone(only)),))))
+    assert move.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
+    assert firm_ms(life, "two") == NOW_MS + 5 * HOUR_MS
