@@ -4,14 +4,16 @@ The production engine with its default mechanism, and Gavel's mechanism as it wa
 the same jobs: ten traces of the published generator (seeds 0 to 9), as large as the recorded ones.
 Under max-min fairness 96 jobs arrive one after the other, and their mean completion time counts;
 under the least makespan 100 jobs arrive at once, and the end of the last counts. Default mode must
-not be worse on average. Needs the published table of rates beside the repository, in ``../shared``;
-without it it says so and measures nothing.
+not be worse on average. In Gavel's mechanism jobs are as fast on several servers as on one, so both
+modes play without the rates on several servers. Needs the published table of rates beside the
+repository, in ``../shared``; without it it says so and measures nothing.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from statistics import mean
@@ -21,7 +23,11 @@ from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.gavel_traces import DATA
 from quorate.model.amounts import HOUR_MS, SECOND_MS
 from quorate.policy.files.file_faults import Faulty
-from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
+from quorate.policy.files.throughputs_file import (
+    SPREAD_SUFFIX,
+    ThroughputTable,
+    read_throughputs,
+)
 from quorate.sim.report.metrics import Metrics, metrics_of
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import REFERENCE, staged
@@ -68,17 +74,25 @@ def measure(effort: Effort) -> list[Figure]:
     if not DATA.is_dir():
         print(f"gavel-default: not measured: there is no {DATA}", file=sys.stderr)
         return []
-    table = read_throughputs((DATA / _RATES).read_bytes())
+    rates = _rates_on_one_server((DATA / _RATES).read_bytes())
+    return [_measured(case, rates, effort.of(SEEDS, 1)) for case in CASES]
+
+
+def _rates_on_one_server(table: bytes) -> bytes:
+    flavors = json.loads(table)
+    near = {name: rates for name, rates in flavors.items() if not name.endswith(SPREAD_SUFFIX)}
+    return json.dumps(near).encode()
+
+
+def _measured(case: _Case, rates: bytes, seeds: int) -> Figure:
+    table = read_throughputs(rates)
     assert not isinstance(table, Faulty), table
-    return [_measured(case, table, effort.of(SEEDS, 1)) for case in CASES]
-
-
-def _measured(case: _Case, table: ThroughputTable, seeds: int) -> Figure:
     default, strict = list[float](), list[float]()
     for seed in range(seeds):
         trace = write_own(Trace(jobs=tuple(_jobs(case, table, seed)))).encode()
-        default.append(_played_h(case, trace, strict=False))
-        strict.append(_played_h(case, trace, strict=True))
+        files = {_TRACE: trace, _RATES: rates}
+        default.append(_played_h(case, files, strict=False))
+        strict.append(_played_h(case, files, strict=True))
     differences = [a - b for a, b in zip(default, strict, strict=True)]
     return Figure(
         name=f"gavel-default: {case.what}, {case.policy}",
@@ -111,7 +125,7 @@ def _jobs(case: _Case, table: ThroughputTable, seed: int) -> Iterator[TraceJob]:
         )
 
 
-def _played_h(case: _Case, trace: bytes, *, strict: bool) -> float:
+def _played_h(case: _Case, files: Mapping[str, bytes], *, strict: bool) -> float:
     scenario = Scenario(
         cluster="v100=8,p100=16,k80=24",
         discipline="rounds",
@@ -120,7 +134,7 @@ def _played_h(case: _Case, trace: bytes, *, strict: bool) -> float:
         trace=_TRACE,
         throughputs=_RATES,
     )
-    stage = staged(scenario, lambda name: trace if name == _TRACE else (DATA / name).read_bytes())
+    stage = staged(scenario, files.__getitem__)
     while stage.go_on():
         pass
     found = metrics_of(stage.outcome())

@@ -19,9 +19,8 @@ from typing import Final
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.ledger.chain import open_blocks
-from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
+from quorate.model.amounts import DAY_MS, HOUR_MS, SECOND_MS
 from quorate.model.events import LeaseEnded, LeaseStarted, RunSubmitted
-from quorate.model.job_types import JobType
 from quorate.model.refusal import sentence
 from quorate.model.selector import REGION
 from quorate.model.specs import (
@@ -46,6 +45,7 @@ from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay, Timer
 from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
+from quorate.sim.table_rates import kind_of, kinds_of, pool_rates, speeds_of
 from quorate.sim.traces.trace_job import TraceError, TraceJob
 
 START_MS: Final = 1_700_000_000_000
@@ -194,16 +194,9 @@ def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, flo
     Without a table or a type the result is empty: the job is equally fast on every flavor.
     """
     table = fleet.table
-    if table is None or job.job_type is None or job.steps is None:
+    kind = None if table is None else kind_of(table, job)
+    if table is None or kind is None:
         return {}
-    kind = JobType(job.job_type, job.gpus)
-    if kind not in table.types:
-        raise TraceError(
-            job.line,
-            "job_type",
-            f"of job {job.name} is {kind.key}, which the table of rates does not have",
-            "add it to the table, or choose other jobs",
-        )
     row = table.together.alone[table.types.index(kind)].tolist()
     by_flavor = dict(zip(table.flavors, row, strict=True))
     return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
@@ -229,6 +222,10 @@ class FleetPlay:
         self.fleet, self.jobs, self.seed, self.start_ms = fleet, jobs, seed, start_ms
         self.refused: list[str] = []
         self._jobs = {job.name: job for job in self.jobs}
+        table = fleet.table
+        self._rates = (
+            () if table is None else pool_rates(table, fleet.flavors, kinds_of(table, jobs))
+        )
         self.came = 0
         self._cpu_s = 0.0
         self._timeline = Timeline(VirtualClock(start_ms))
@@ -454,12 +451,13 @@ class FleetPlay:
     def _truth_of(self, job: TraceJob) -> Truth:
         """Return the real behaviour of the run of ``job``."""
         _, rates, work_ms = needs_of(self.fleet, job)
-        fastest = max(rates.values(), default=1.0)
-        return Truth(
-            work_ms=work_ms,
-            checkpoint_every_ms=self.fleet.costs.checkpoint_every_ms,
-            speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
-        )
+        truth = Truth(work_ms=work_ms, checkpoint_every_ms=self.fleet.costs.checkpoint_every_ms)
+        if not rates or self.fleet.table is None:
+            return truth
+        kind = kind_of(self.fleet.table, job)
+        assert kind is not None, job
+        alone, paired = speeds_of(self._rates, kind, max(rates.values()))
+        return replace(truth, speeds_ppm=alone, kind=kind.model, paired_ppm=paired)
 
     def _rounds_work(
         self, job: TraceJob, flavors: Sequence[str], rates: Mapping[str, float], work_ms: int
@@ -467,8 +465,10 @@ class FleetPlay:
         if self.fleet.pool.discipline is not Discipline.ROUNDS:
             return None
         if rates:
+            is_typed = bool(self.fleet.pool.throughputs)
             return RoundsWork(
-                throughputs=tuple(rates.items()),
+                job_type=job.job_type if is_typed else None,
+                throughputs=() if is_typed else tuple(rates.items()),
                 total_steps=max(1, round(job.steps or 0.0)),
                 weight=job.weight,
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from quorate.core.rounds.round_rates import SPREAD_SUFFIX
 from quorate.model.amounts import PPM
 from quorate.model.events import LeaseStarted, Role
 from quorate.model.specs import Run
@@ -15,8 +16,10 @@ from quorate.ports.executor_port import Order, StartLease
 class Truth:
     """The real behaviour of a run: it works ``work_ms`` at its declared width, exits with ``code``.
 
-    ``speeds_ppm`` has its speeds by flavor; it has full speed on other flavors. ``shared_ppm`` is
-    the part of its speed while another run has the same GPUs. It reports its steps after each
+    ``speeds_ppm`` has its speeds by flavor, and under the suffix for several nodes its speeds on
+    GPUs of several nodes; it has full speed on other flavors. ``kind`` is its type of job, if
+    known. ``paired_ppm`` has its speed on a flavor beside another run of a type; beside a run of
+    any other type it has ``shared_ppm`` of its speed alone. It reports its steps after each
     ``tells_every_ms`` of work; 0 means at any time.
     """
 
@@ -26,6 +29,23 @@ class Truth:
     speeds_ppm: tuple[tuple[str, int], ...] = ()
     shared_ppm: int = PPM * 6 // 10
     tells_every_ms: int = 0
+    kind: str | None = None
+    paired_ppm: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def speed_ppm(self, flavor: str, *, is_spread: bool, beside: Truth | None) -> int:
+        """Return the speed on GPUs of ``flavor``, which the run shares with ``beside``, if any.
+
+        ``is_spread`` means that the GPUs are on several nodes.
+        """
+        speeds = dict(self.speeds_ppm)
+        names = (flavor + SPREAD_SUFFIX, flavor) if is_spread else (flavor,)
+        alone = next((speeds[name] for name in names if name in speeds), PPM)
+        if beside is None:
+            return alone
+        for name in names:
+            if beside.kind is not None and (name, beside.kind) in self.paired_ppm:
+                return self.paired_ppm[name, beside.kind]
+        return max(1, alone * self.shared_ppm // PPM)
 
 
 @dataclass(slots=True)

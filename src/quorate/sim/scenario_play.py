@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from quorate.model.amounts import PPM
-from quorate.model.specs import Discipline, Pool
+from quorate.model.specs import Discipline, FlavorRates, Pool
 from quorate.policy.files.cluster_file import Cluster, read_cluster
 from quorate.policy.files.file_faults import Faulty
 from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
@@ -29,7 +29,7 @@ from quorate.sim.report.metrics import metrics_of
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
 from quorate.sim.strict_play import Experiment, StrictPlay
-from quorate.sim.table_rates import rates_on, templates_of
+from quorate.sim.table_rates import kinds_of, pool_rates, rates_on, templates_of
 from quorate.sim.traces.generated import generated_jobs
 from quorate.sim.traces.mapped_trace import column_map, read_mapped
 from quorate.sim.traces.trace_formats import READERS, read_trace
@@ -304,6 +304,7 @@ def _fleet_play(
         else asked.depth,
         disruption_rate_ppm=Pool(name="simulated").disruption_rate_ppm if asked.conflicts else 0,
         costs_micros=_costs_micros(asked, cluster) if is_rounds else (),
+        throughputs=_paired_rates(asked, trace, on) if is_rounds else (),
     )
     layout = Layout(gpus_per_node=asked.gpus_per_node, nodes_per_domain=asked.nodes_per_domain)
     costs = Costs(
@@ -330,6 +331,17 @@ def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], .
     if not policy.reads_costs:
         return ()
     return tuple((flavor, round(COSTS[flavor] * PPM)) for flavor in cluster.flavors)
+
+
+def _paired_rates(
+    asked: Scenario, trace: Trace, on: tuple[Cluster, ThroughputTable | None]
+) -> tuple[FlavorRates, ...]:
+    """Return the rates of the types of jobs, if the policy decides which jobs share GPUs."""
+    cluster, table = on
+    if table is None or not known_policies().by_name[asked.policy or ""].reads_pairs:
+        return ()
+    flavors = [f for f, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus]
+    return pool_rates(table, flavors, kinds_of(table, trace.jobs))
 
 
 def _ends_s(job: TraceJob) -> float:

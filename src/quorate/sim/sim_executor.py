@@ -372,23 +372,32 @@ class SimExecutor:
         for node, _ in fact.slots:
             self._on_node.setdefault(node, {})[fact.lease] = None
         for run in order.runs:
-            self._take_up(run, fact)
+            self._take_up(run, fact, [other for other in order.runs if other.name != run.name])
         if fact.role is not Role.SPARE and lost:
             self._break(held)
 
-    def _take_up(self, run: Run, fact: LeaseStarted) -> None:
-        """Continue the work of ``run`` under a lease, slower if another run shares its GPUs."""
-        work = self._work.get(run.name)
-        if work is None:
-            work = self._work[run.name] = Work(run, self._truth_of(run))
-            work.since_ms = self._timeline.now_ms
+    def _take_up(self, run: Run, fact: LeaseStarted, others: Sequence[Run]) -> None:
+        """Continue the work of ``run`` under a lease, on GPUs that it shares with ``others``."""
+        work = self._work_of(run)
         work.accrue(self._timeline.now_ms)
-        flavor = self._flavor_of(fact.slots[0][0])
-        work.speed_ppm = dict(work.truth.speeds_ppm).get(flavor, PPM)
-        if fact.partner is not None:
-            work.speed_ppm = max(1, work.speed_ppm * work.truth.shared_ppm // PPM)
         work.leases[fact.lease] = None
+        work.speed_ppm = work.truth.speed_ppm(
+            self._flavor_of(fact.slots[0][0]),
+            is_spread=self._is_spread(work),
+            beside=self._work_of(others[0]).truth if others else None,
+        )
         self._touched[run.name] = None
+
+    def _work_of(self, run: Run) -> Work:
+        if run.name not in self._work:
+            self._work[run.name] = Work(run, self._truth_of(run), since_ms=self._timeline.now_ms)
+        return self._work[run.name]
+
+    def _is_spread(self, work: Work) -> bool:
+        """Return whether the run works on several nodes."""
+        facts = [self._held[name].fact for name in work.leases]
+        nodes = {node for fact in facts if fact.role is not Role.SPARE for node, _ in fact.slots}
+        return len(nodes) > 1
 
     def _use(self, fact: LeaseStarted) -> None:
         """Record which run works on which node, and whether the node is clean."""

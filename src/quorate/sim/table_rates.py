@@ -1,18 +1,32 @@
-"""Rates of jobs from a table, for simulations."""
+"""Rates of jobs from a table, for simulations.
+
+Strict simulations ask for the rates of a row of jobs. The production engine gets the rates in the
+form that pools have, and the simulated work its speeds as parts of its full speed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from quorate.core.rounds.round_rates import SPREAD_SUFFIX
+from quorate.model.amounts import PPM
 from quorate.model.job_types import JobType
+from quorate.model.specs import FlavorRates, TypeRates
+from quorate.policy.files.throughputs_file import Rates as TableRates
 from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.problem import Floats
 from quorate.policy.rounds.round_book import Row
 from quorate.sim.job_stream import Template
 from quorate.sim.profile_trial import published_first
 from quorate.sim.round_simulation import Rates
+from quorate.sim.traces.trace_job import TraceError, TraceJob
+
+Speeds = tuple[tuple[str, int], ...]
+"""The speed on each flavor, in millionths of the full speed of a job."""
+PairSpeeds = Mapping[tuple[str, str], int]
+"""The speed on a flavor beside a type of job, in millionths of the full speed of a job."""
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
@@ -80,3 +94,102 @@ def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]
     column = table.flavors.index(flavor)
     rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
     return lambda model, gpus: rates[JobType(model, gpus)]
+
+
+def kind_of(table: ThroughputTable, job: TraceJob) -> JobType | None:
+    """Return the type of ``job`` in ``table``, or None if its steps or its type are not known.
+
+    Raises ``TraceError`` if the table does not have the type.
+    """
+    if job.job_type is None or job.steps is None:
+        return None
+    kind = JobType(job.job_type, job.gpus)
+    if kind not in table.types:
+        raise TraceError(
+            job.line,
+            "job_type",
+            f"of job {job.name} is {kind.key}, which the table of rates does not have",
+            "add it to the table, or choose other jobs",
+        )
+    return kind
+
+
+def kinds_of(table: ThroughputTable, jobs: Iterable[TraceJob]) -> frozenset[JobType]:
+    """Return the types of ``jobs``."""
+    return frozenset(kind for job in jobs if (kind := kind_of(table, job)) is not None)
+
+
+def pool_rates(
+    table: ThroughputTable, flavors: Sequence[str], kinds: Collection[JobType]
+) -> tuple[FlavorRates, ...]:
+    """Return the rates of ``kinds`` on ``flavors``, as a pool has them.
+
+    Pairs are of types of equal width, and only those whose two jobs both make progress.
+    """
+    found: list[FlavorRates] = []
+    for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
+        for flavor in sorted(flavors):
+            column = table.flavors.index(flavor)
+            types = tuple(sorted(_types(table, rates, column, kinds), key=_by_type))
+            if types:
+                found.append(FlavorRates(flavor=f"{flavor}{suffix}", types=types))
+    return tuple(found)
+
+
+def _by_type(rates: TypeRates) -> tuple[str, int]:
+    return rates.job_type, rates.gpus
+
+
+def _types(
+    table: ThroughputTable, rates: TableRates, column: int, kinds: Collection[JobType]
+) -> Iterator[TypeRates]:
+    beside: dict[JobType, list[tuple[str, int, int]]] = {kind: [] for kind in kinds}
+    ends = zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True)
+    for (first, second), pair in zip(ends, rates.paired[:, column].tolist(), strict=True):
+        one, other = table.types[first], table.types[second]
+        if one not in kinds or other not in kinds or one.scale != other.scale:
+            continue
+        if not min(pair) > 0:  # Also if a rate is NaN, which is a gap.
+            continue
+        rate, rate_of_other = (round(each * PPM) for each in pair)
+        if one.model <= other.model:
+            beside[one].append((other.model, rate, rate_of_other))
+        else:
+            beside[other].append((one.model, rate_of_other, rate))
+    for kind, pairs in beside.items():
+        alone = rates.alone[table.types.index(kind), column]
+        if not np.isnan(alone):
+            yield TypeRates(
+                job_type=kind.model,
+                gpus=kind.scale,
+                alone=round(float(alone) * PPM),
+                beside=tuple(sorted(pairs)),
+            )
+
+
+def speeds_of(
+    rates: Iterable[FlavorRates], kind: JobType, full: float
+) -> tuple[Speeds, PairSpeeds]:
+    """Return the speeds of ``kind`` alone and beside other types, of which ``rates`` has the rates.
+
+    The full speed is ``full`` steps per second.
+    """
+    alone: list[tuple[str, int]] = []
+    paired: dict[tuple[str, str], int] = {}
+    for of_flavor in rates:
+        flavor = of_flavor.flavor
+        for known in of_flavor.types:
+            if known.gpus != kind.scale:
+                continue
+            if known.job_type == kind.model and known.alone:
+                alone.append((flavor, _speed_ppm(known.alone, full)))
+            for other, rate, rate_of_other in known.beside:
+                if other == kind.model:
+                    paired[flavor, known.job_type] = _speed_ppm(rate_of_other, full)
+                if known.job_type == kind.model:
+                    paired[flavor, other] = _speed_ppm(rate, full)
+    return tuple(alone), paired
+
+
+def _speed_ppm(rate_ppm: int, full: float) -> int:
+    return max(1, round(rate_ppm / full))

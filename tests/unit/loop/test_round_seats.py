@@ -72,6 +72,42 @@ def domains(found: Room, name: str) -> set[str]:
     return {found.view.nodes[node].spec.domain for node in places}
 
 
+def nodes_by_run(found: Room) -> dict[str, int]:
+    """Return on how many nodes each run has GPUs."""
+    view = found.view
+    return {
+        name: len({n for lease in record.leases for n, _ in view.leases[lease].fact.slots})
+        for name, record in view.runs.items()
+    }
+
+
+def test_wide_runs_start_first_so_that_fewer_runs_are_on_several_nodes() -> None:
+    found = room(team("ant"), per_flavor=2, gpus=4)
+    found.submit_together(
+        *(one(f"a{gpus}-{n}", "ant", gpus=gpus) for n, gpus in enumerate((1, 2, 2, 3)))
+    )
+    found.rounds(1)
+    assert nodes_by_run(found) == {"a1-0": 1, "a2-1": 1, "a2-2": 1, "a3-3": 1}
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_a_run_on_several_nodes_moves_to_one_that_has_room_for_it(is_free: bool) -> None:  # noqa: FBT001
+    """Not every run can use any nodes if ``is_free`` is false; places are then chosen for all."""
+    found = room(team("ant"), per_flavor=2, gpus=4)
+    fixed = one("fixed", "ant", gpus=3, cross_group_spread=is_free)
+    found.submit_together(one("leaves", "ant", gpus=3), fixed, one("moves", "ant", gpus=2))
+    found.rounds(2)
+    assert nodes_by_run(found) == {"leaves": 1, "fixed": 1, "moves": 2}
+    found.did(Cancel("leaves"))
+    found.rounds(2)
+    assert nodes_by_run(found)["moves"] == 1
+    starts = [event for event in found.events() if isinstance(event, LeaseStarted)]
+    assert sum(event.run == "moves" for event in starts) == 2
+    found.rounds(3)
+    assert len([e for e in found.events() if isinstance(e, LeaseStarted)]) == len(starts)
+    found.look_back()
+
+
 NOWHERE: Final[dict[str, dict[str, object]]] = {
     "no domain is as large": {"gpus": 5, "cross_group_spread": False},
     "there are no more": {"gpus": 9},

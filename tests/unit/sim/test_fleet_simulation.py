@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,19 @@ from quorate.model.events import RunEnded
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.file_faults import Faulty
-from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
-from quorate.sim.fleet_simulation import Costs, Fleet, FleetPlay, budgets_by_use, plain_fleet
+from quorate.policy.files.throughputs_file import (
+    ThroughputTable,
+    read_throughputs,
+    write_throughputs,
+)
+from quorate.sim.fleet_simulation import (
+    Costs,
+    Fleet,
+    FleetPlay,
+    Layout,
+    budgets_by_use,
+    plain_fleet,
+)
 from quorate.sim.outcome import Outcome, WaitCause
 from quorate.sim.report.metrics import metrics_of
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
@@ -28,7 +40,8 @@ from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import staged
 from quorate.sim.simulation import LOTTERY_SECRET
-from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
+from quorate.sim.traces.mapped_trace import write_own
+from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival
 from quorate.sim.whatif.fork import fork
 from quorate.views.reports.html_report import html_report
 from quorate.views.reports.report_forms import metrics_lines
@@ -101,6 +114,69 @@ def test_steps_of_a_type_run_at_the_rate_of_the_flavor() -> None:
     assert (run.steps_asked, run.steps_done) == (4_200.0, 4_200.0)
 
 
+def table_of(tree: dict[str, dict[str, dict[str, object]]]) -> ThroughputTable:
+    found = read_throughputs(json.dumps(tree).encode())
+    assert not isinstance(found, Faulty), found
+    return found
+
+
+def test_jobs_that_share_a_gpu_have_the_rates_of_their_pair() -> None:
+    """Alone they take 960 and 900 s; together 1,200 s each, so sharing is better."""
+    quick, slow = "('quick', 1)", "('slow', 1)"
+    table = table_of(
+        {
+            "gpu": {
+                quick: {"null": 10.0, slow: [8.0, 3.0]},
+                slow: {"null": 4.0, quick: [3.0, 8.0]},
+            }
+        }
+    )
+    asked = Scenario(
+        discipline="rounds",
+        policy="max_min_fairness_packed",
+        cluster="gpu=1",
+        trace="jobs.csv",
+        throughputs="rates.json",
+    )
+    jobs = [
+        TraceJob(name="one", arrives_s=0.0, gpus=1, steps=9_600.0, job_type="quick"),
+        TraceJob(name="two", arrives_s=0.0, gpus=1, steps=3_600.0, job_type="slow"),
+    ]
+    trace = write_own(Trace(jobs=tuple(jobs)))
+    files = {"jobs.csv": trace.encode(), "rates.json": write_throughputs(table)}
+    stage = staged(asked, files.__getitem__)
+    while stage.go_on():
+        pass
+    one, two = stage.outcome().runs
+    assert (one.ideal_ms, two.ideal_ms) == (960_000, 900_000)
+    for run in (one, two):
+        assert run.ended_ms is not None
+        assert run.ended_ms - run.submitted_ms == 1_200_000
+        assert run.steps_done == run.steps_asked
+
+
+@pytest.mark.parametrize("pool", [BIND, ROUNDS])
+def test_a_job_on_several_nodes_has_the_rate_of_several_nodes(pool: Pool) -> None:
+    wide, narrow = "('wide', 4)", "('wide', 2)"
+    table = table_of(
+        {
+            "gpu": {wide: {"null": 10.0}, narrow: {"null": 10.0}},
+            "gpu_unconsolidated": {wide: {"null": 5.0}, narrow: {"null": 5.0}},
+        }
+    )
+    cluster, layout = Cluster(flavors=("gpu",), gpus=(6,)), Layout(gpus_per_node=2)
+    jobs = [
+        TraceJob(name="two", arrives_s=0.0, gpus=2, steps=6_000.0, job_type="wide"),
+        TraceJob(name="four", arrives_s=0.0, gpus=4, steps=6_000.0, job_type="wide"),
+    ]
+    here = replace(plain_fleet(cluster, {"trace": 6}, pool, layout), table=table)
+    two, four = finished(FleetPlay(here, jobs)).runs
+    assert (two.ended_ms, four.ended_ms) == (
+        two.submitted_ms + 600_000,
+        four.submitted_ms + 1_200_000,
+    )
+
+
 def test_jobs_that_arrive_at_once_share_the_first_round_and_a_fork_repeats_that() -> None:
     jobs = [job(f"j{number}", 60.0, 2, 1_000.0) for number in range(4)]
     play = FleetPlay(plain_fleet(GPUS, {"a": 8}, ROUNDS), jobs)
@@ -118,8 +194,8 @@ def test_a_fork_repeats_runs_that_end_together_when_a_round_ends() -> None:
     play = FleetPlay(plain_fleet(GPUS, {"a": 8}, ROUNDS), jobs)
     finished(play)
     blocks = [events for _, events in open_blocks(play.store.blocks())]
-    ended = [[each.run for each in block if isinstance(each, RunEnded)] for block in blocks]
-    assert ["one", "two"] in ended
+    ended = [{each.run for each in block if isinstance(each, RunEnded)} for block in blocks]
+    assert {"one", "two"} in ended
     forked = fork(blocks, play.start_ms + 60_001, lottery_secret=LOTTERY_SECRET)
     assert list(forked.events) == [event for events in blocks for event in events]
 

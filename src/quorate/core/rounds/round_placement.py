@@ -54,13 +54,15 @@ def _place_in(log: DecisionLog, pool: str) -> None:
 def _tried(
     log: DecisionLog, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
 ) -> list[tuple[RoundGrant, Refusal]]:
-    """Start those of ``grants`` that can start, in their order.
+    """Start those of ``grants`` that can start, the widest first.
 
     Return the refused grants with their refusals. After a refusal, grants of the same kind are
     refused without a try.
     """
     free: dict[str, int] = {}
-    grants = tuple(grants)
+    runs = log.view.runs
+    # Wide runs first: narrow runs fit into what is left, so fewer runs are on several nodes.
+    grants = sorted(grants, key=lambda grant: -runs[grant.run].spec.gpus)
     money = MoneyInTurn(grants, log.now_ms)
     hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from quorate.core.rounds.round_trial import nodes_of
+from quorate.core.rounds.round_trial import Room, nodes_of
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_limits import Limits
-from quorate.loop.rounds.round_seats import Nodes, Seats
+from quorate.loop.rounds.round_seats import Nodes, Seats, is_scattered
 from quorate.loop.rounds.round_snapshot import Floor, Member
 from quorate.loop.rounds.round_spare import faster_candidates, spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
+from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import ALONE, Allocation, run_shares
 from quorate.policy.rounds.round_book import Row, Rules, Standing, over_slack, turn_s
 from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
@@ -84,6 +85,8 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
             # Nodes were kept for likely runs that were not chosen, and none for the runs chosen
             # instead. The choice is repeated, and keeps the nodes of the chosen runs.
             choices = chosen(Seats(floor.view, room.over(), by_name, held, choices.rows))
+    else:
+        choices.gather(floor, by_name)
     return tuple(_grant(each, choices.nodes(each)) for each in choices.rows)
 
 
@@ -109,6 +112,19 @@ class _ChoicePass:
         if bill.is_moved:
             self.moved.add(candidate.row)
         return True
+
+    def gather(self, floor: Floor, members: Mapping[str, Member]) -> None:
+        """Give runs that would stay on needlessly many nodes fewer nodes, where there is room."""
+        scattered = [each for each in self.rows if self._is_scattered(floor.view, each)]
+        if scattered:
+            room = Room.empty(floor.view, floor.pool.name)
+            self._seats = Seats(floor.view, room, members, self._held, self.rows)
+            for each in scattered:
+                self._seats.seat(each)
+
+    def _is_scattered(self, view: StateView, chosen: Candidate) -> bool:
+        leases = self._held.of(chosen.row, chosen.flavor)
+        return bool(leases) and is_scattered(view, [lease.fact.slots for lease in leases])
 
     def nodes(self, chosen: Candidate) -> Nodes:
         """Return the nodes meant for a chosen run; empty if it stays, or if any nodes will do.
@@ -177,7 +193,9 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
                 continue
             owed_s = owed[place] / SECOND_MS
             standing = staying if kept == flavor else waiting if had_ms else new
-            turn = turn_s(owed_s, parts[place], round_s, standing)
+            # The share of a new row decides whether a run begins alone or in one of its pairs.
+            part = share if standing is new else parts[place]
+            turn = turn_s(owed_s, part, round_s, standing)
             if is_for_the_last:
                 turn = over_slack(turn, parts)
             ahead = is_ahead(owed_s, turn, rules)

@@ -7,7 +7,7 @@ placed again in their turn, elsewhere if possible. A run that fits nowhere waits
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,11 +79,14 @@ class Seats:
 
     def seat(self, chosen: Candidate) -> bool:
         """Return whether there is room for ``chosen``; if so, keep that room for it."""
-        if self._kept.get(chosen.flavor, {}).pop(chosen.row, None) is not None:
+        kept = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
+        if kept is not None:
+            self._gather(chosen, kept)
             return True
         held = self._held(chosen, 0)
         if held is not None and self._room.has(held.run, held.parts):
             self._sit(held)
+            self._gather(chosen, held)
             return True
         spec = self._members[chosen.row[0]].record.spec
         shape = self._room.shape(spec, chosen.flavor)
@@ -104,6 +107,19 @@ class Seats:
         held = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
         if held is not None:
             self._rise(held)
+
+    def _gather(self, chosen: Candidate, held: _Held) -> None:
+        """Move a run from its present nodes to fewer nodes, if these have room for it."""
+        if not is_scattered(self._view, held.parts):
+            return
+        self._rise(held)
+        plan = self._find(chosen)
+        if plan is not None and len(plan.nodes) < len(nodes_of(held.parts)):
+            self.nodes[chosen.row] = nodes_of(group.slots for group in plan.groups)
+            return
+        for group in () if plan is None else plan.groups:
+            self._room.leave(held.run, group.slots)
+        self._sit(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
         """Return the placement of ``chosen`` together with all other runs, and take that room.
@@ -204,3 +220,12 @@ class Seats:
     def _rise(self, held: _Held) -> None:
         for slots in held.parts:
             self._room.leave(held.run, slots)
+
+
+def is_scattered(view: StateView, parts: Sequence[Slots]) -> bool:
+    """Return whether ``parts`` are on more nodes than as many GPUs need."""
+    nodes = nodes_of(parts)
+    if len(nodes) == 1:
+        return False
+    gpus_max = max(view.nodes[node].spec.gpus for node, _ in nodes)
+    return len(nodes) > -(-sum(gpus for _, gpus in nodes) // gpus_max)

@@ -15,9 +15,10 @@ from typing import Final
 
 from quorate.core.accounting.wait_causes import WaitBook
 from quorate.core.preemption.conflicts import CHECKPOINT_MS
+from quorate.core.rounds.round_rates import declared_rate
 from quorate.model import events as e
 from quorate.model.amounts import HOUR_MS, PPM, SECOND_MS
-from quorate.model.specs import Node, Run
+from quorate.model.specs import Node, Pool, Run
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 
 _NO_PRICES: Mapping[str, float] = {}
@@ -90,6 +91,8 @@ class _Story:
     spec: Run
     submitted_ms: int
     loss_max_ms: int
+    rates_ppm: tuple[int, ...] = ()
+    """The declared rates of the run, in millionths of a step per second."""
     intervals: list[RunInterval] = field(default_factory=list)
     started_ms: int | None = None
     since_ms: int = 0
@@ -122,7 +125,7 @@ class _Book:
         self._gpus: dict[str, int] = {}
         self._holds: dict[str, _Hold] = {}
         self._on: dict[str, set[str]] = {}
-        self._loss_max_ms: dict[str, int] = {}
+        self._pools: dict[str, Pool] = {}
 
     def enter(self, event: e.Event) -> None:  # noqa: C901, PLR0912 - one line per kind of event
         self.now_ms = max(self.now_ms, event.at_ms)
@@ -132,8 +135,7 @@ class _Book:
             case e.NodeMarked():
                 self._marked(event)
             case e.PoolApplied():
-                pool = event.pool
-                self._loss_max_ms[pool.name] = max(pool.least_runtime_ms, CHECKPOINT_MS)
+                self._pools[event.pool.name] = event.pool
             case e.OwnerApplied():
                 self._owner(event)
             case e.RunSubmitted():
@@ -157,8 +159,10 @@ class _Book:
     def _submitted(self, event: e.RunSubmitted) -> None:
         run = event.run
         self.began_ms = event.at_ms if self.began_ms is None else self.began_ms
-        most_ms = self._loss_max_ms.get(run.pool, CHECKPOINT_MS)
-        self.stories[run.name] = _Story(run, event.at_ms, most_ms)
+        pool = self._pools[run.pool]
+        loss_max_ms = max(pool.least_runtime_ms, CHECKPOINT_MS)
+        rates_ppm = _declared_rates(run, pool)
+        self.stories[run.name] = _Story(run, event.at_ms, loss_max_ms, rates_ppm)
 
     def _owner(self, event: e.OwnerApplied) -> None:
         target_ppm = event.owner.quota.fair_share_target_ppm
@@ -238,6 +242,14 @@ class _Book:
             self.close(lease, now_ms)
 
 
+def _declared_rates(run: Run, pool: Pool) -> tuple[int, ...]:
+    """Return the known rates of a run that declares its rates or its type of job."""
+    if run.rounds is None:
+        return ()
+    rates = (declared_rate(run, pool, flavor) for flavor in run.flavors)
+    return tuple(rate for rate in rates if rate)
+
+
 def _intervals(hold: _Hold, end_ms: int, *, owns: bool) -> list[RunInterval]:
     """Return a lease's intervals by domain, with 0 GPUs for a run that does not own the GPUs."""
 
@@ -294,8 +306,9 @@ def _work(story: _Story) -> tuple[int, float, float]:
     spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
     work = spec.rounds
     if work is not None and work.total_steps is not None:
-        rates = [rate for _, rate in work.throughputs]
-        alone_ms = round(work.total_steps * SECOND_MS / max(rates)) if rates else story.worked_ms
+        alone_ms = story.worked_ms
+        if story.rates_ppm:
+            alone_ms = round(work.total_steps * SECOND_MS * PPM / max(story.rates_ppm))
         done = work.total_steps if is_complete else min(story.steps, work.total_steps - 1)
         return alone_ms, float(work.total_steps), float(done)
     if is_complete:
