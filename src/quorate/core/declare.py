@@ -137,7 +137,7 @@ def _declare_runs(
 def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``run`` unless the same run exists already; it is then tried with the waiting runs."""
+    """Accept ``run``, unless the same run exists already; return the refusals if it is refused."""
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
@@ -268,8 +268,8 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
 def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Yield the keys of ``after``, each after the keys that it names.
 
-    The given order is kept where possible. A key that names itself is treated as if it did not.
-    Keys in a cycle are left out, and also keys that lead into a cycle.
+    The given order is kept where possible. It makes no difference if a key names itself. Keys in a
+    cycle are left out, and also keys that lead into a cycle.
     """
     left = {name: len(set(names) - {name}) for name, names in after.items()}
     behind: dict[str, list[str]] = {}
@@ -301,7 +301,7 @@ def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
 def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
     """Return for each of ``units`` the units of the same command that it follows.
 
-    A unit that follows itself is among them.
+    If a unit follows itself, it is in its own set.
     """
     unit_of = {run.name: unit for unit, runs in units.items() for run in runs}
     unit_of |= {unit: unit for unit in units}

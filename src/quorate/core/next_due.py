@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A walk over the heap of holds ends once it has read more than one lease in this many.
+"""If a search of the heap of holds reads more than one lease in this many, all leases are scanned.
 
-The walk reads at least ``_LOOKED_MIN`` leases.
+The search reads at least ``_LOOKED_MIN`` leases before that.
 """
 
 
@@ -37,9 +37,9 @@ def next_due_ms(
 ) -> int | None:
     """Return the first instant at which a ``Tick`` has something to do; None if it never will.
 
-    The first hold must then be renewed, or the plan needs a ``Tick`` (see ``_plan_due_ms``). With
-    an executor a hold is renewed one grace period before it runs out, so that a lease without a
-    payer has ended in time. A lease that is ending makes nothing due: its hold is examined at every
+    At this instant a hold must be renewed, or the plan needs a ``Tick`` (``_plan_due_ms``). With an
+    executor a hold is renewed one grace period before it runs out, so that a lease without a payer
+    has ended in time. A lease that is ending needs no ``Tick``: its hold is examined at every
     decision, including the decision that confirms its end.
 
     Usually only the top of the heap of holds is read, however many leases there are. Anything that
@@ -99,8 +99,8 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
 
     These instants are:
 
-    - a reservation starts, or a bundle has to make room for one;
-    - a lease has outlasted the end that the places of reservations count on;
+    - a reservation starts, or a bundle has to stop for a reservation;
+    - a lease has outlasted the end on which the places of reservations rely;
     - a recalled bundle has to stop, or a conflict is due;
     - a follower fails, or a pledge on a filled spare lapses;
     - the cool-down of a run that was cut by hand ends;
@@ -143,7 +143,7 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
-            # The reservation was examined ahead. It is due next at its planned start.
+            # The reservation was examined before its planned start, and is due again at the start.
             at_ms = record.planned_start_ms
         # A late reservation waits while a conflict is open: its own, or that of an earlier
         # reservation.

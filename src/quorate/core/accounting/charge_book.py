@@ -1,8 +1,8 @@
 """Charges per lease: the total before a period, and the amounts within the period by user.
 
 The book reads the events of a ledger once, up to the end of the period. A lease is charged from its
-recorded start to its recorded end. An open lease is charged up to the end of the period, and no
-further than its hold.
+recorded start to its recorded end. An open lease is charged up to the end of the period or of its
+hold, whichever is earlier.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Integral:
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return the amount in use, summed over every millisecond of [``from_ms``, ``until_ms``).
 
-        The amount in use after the last step counts as staying in use. ``from_ms`` must not lie
-        before a forgotten step.
+        After the last step, the amount in use does not change. ``from_ms`` must not lie before a
+        forgotten step.
         """
         assert self._floor_ms <= from_ms <= until_ms, (self._floor_ms, from_ms, until_ms)
         self._renew()

@@ -1,7 +1,7 @@
 """The statement of a period: the granted, spent, held and free amount of each envelope.
 
 The statement also lists the usage of each borrower in the period, and the lent and borrowed
-amounts, with sums for each budget, for each owner and in all. A statement counts the events
+amounts. It has sums for each budget, for each owner and in all. A statement counts the events
 recorded until the end of its period, so a statement made later has the same amounts. An event that
 is recorded late appears in the statement of the period in which it was recorded, and corrects the
 amounts brought forward into that period.
@@ -220,9 +220,9 @@ def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
     """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
 
     The granted amount of each line is rounded to the nearest multiple, halves up. Its parts are
-    rounded down, and the multiples that are then missing go to the parts with the largest
-    remainders, so that the parts sum to the granted amount. Every sum is a sum of rounded parts, so
-    all numbers shown add up.
+    rounded down. The missing multiples are added to the parts with the largest remainders, so that
+    the parts sum to the granted amount. Every sum is a sum of rounded parts, so all numbers shown
+    add up.
     """
     lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
     shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}

@@ -44,7 +44,7 @@ class WaitCause(Word):
     TOPOLOGY = "topology"
     """Enough GPUs are free, but not in one domain."""
     RESERVATION = "reservation"
-    """The planned start of another run has the room, or has taken it from this run."""
+    """The planned start of another run reserves the room, or has taken it from this run."""
     ROUNDS = "rounds"
     """Other runs of the pool have this round."""
     UPSTREAM = "upstream"

@@ -317,7 +317,7 @@ def _place_and_pay(
 def _too_many_nodes(attempt: _Attempt) -> bool:
     """Return whether the run exceeds a node limit on any nodes that the search could choose.
 
-    Only evaluated once a paid placement has exceeded a limit. If true, no search finds a start.
+    This is computed only after a paid placement has exceeded a limit. If True, there is no start.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
@@ -326,7 +326,7 @@ def _too_many_nodes(attempt: _Attempt) -> bool:
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
-    """Return the first payable placement after the first one.
+    """Return the next placement, after the one tried first, that can be paid.
 
     Each set of demands is tried once.
     """
@@ -435,10 +435,10 @@ def _least_short(
 ) -> Refusal:
     """Return a refusal for lack of money, or one for lack of room if only room is lacking.
 
-    A refusal for lack of money has a lack of room in ``also``. The shortage is measured in the
-    slice with the least deficit among ``served``, the domains where some envelope may pay for this
-    run. ``places`` has the place in each domain that an envelope pays for. Room in other domains is
-    of no use to the run.
+    If both are lacking, the refusal for lack of room is in ``also``. The shortage is measured in
+    the slice with the least deficit among ``served``, the domains where some envelope may pay for
+    this run. ``places`` has the place in each domain that an envelope pays for. The run cannot use
+    room in other domains.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]

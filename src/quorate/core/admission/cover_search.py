@@ -51,8 +51,8 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 class Relaxation:
     """The payers' remaining GPUs as a flow network with only the tightest bound of each payer.
 
-    Flow runs from demands to payers. To drop the other bounds that payers share only makes paying
-    easier, so too little flow proves that the rest cannot be paid.
+    Flow runs from demands to payers. The other bounds that payers share are ignored. They could
+    only make paying harder, so too little flow proves that the rest cannot be paid.
     """
 
     network: FlowNetwork
@@ -72,10 +72,10 @@ class Relaxation:
     ) -> Relaxation:
         """Return the network in which only ``choices`` are left to pay for ``demanded``.
 
-        Payers that serve the same demands under the same bound are one node, because only their sum
-        matters. The payer of the ``watched`` cell has a node of its own, and the edge of that cell
-        is kept in ``watched``. If no GPUs are taken yet, the caller may pass the payers' rooms as
-        ``rooms_now``.
+        Payers that can pay for the same demands under the same bound are one node, because only
+        their sum matters. The payer of the ``watched`` cell has a node of its own, and the edge of
+        that cell is kept in ``watched``. If no GPUs are taken yet, the caller may pass the payers'
+        rooms as ``rooms_now``.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -283,7 +283,7 @@ class PaymentSearch:
         index, key, tier = self.choices[at]
         most = min(self.left[index], self.payer_list.room(key, tier))
         if most == 0:
-            yield 0  # No demand or no room is left: the rest is as payable as before.
+            yield 0  # No demand or no room is left, so this cell does not change the rest.
             return
         top, is_interval = most + 1, self.by_bisection
         if is_interval:

@@ -58,8 +58,8 @@ class Headroom:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
             kept_on = holdings.kept_on
             later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
-            # A node counts as new once present work has left it, and at most ``left`` nodes may be
-            # kept then. The smaller ``left`` is, the earlier that is.
+            # A node counts as new once present work has left it. From then on, at most ``left``
+            # nodes may be kept. The earlier the work leaves, the smaller ``left`` is.
             for count, left in enumerate(later, new + 1):
                 if count > left:
                     return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
@@ -95,8 +95,8 @@ class Headroom:
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
         """Return the refusal for the limit that ``gpus`` exceed on any nodes of ``islands``.
 
-        None if there is none. A placement has the fewest new nodes if it uses nodes that the owner
-        holds, then the emptiest.
+        Return None if there is no such limit. A placement has the fewest new nodes if it uses nodes
+        that the owner holds first, and then the emptiest nodes.
         """
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)
@@ -209,8 +209,8 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
     """Return the hard quota that forbids ``run`` even if other owners' work ends, or None.
 
-    The check counts the nodes that the run needs if only the owner's own runs use the nodes it
-    holds.
+    The check assumes that only the owner's own runs use the nodes that the owner holds, and counts
+    the nodes that ``run`` needs in addition.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)

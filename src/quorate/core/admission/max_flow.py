@@ -1,8 +1,8 @@
 """A small maximum flow, to decide quickly whether demands could be paid at all.
 
 Flow runs from demands to envelopes, from an envelope to at most one cap, and from caps to the sink.
-To drop the other caps only makes paying easier. So too little flow proves that the demands cannot
-be paid, and enough flow proves the opposite if no envelope is in two caps.
+Other caps are ignored; they could only make paying harder. So too little flow proves that the
+demands cannot be paid. Enough flow proves that they can be paid if no envelope is in two caps.
 """
 
 from __future__ import annotations

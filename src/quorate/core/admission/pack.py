@@ -2,8 +2,8 @@
 
 A spread says how many GPUs each domain gives; this module picks the nodes and slots. ``classic``
 takes the node with the most free slots, ties by name. ``tight`` takes whole nodes for whole-node
-parts and puts a remainder on the fullest node that holds it. Spares are picked after all groups, in
-the domain of their group, and if possible on other nodes than the group's.
+parts and puts a remainder on the fullest node with room for it. Spares are picked last, in the
+domain of their group, and if possible on other nodes than the group's.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class _Draft:
                 assert count > 0, gpus
 
     def _take_tight(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Take the best fit for a remainder; while there is none, the emptiest node, whole.
+        """Take the best fit for a remainder; while there is none, take the emptiest node whole.
 
         The best fit is a node that the remainder fills exactly, else the fullest of the nodes in
         use, else the smallest free node. So no free node is used while a node in use has room.

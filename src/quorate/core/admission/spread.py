@@ -4,7 +4,7 @@
 the first division that can also be paid, or the first division if payers are not checked.
 
 Order: under ``tight``, and for a run that must stay in one domain, single domains come first
-(``tight``: the least free domain that holds the run; ``classic``: the most free). Then come
+(``tight``: the least free domain with room for the run; ``classic``: the most free). Then come
 divisions that fill one domain before the next, beginning with domains the run already uses, most
 free first, ties by key.
 """
@@ -27,7 +27,7 @@ from quorate.model.specs import Placement
 Payable = Callable[[Sequence[Demand]], bool]
 """Returns whether some demands could be paid; used for pruning.
 
-It may wrongly return True, but never wrongly False.
+A result of True may be wrong; a result of False is always right.
 """
 
 DEPTH_MAX: Final = 200
@@ -242,8 +242,8 @@ def _group_by_group(
 ) -> Iterator[tuple[int, ...]]:
     """Yield how many GPUs ``count`` groups of ``gpus`` can take from each node class.
 
-    Each group consists of whole nodes. For each way of the first group, in order, the ways of the
-    next group follow. No total is yielded twice.
+    Each group consists of whole nodes. For each way to place the first group, in order, all ways to
+    place the next group follow. No total is yielded twice.
     """
     seen = {(0, tuple(left))}
     stack = [_splits(domain_offer, left, gpus, steps)]
@@ -270,7 +270,7 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    A class gives only amounts that leave a possible rest for the later classes. That rest is at
+    A class gives only amounts whose rest the later classes may be able to give. That rest is at
     most the free GPUs of these classes, and divisible by the greatest common divisor of their
     units.
     """

@@ -34,9 +34,9 @@ class SlicePart:
 def best_slice(
     request: PackRequest, domain_offers: Sequence[DomainOffer]
 ) -> tuple[list[SlicePart], bool]:
-    """Return the slice with the least deficit, and whether its domains could hold it when empty.
+    """Return the slice with the least deficit, and whether the request fits into empty domains.
 
-    If they could not, the slice wants more GPUs of a domain than the domain has, and the excess
+    If it does not fit, the slice wants more GPUs of a domain than the domain has, and the excess
     counts as missing.
     """
     parts = least_deficit(request, domain_offers)
@@ -46,7 +46,7 @@ def best_slice(
 
 
 def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> Refusal:
-    """Return why ``request`` cannot be placed in ``domain_offers``, with the least deficit."""
+    """Return the refusal of ``request`` in ``domain_offers``, with the slice of least deficit."""
     parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
     if not parts:
         return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
@@ -80,8 +80,8 @@ def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> boo
     """Return whether domains with fewer free GPUs than ``domain_offers`` cannot change the slice.
 
     ``domain_offers`` are the domains with the most free GPUs, in that order. If each of these
-    domains, when empty, could hold the whole request, each group is cheapest in one of these.
-    Divisible GPUs go to free GPUs first, and the rest to the first domain.
+    domains, when empty, has room for the whole request, the slice with the least deficit uses these
+    domains only. Divisible GPUs go to free GPUs first, and the rest to the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
@@ -104,7 +104,7 @@ def _need(request: PackRequest) -> int:
 def least_deficit(
     request: PackRequest, domain_offers: Sequence[DomainOffer], *, bounded: bool = True
 ) -> list[SlicePart] | None:
-    """Return the slice with the least deficit; None if the empty fleet could not hold the request.
+    """Return the slice with the least deficit; None if the empty fleet has no room for the request.
 
     ``domain_offers`` are in pack order. Unless ``bounded``, the slice may want more GPUs of a
     domain than the domain has. For groups of one size, each further group in a domain costs at

@@ -1,7 +1,7 @@
-"""I12: sensitive nodes serve one user, and are wiped before another user gets them.
+"""I12: sensitive nodes are used by one user, and are wiped before another user gets them.
 
 Both the check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
-Its own books record the claim that each node was set apart for, and the open leases on that node.
+It has its own records: the claim that each node was set apart for, and the node's open leases.
 """
 
 from __future__ import annotations

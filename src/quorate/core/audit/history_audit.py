@@ -299,8 +299,8 @@ class _Books:
             key = envelope_id(budget.name, envelope.name)
             line = self.lines.setdefault(key, _Line(envelope, Tally()))
             line.spec = envelope
-            # The events of the same decision may enforce a lowered limit, so ``kept`` checks it
-            # after them.
+            # Later events of the same decision may enforce a lowered limit. ``kept`` checks the
+            # limit after these events.
             limits = {f"envelope {key}", f"lending {key}"}
             self.tightening.update(limits)
             yield from check_envelope(key, envelope, line.tally, limits)

@@ -93,8 +93,8 @@ class Tally:
 def sweep(view: StateView) -> list[Violation]:
     """Return every violated invariant of ``view``; empty if there is none.
 
-    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and of I8 that
-    counters and indexes match the tables. The time grows with the size of the state.
+    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and the part of
+    I8 that counters and indexes match the tables. The time grows with the size of the state.
     """
     seen = _Seen.of(view)
     violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
@@ -158,8 +158,8 @@ def check_payer(
             yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
         if not selector:
             continue
-        # The nodes of a lease are mostly in one place, so the result for one node is reused for the
-        # next.
+        # The nodes of a lease are usually in one place, so the result for one node is reused for
+        # the next.
         place = (node.region, node.cluster, node.domain, node.rack)
         if place == matched:
             continue

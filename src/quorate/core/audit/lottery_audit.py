@@ -32,8 +32,8 @@ class Lotteries:
     """The books: call ``enter`` with every event of a ledger in order.
 
     ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` its number.
-    Several conflicts may be open at once, but a link serves one lottery. A conflict whose link
-    another conflict has revealed may not draw, and has to be declared again.
+    Several conflicts may be open at once, but a link is used by one lottery only. A conflict whose
+    link was revealed by another conflict is not drawn; it has to be declared again.
     """
 
     _public: str | None = None

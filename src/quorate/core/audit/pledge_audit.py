@@ -29,7 +29,7 @@ _Slot = tuple[str, int]
 
 
 def check_pledges(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for pledges whose slots are not their filler's (I1), or without use (I5).
+    """Yield a violation for pledges without their filler (I1), or without use (I3, I5, I11).
 
     A state is checked between decisions. Each decision starts all spares that can come back.
     """
@@ -81,8 +81,8 @@ class PledgeBooks:
 
     A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
     its filler starts on its slots. If a group works already, a spare of the group starts only on
-    slots whose pledges were closed just before. It has the payer of these pledges, and at most the
-    hold kept for them.
+    slots whose pledges were closed just before. The spare has the payer of these pledges, and at
+    most the hold kept for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)

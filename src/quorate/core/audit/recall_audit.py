@@ -76,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield a violation if a recall is of no loan from its lender, or breaks its terms."""
+        """Yield a violation unless a loan of this lender is recalled, on the terms of the loan."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")

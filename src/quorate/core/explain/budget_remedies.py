@@ -1,6 +1,6 @@
 """Changes of one number of one budget that would start a run now.
 
-The smallest value that works for the run alone is searched first, on an overlay. Then the whole
+The smallest value that works for the run alone is found first, on an overlay. Then the whole
 command is decided, because runs ahead in the queue are tried first and may take the addition.
 """
 

@@ -180,9 +180,9 @@ def _since_ms(record: RunRecord) -> int:
 def refused_now(
     view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
 ) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` in addition to earlier planned starts.
+    """Return why a waiting run cannot start at ``now_ms`` without delaying earlier planned starts.
 
-    None if it can start.
+    Return None if it can start.
     """
     return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 

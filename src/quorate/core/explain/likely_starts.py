@@ -1,7 +1,7 @@
 """Likely starts of the first runs of the queue: P50 and P90, and the odds of their conflicts.
 
 These are the parts of a forecast that are cheap for many runs at once. No remedies are tried, and
-no start is searched beyond the depth of the plan.
+no start is searched for beyond the depth of the plan.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class _Copies:
     """Tries changed copies of one run and describes those that start.
 
     Each copy is first tried while the run itself waits. If the run has a reservation, room and
-    money are kept for its start. A copy that cannot start is then tried again as if the run were
-    cancelled.
+    money are kept for its start. A copy that cannot start is then tried in a state in which the run
+    is cancelled.
     """
 
     def __init__(self, view: StateView, run: Run, now_ms: int) -> None:

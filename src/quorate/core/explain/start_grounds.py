@@ -126,9 +126,9 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
 def waits_for(
     seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
 ) -> Iterator[str]:
-    """Yield the leases whose expected ends a start counts on.
+    """Yield the leases on whose expected ends a start relies.
 
-    A start counts on ends if too few GPUs are free in its domains or at its payers, or if a hard
+    A start relies on ends if too few GPUs are free in its domains or at its payers, or if a hard
     quota leaves too little. In the last case leases that count under the quota have to end. A start
     by a conflict waits for no lease.
     """
@@ -158,8 +158,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    Empty if that many GPUs are free already. A late lease, which may be expected to end only after
-    ``at_ms``, is included if the ends of the other leases are not enough.
+    The result is empty if that many GPUs are free already. A late lease, which may be expected to
+    end only after ``at_ms``, is included if the ends of the other leases are not enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -188,7 +188,7 @@ def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
 def confidence_of(
     seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
 ) -> Confidence | None:
-    """Return how certain a start at ``start_ms`` is, if it counts on the ends of ``leases``."""
+    """Return how certain a start at ``start_ms`` is, if it relies on the ends of ``leases``."""
     if start_ms is None:
         return None
     if any(True for _ in overdue_runs(seen, leases)):
@@ -207,8 +207,8 @@ def recourse_of(
 ) -> Recourse | None:
     """Return whether the run may call a conflict, and when that conflict would start the run.
 
-    None if a conflict is of no use: the run can start without one within a notice period, or a
-    conflict makes room for it already.
+    Return None if a conflict is of no use: the run can start without a conflict within a notice
+    period, or a conflict already makes room for the run.
     """
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]

@@ -1,7 +1,7 @@
 """P50 and P90 of planned starts, which depend on running work and on earlier planned runs.
 
-A planned start waits until enough GPUs of its domains are free for its run and for every run that
-the plan starts there before. These earlier runs take GPUs and give them back. So their GPUs count
+A planned start waits until enough GPUs of its domains are free for its run and for all runs that
+the plan starts there earlier. These earlier runs take GPUs and give them back. So their GPUs count
 among those that have to become free, and their ends among the ends that the start waits for. An
 earlier run is expected to start at its own P50, and to take as long as the history of its owner
 says (``start_quantiles.py``).
@@ -34,8 +34,8 @@ CHAIN_MAX: Final = 16
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
     """Return the P50 and the P90 of the planned start ``entry`` of ``plan``.
 
-    Both follow from each owner's history of actual against declared durations. None if the start
-    does not depend on ends of running or planned work.
+    Both follow from each owner's history of actual against declared durations. Return None if the
+    start does not depend on ends of running or planned work.
     """
     if entry is None:
         return None

@@ -1,4 +1,4 @@
-"""Plan: when a run starts, why not now, who pays, what would help, and which runs it could cost.
+"""Plan: when a run starts, why not now, who pays, what would help, and which runs may be cut.
 
 The run waits, or is not submitted yet. A new run is submitted in an overlay, so that the forecast
 shows what ``decide`` would do, and the ledger stays unchanged. The CLI only prints the forecast.
@@ -147,10 +147,10 @@ def foretell_new(
     has_executor: bool = False,
     is_exact: bool = False,
 ) -> list[Forecast] | tuple[Refusal, ...]:
-    """Return the forecast of each of ``runs``, as if the earlier ones were submitted, too.
+    """Return the forecast of each of ``runs``, after the earlier ones are submitted in an overlay.
 
-    None of them is submitted yet. If one would not be accepted, return the refusals of the first
-    such run.
+    None of ``runs`` is submitted yet. If a run would not be accepted, return the refusals of the
+    first such run.
     """
     now_ms = max(now_ms, view.at_ms)
     forecasts: list[Forecast] = []

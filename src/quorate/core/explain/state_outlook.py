@@ -67,7 +67,7 @@ class Outlook:
         """Return the plan that has the start of a waiting run.
 
         If ``is_exact`` and the run is beyond the depth of the plan, the result is a plan extended
-        up to the run, which each call computes again.
+        up to the run. Each call computes this plan again.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan

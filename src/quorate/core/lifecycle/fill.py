@@ -152,8 +152,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
     """Return when ``run`` is expected to end; None if its pool has no reservations.
 
-    If the pool has reservations, a filler must be expected to end no later than the spare itself,
-    with its run or by a recall, so that the slots come free no later than without the filler.
+    If the pool has reservations, a filler must be expected to end no later than the spare, which
+    ends with its run or by a recall. Otherwise the slots would come free later.
     """
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
@@ -205,10 +205,10 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` without the slots that free slots of the same node can replace.
+    """Return ``used`` without the slots that free slots of the same domain can replace.
 
-    Empty if no slot is free. Unless racks or whole nodes matter, a slot is as good as another in
-    its domain, so the free slots usually serve as well.
+    Return an empty list if none can be replaced. Free slots can usually replace others in their
+    domain, unless racks or whole nodes matter.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:

@@ -1,12 +1,12 @@
 """Follow: runs that wait for other runs to complete, and what happens when those fail.
 
 The upstream is a run or an array. An array completes with the last of its tasks, and fails with the
-first task that does not complete. A follower neither ages nor gets a reservation before the last of
-its upstreams has completed. When an upstream fails or is cancelled, ``onUpstreamFailure`` decides.
-By default the follower waits until a caller withdraws it. With ``fail`` the follower fails once its
-grace has passed. With ``start`` the follower treats the upstream as completed. Cycles cannot arise:
-a run follows only runs that exist already, and ``declare`` refuses a cycle among runs of one
-command.
+first task that does not complete. Before the last of its upstreams has completed, a follower gains
+no waiting time in the queue and gets no reservation. If an upstream fails or is cancelled,
+``onUpstreamFailure`` decides. By default the follower waits until a caller withdraws it. With
+``fail`` the follower fails once its grace has passed. With ``start`` the follower treats the
+upstream as completed. Cycles cannot arise: a run follows only runs that exist already, and
+``declare`` refuses a cycle among runs of one command.
 """
 
 from __future__ import annotations

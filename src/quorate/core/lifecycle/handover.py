@@ -1,8 +1,8 @@
 """Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
-When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle,
-as if the bundle started at that instant on its present slots. Either the whole bundle gets new
-payers, or nothing changes.
+When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle.
+The request to them is that of a start at that instant on the bundle's present slots. Either the
+whole bundle gets new payers, or nothing changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def hand_over(
 ) -> list[str]:
     """Write the hand-over of a bundle at ``at_ms``, and return its new leases.
 
-    Returns no leases if no payer pays. The envelopes in ``barred`` do not pay.
+    Return an empty list if no payer pays. The envelopes in ``barred`` do not pay.
     """
     view = log.view
     record = view.runs[run]

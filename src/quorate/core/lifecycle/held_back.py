@@ -2,7 +2,7 @@
 
 Room that is cut for a reservation is kept for the reservation. Room that an operator frees by hand
 is kept for no run. So runs and steps that were cut to free it do not start again for one notice
-period, which gives the operator time to use the room.
+period. During this time the operator can use the room.
 
 A run also gives its GPUs back if its executor could not start it: a quota of its namespace is used
 up, a webhook refuses its pods, or its image is missing. The run keeps its place in the queue and is

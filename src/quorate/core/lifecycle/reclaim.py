@@ -57,7 +57,7 @@ def _part_with(log: DecisionLog, pledge: PledgeRecord) -> None:
 
 
 def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_Bundle]:
-    """Return bundles that together give ``gpus`` back, newest first, none of them superfluous."""
+    """Return bundles that together give ``gpus`` back, newest first, without unneeded bundles."""
 
     def order(bundle: _Bundle) -> tuple[int, int, int]:
         record = view.runs[bundle[0]]

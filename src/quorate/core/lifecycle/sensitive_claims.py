@@ -2,7 +2,7 @@
 
 A claim is a run with ``sensitive: true``. It is granted at once or refused, and never queued. Its
 owner's own envelopes pay for the whole claim in advance, whether it works or not. A claim is never
-shared, filled, cut or drawn, and no planned start counts on its nodes. The ledger records the
+shared, filled, cut or drawn, and no planned start relies on its nodes. The ledger records the
 nodes, the user and the end before the claim takes the nodes. docs/adr/0018-claims.md.
 """
 

@@ -30,7 +30,7 @@ def settle_holds(log: DecisionLog) -> None:
         renew_ms, name = heappop(due)
         lease = log.view.leases.get(name)
         if lease is None or lease.renew_ms != renew_ms or not _is_due(log, lease):
-            continue  # The lease of this entry has ended or was extended since.
+            continue  # The lease of this entry has ended or was extended in the meantime.
         for again in _go_on(log, lease):
             known = log.view.leases[again]
             if _is_due(log, known):
@@ -38,7 +38,7 @@ def settle_holds(log: DecisionLog) -> None:
         if lease.ending is not None:
             unpaid.append((renew_ms, name))
         if not due and unpaid and len(log.events) > looked:
-            # A hand-over may have left money to leases that are slow to stop.
+            # A hand-over may have left money for leases that are slow to stop.
             looked, due, unpaid = len(log.events), unpaid, []
             heapify(due)
 

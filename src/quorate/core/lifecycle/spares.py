@@ -97,7 +97,7 @@ def pledges_due_ms(view: StateView) -> int | None:
 def return_spares(log: DecisionLog) -> bool:
     """Start spares whose fillers have ended, and give up pledges that are no longer useful.
 
-    Return whether there were any.
+    Return whether there were any such spares or pledges.
     """
     view = log.view
     if not view.pledges:

@@ -93,7 +93,7 @@ def _divided(slots: Slots, gpus: int) -> tuple[Slots, Slots]:
 def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[LeaseDraft]:
     """Return a lease on ``slots`` at ``path`` with the payer and the hold of ``lease``.
 
-    Empty if there are no ``slots``.
+    Return an empty list if there are no ``slots``.
     """
     if not slots:
         return []
@@ -109,9 +109,9 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
     """Put a step in the place of each lost group of the minimum.
 
     Return whether the minimum is whole again. The highest step that is one group of the same size
-    takes over. Its slots and its payer stay, and only its role changes. If an executor still has
+    replaces the lost group. Its slots and its payer stay; only its role changes. If an executor has
     work of the lost group on live nodes, no step is promoted, because that work, and so the whole
-    run, has to stop first. Groups in ``waiting`` get their own spares back and are left alone.
+    run, has to stop first. Groups in ``waiting`` get their own spares back and are not replaced.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False

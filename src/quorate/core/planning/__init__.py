@@ -8,8 +8,8 @@ over the firm places and the queue, which starts or plans each waiting run. Star
   ``start_now`` starts runs, ``firm_or_tentative`` plans the others, and ``beyond_depth`` starts
   runs in the room that the plan leaves.
 - ``start_search`` finds the earliest start of one run in the profile (``core/profile``).
-  ``start_ask`` has the request of the run, ``counted_starts`` the starts that counting allows,
-  ``start_payers`` the payers, and ``room_now`` the GPUs that are free at this instant.
+  ``start_ask`` has the request of the run. ``counted_starts`` finds starts by counting GPUs and
+  money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.
 - ``why_waiting`` computes why a run waits, and ``move_causes`` why a firm start moves.
 - ``overstay`` stops backfill that runs past its declared end, and ``recall`` recalls loans.
 - ``left_places`` decides whether the queue has to be walked again, and ``hindsight`` whether the
@@ -18,6 +18,6 @@ over the firm places and the queue, which starts or plans each waiting run. Star
 
 docs/adr/0025-planning.md.
 
-An entry is "put" into the profile, so that its GPUs and payers count as taken, and "lifted" to
-remove it.
+A "firm place" is the recorded place of a firm start. To "put" an entry into the profile is to count
+its GPUs and payers as taken. To "lift" an entry is to remove it from the profile.
 """

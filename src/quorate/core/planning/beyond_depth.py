@@ -1,4 +1,4 @@
-"""Starts a bounded number of runs beyond the depth now, in queue order, in the remaining room.
+"""Starts a bounded number of runs beyond the pool's depth, in queue order, in the remaining room.
 
 A *line* is the waiting runs of one owner in one pool with the same flavors. Runs of one *shape*
 need the same room. Shapes for which there is no room are ruled out first, without examining single
@@ -223,8 +223,8 @@ class _Tail:
     def _is_ready(self, record: RunRecord) -> bool:
         """Return whether a run is not held back and is not a claim.
 
-        Other runs are not started here. The walk grants a new claim later, and records why a new
-        run is held back.
+        Claims and runs that are held back are not started here. The walk grants a new claim later,
+        and records why a new run is held back.
         """
         plan, run = self._plan, record.spec
         return held_back(plan.view, record, plan.log.now_ms) is None and not run.sensitive

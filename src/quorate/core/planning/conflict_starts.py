@@ -1,8 +1,8 @@
 """Plans starts by a conflict, and declares the conflict when such a start is due.
 
-If the natural start of a run is later than one notice from now, the run may start by a conflict
-after that notice, if its owner may call one. The conflict is declared when the start is due. After
-the conflict is settled, the start waits until the leases that were cut have ended.
+A run may start by a conflict, one notice from now at the soonest, if its owner may call conflicts
+and its natural start is later. The conflict is declared when the start is due. After the conflict
+is settled, the start waits until the leases that were cut have ended.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
     """Yield places where a conflict could make room, those that lack the fewest GPUs first.
 
-    No two of these places have a common domain. A flavor whose payers cannot pay at ``at_ms`` has
-    no place, because a conflict frees GPUs but no money.
+    No two of these places have a common domain. Flavors whose payers cannot pay at ``at_ms`` are
+    left out, because a conflict frees GPUs but no money.
     """
     for flavor in run.flavors:
         cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
@@ -156,9 +156,9 @@ def _least_short(
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
     """Return when a reservation has to be examined: at its planned start, or earlier.
 
-    With an executor, a start by a conflict is examined earlier by the longest grace of its pool,
-    because the leases that are cut for it may take that long to stop. Once these leases are cut,
-    the reservation is examined at its planned start, because its room is kept.
+    With an executor, a start by a conflict is examined earlier than planned, by the longest grace
+    of its pool: the leases that are cut for it may take that long to stop. Once these leases are
+    cut, the reservation is examined at its planned start, because its room is kept.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -254,10 +254,10 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 
 
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether a firm start goes before the queue, because a conflict has made its room.
+    """Return whether a firm start is tried before the queue, because a conflict has made its room.
 
-    The start goes first as soon as the leases that were cut for it have ended, even if it is
-    planned for later. Otherwise a run that was cut could take the room back, and be drawn again.
+    The start is tried first once the leases that were cut for it have ended, even if its planned
+    instant is later. Otherwise a run that was cut could take the room back, and be drawn again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -278,8 +278,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were stopping before the conflict counted as room, and may end
-    # later than the cut leases. Leases that were stopped after the conflict hold other room.
+    # Leases in its domains that were already stopping when the conflict was resolved counted as
+    # free, and may end later than the cut leases. The start does not need leases stopped later.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

@@ -34,7 +34,7 @@ from quorate.model.state.room_index import Domain, Site
 DomainStart = tuple[int, Domain, Sequence[Leg]]
 """The instant, the domain and the legs of a start in one domain."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""For an instant: the first instant from then on at which payers can pay, and their legs."""
+"""Maps an instant to the first instant from then on at which payers can pay, and to the legs."""
 
 
 class Start(NamedTuple):
@@ -93,7 +93,7 @@ class CountedStarts:
 
         A site is a group of domains with the same payers. Sites whose payers can pay as soon as
         there may be room are searched first. If one of these sites has a start, the other sites,
-        which wait for money, are searched only before that start.
+        whose payers have no money yet, are searched only for earlier starts.
         """
         best: DomainStart | None = None
         waiting: list[tuple[int, Payers, Site, list[Demand]]] = []
@@ -160,7 +160,7 @@ class CountedStarts:
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start in one domain or divided among several.
 
-        A divided start is searched only before the first start in one domain.
+        A divided start is searched for only before the first start in one domain.
         """
         if ask.is_parted and len(ask.sites.by_payers) == 1:
             return self._parted(ask, from_ms, steps, before_ms)
@@ -174,7 +174,7 @@ class CountedStarts:
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
-        # If the payers are found without a search, room is searched only from their instant on.
+        # If payers are found without a search, room is searched for only once they can pay.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
         at_ms = from_ms if known is None else known[0]
         while steps.spend():
@@ -249,7 +249,7 @@ class CountedStarts:
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield placements by counting: in each domain that holds the request, else divided."""
+        """Yield a placement in each domain with room for all GPUs; if none has, a divided one."""
         free, room_of = [], self._profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)
@@ -289,7 +289,7 @@ class CountedStarts:
 def _earlier(
     best: DomainStart | None, found: DomainStart | None, before_ms: int
 ) -> tuple[DomainStart | None, int]:
-    """Return the earlier start, and the instant before which a better start has to be.
+    """Return the earlier start, and the instant before which a better start has to begin.
 
     Of equally early starts, the one with the lower key of its domain is returned. ``before_ms`` is
     the limit that applied to ``found``.

@@ -84,7 +84,7 @@ def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool
 
 
 def _grouped(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put groups into domains in order, but a single group where the fewest GPUs stay free."""
+    """Put groups into domains in order. A single group goes where the fewest GPUs stay free."""
     size, left = item.gpus + spares, item.count
     if left == 1:
         fitting = [(gpus_free, at) for at, gpus_free in enumerate(free) if gpus_free >= size]

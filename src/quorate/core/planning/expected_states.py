@@ -38,7 +38,7 @@ class ExpectedStates:
     def would_start(
         self, run: Run, at_ms: int, *, has_executor: bool, takes_whole: bool = False
     ) -> Admitted | None:
-        """Return how ``run`` starts in the state expected at ``at_ms``, beside the plan.
+        """Return how ``run`` starts in the state expected at ``at_ms``, without delaying the plan.
 
         Return None if ``run`` cannot start. With ``takes_whole``, domains in which the plan has
         another start during the run are left out.

@@ -1,8 +1,8 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start becomes firm if two conditions hold: it is within the pool's horizon, by a conflict or by a
-recalled loan; and node quotas allow it on any choice of nodes. Any other start is tentative: the
-plan keeps GPUs for it, but no GPU-hours.
+A start becomes firm if node quotas allow it on any choice of nodes, and if one of these is true: it
+is within the pool's ``firmHorizon``, it is by a conflict, or loans were recalled for it. Any other
+start is tentative: the plan keeps GPUs for it, but no GPU-hours.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""The number of runs at the beginning of a walk for which a start by a conflict is searched."""
+"""A walk searches for starts by conflict for its first runs, up to this number."""
 CONFLICTS_TURN: Final = 16
-"""After these runs, a start by a conflict is searched for one run in this many."""
+"""Behind these runs, the walk searches for a start by conflict for only one run in this many."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 
@@ -51,7 +51,7 @@ _ROUTINE: Final = (
     RunSubmitted,
     StepsCounted,
 )
-"""Frequent events. After only these, starts by a conflict are searched once a minute."""
+"""Frequent events. If no other event occurs, starts by conflict are searched for once a minute."""
 
 
 class PlannedStarts:
@@ -146,10 +146,9 @@ class PlannedStarts:
     def by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict, or None.
 
-        Each walk searches conflicts for its first few runs, and for some of the others, which
-        change each minute. For a run that has just begun to wait, the conflict is searched at once.
-        For other runs, the conflict is searched in the first decision of a minute, or after an
-        event that is not in ``_ROUTINE``.
+        A walk searches for conflicts for its first few runs and, each minute, for some of the
+        others. If such a run has just begun to wait, the walk does so at once. Otherwise it does so
+        in the first decision of a minute, or after an event that is not in ``_ROUTINE``.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:

@@ -47,7 +47,7 @@ class FirmWalk:
         self.stood: dict[str, Entry] = {}
         """The firm places, by run, that had all they need when they were put into the profile."""
         self.are_apart = True
-        """Whether all firm places fit beside each other even if no running work is stopped.
+        """Whether all firm places fit together even if no running work is stopped.
 
         If so, the places in ``stood`` still fit when moved places are put between them.
         """
@@ -58,14 +58,15 @@ class FirmWalk:
         """Put all firm places into the profile; move those that no longer fit, and record why.
 
         ``known`` are places whose needs are certainly met. ``stuck`` are late runs that this
-        decision will move anyway: their places end as recorded, so that no place behind them moves.
+        decision will move anyway: their places count until their recorded ends only, so that no
+        place behind them moves.
         """
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
-        # A late start also ends later, and the places right behind it have to move, not the start.
+        # Late starts come first: they also end later, so the places right behind them have to move.
         records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
         for record in records:
             if not record.by_conflict:
@@ -150,8 +151,8 @@ class FirmWalk:
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
 
-        If there is no room at that instant, the next start from then on is searched, around the
-        firm places.
+        If there is no room at that instant, the start moves to the next instant at which firm
+        places leave room.
         """
         plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
@@ -174,7 +175,7 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to the next start beside all other entries."""
+        """Move a reservation that does not fit to the next start for which others leave room."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
@@ -193,10 +194,10 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflicts of firm starts by conflict that are due.
+        """Call the conflict of each firm start by a conflict that is due.
 
         If a conflict cannot be called, its start is moved instead, and True is returned. Then no
-        more conflicts are called, because the move may leave room to other starts.
+        more conflicts are called, because the move may leave room for other starts.
         """
         plan = self.plan
         for name, _ in in_order(plan.view):

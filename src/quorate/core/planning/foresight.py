@@ -50,7 +50,7 @@ class LongWalk:
 class Foreseen:
     """The planned start of a waiting run; ``entry`` is None if it has none.
 
-    ``long_walk`` is set if a walk beyond the depth searched the start.
+    ``long_walk`` is set if a walk beyond the depth has searched for the start.
     """
 
     state: PlanState
@@ -105,8 +105,8 @@ class Foresight:
     def planned_start_of(self, record: RunRecord) -> Foreseen | None:
         """Return the start that the walk has found for a waiting run.
 
-        Return None for a run that the walk has not examined. This function searches no start, so
-        its cost does not depend on the length of the queue.
+        Return None for a run that the walk has not examined. This function does not search for a
+        start, so its cost does not depend on the length of the queue.
         """
         name, plan = record.spec.name, self.walk.plan
         if waits_for_upstream(plan.view, record.spec) is not None:

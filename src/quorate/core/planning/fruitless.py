@@ -2,9 +2,9 @@
 
 Runs without a start do not count in the depth, so a walk would examine every run behind them. A
 *line* is the waiting runs of one owner in one pool with the same flavors; runs of one *shape* need
-the same room. So what one run lacks is mostly missing for other runs of its line and shape, too.
-After a few runs without a start, the walk skips the other runs of their line and shape. After many
-runs without a start, the walk skips the rest of their line.
+the same room and, in one line, have the same payers. So if one of them has no start, the others
+usually have none. After a few runs without a start in one line and shape, the walk skips the others
+there. After many runs without a start in one line, the walk skips the rest of the line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fruitless:
         self._counts: dict[tuple[Line, Shape], int] = {}
         self._totals: dict[Line, int] = {}
         self._given_up: dict[Line, set[Shape]] = {}
-        """The shapes that are skipped, by line. A line that is skipped as a whole has an entry."""
+        """The skipped shapes, by line. A line that is skipped as a whole is a key, too."""
         self._columns: dict[Line, list[tuple[Shape, Sequence[Place]]]] = {}
 
     def note(self, run: Run) -> None:

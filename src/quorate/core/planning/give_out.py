@@ -51,9 +51,9 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""How often one decision repeats a stage at most, if events of the stage may change its result."""
+"""The most passes of a stage in one decision, if events of the stage may change its result."""
 WALKS_MAX: Final = 16
-"""How often one decision walks the queue at most, because firm runs leave their places."""
+"""The most walks of the queue in one decision, if firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """Events that never let a waiting run start."""
 
@@ -81,8 +81,8 @@ def give_out(log: DecisionLog) -> None:
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
     """Start and plan runs, and repeat this while new events may let more happen at this instant.
 
-    ``known`` is what earlier trials of this decision have shown. Its stops belong to the first
-    time: afterwards a bundle of the same number may have started.
+    ``known`` is what earlier trials of this decision have shown. Its stops are made in the first
+    pass only, because later a new bundle with the same number may have started.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)
@@ -93,7 +93,7 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
 
 
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
-    """Return whether ``events``, the last of this decision, may let more happen at this instant.
+    """Return whether another pass is needed after ``events``, the events of the last pass.
 
     A new firm start may be so near that overstaying bundles have to stop for it now: this function
     stops them. Under a quota of shared nodes, the plan depends on the nodes of the started runs.
@@ -152,8 +152,8 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 
     No walk is needed if the run is beyond its pool's depth and has no room now, even if no start
     were planned. Then the run changes nothing for other runs, and the next walk plans the run, at
-    most a quarter of the horizon later. But a walk is needed if a lease has outlasted the end on
-    which firm places count, because these may have to move.
+    most a quarter of the horizon later. But a walk is needed if a lease has outlasted its expected
+    end, because then firm places may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
@@ -169,8 +169,8 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    The waiting runs of its own line are counted, and one run for each line that comes before its
-    line. If these are at least as many as the depth, the run is beyond the depth.
+    The run is beyond the depth if at least as many runs as the depth are counted: the waiting runs
+    of its own line, and one run for each line that comes before this line.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -212,7 +212,7 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
     The queue is walked again while a firm run starts outside its recorded place and runs before it
-    in the queue could use the place. So these runs are planned before runs behind the firm run.
+    in the queue could use the place. So the runs before it are planned before the runs behind it.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:

@@ -1,7 +1,7 @@
 """Decides whether a decision is made again because it has moved a firm start needlessly.
 
-A decision puts firm places into the profile before it has found all that it will do. So a decision
-may move a start needlessly, in two cases:
+A decision puts firm places into the profile before all its events are known. So a decision may move
+a start needlessly, in two cases:
 
 - An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
   same decision stops the bundle for another start.
@@ -36,7 +36,7 @@ class Hindsight(Struct, frozen=True):
     """The late runs whose starts were moved after a start right behind them had moved."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
-        """Return this value, with what the trial that wrote ``events`` has shown."""
+        """Return this value, extended by what the trial that wrote ``events`` has shown."""
         stops, stuck = set(self.stops), set(self.stuck)
         moved: list[ReservationRecord] = []
         for event in events:
@@ -58,9 +58,9 @@ class Hindsight(Struct, frozen=True):
     ) -> bool:
         """Return whether ``after`` keeps a start in its place that ``before`` moves.
 
-        ``after`` may move no other starts, except those right behind a late start that it keeps,
-        because that start ends later. ``after`` must move the starts of the runs in ``stuck``,
-        because their places counted as if they ended in time.
+        ``after`` may move other starts only if they are right behind a late start that ``after``
+        keeps, because the late start ends later. ``after`` must move the starts of the runs in
+        ``stuck``, because their places were counted as ending in time.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]

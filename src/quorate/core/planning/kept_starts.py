@@ -1,9 +1,9 @@
 """Reuses starts that the previous walk has found, if a search would find them again.
 
-Most planned starts stay the same when another run starts or ends. If only lack of room keeps a
-start from being earlier, a search finds the start again under three conditions: its domains still
-have room, no domain that may have gained GPUs (``GainedRooms``) has room earlier, and its payers
-can pay. Then the search is skipped. The plan is the same as without kept starts:
+Most planned starts stay the same when another run starts or ends. If only a lack of room delays a
+start, a search finds the start again under three conditions: its domains still have room; no domain
+that may have gained GPUs (``GainedRooms``) has room earlier; and its payers can pay. Then the
+search is skipped. The plan is the same as without kept starts:
 ``tests/property/test_kept_starts.py`` and the invariants compare both.
 """
 
@@ -62,7 +62,7 @@ class KeptStarts:
 
     @property
     def found(self) -> Mapping[str, KeptStart]:
-        """The starts of this walk, by run, that only lack of room keeps from being earlier."""
+        """The starts of this walk, by run, that only a lack of room delays."""
         return self._gains.made.starts
 
     def keep(self) -> None:
@@ -120,8 +120,9 @@ class KeptStarts:
     def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
         """Return whether ``entry``, divided among domains, is still the first start.
 
-        That is the case if no domain that may have gained GPUs holds a part of ``entry`` by its
-        start. Then all domains together hold no more parts than when the start was found.
+        That is the case if no domain that may have gained GPUs has room for a part of ``entry`` at
+        its start or before. Then all domains together have room for no more parts than when the
+        start was found.
         """
         gpus, duration_ms = ask.parts.gpus + ask.parts.extra, ask.duration_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms

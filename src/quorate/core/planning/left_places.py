@@ -1,10 +1,10 @@
 """Decides whether earlier runs in the queue can use a place that a firm run has left.
 
 When a firm run starts outside its recorded place, runs that the walk has examined earlier might use
-the place. So in principle the queue has to be walked again. But mostly none of these runs can use
+the place. So in principle the queue has to be walked again. But usually none of these runs can use
 the place, and a new walk would find the same start for each. Then the present walk continues. For
-the examined runs, the present walk writes the same refusals and searches the same conflicts as a
-new walk.
+the examined runs, the present walk writes the same refusals and searches for the same conflicts as
+a new walk.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class LeftPlaces:
         """Return whether the walk may continue because a new walk would plan the same starts.
 
         ``left`` is the place that the firm run has left. ``found`` are the starts of this walk that
-        only lack of room keeps from being earlier. This method also writes the refusals that a new
-        walk would write for the examined runs.
+        only a lack of room delays. This method also writes the refusals that a new walk would write
+        for the examined runs.
         """
         if left.by_conflict or not self._is_plain():
             return False
@@ -71,8 +71,8 @@ class LeftPlaces:
     def _is_plain(self) -> bool:
         """Return whether only room and payers limit starts, and every examined run has a start.
 
-        Then a new walk would stop no work and move no firm start, because all firm places have what
-        they need, and the runs that started took only room that firm places leave.
+        Then a new walk would stop no work and move no firm start: all firm places have what they
+        need, and the runs that started took only room that firm places leave.
         """
         plan, log = self._plan, self._plan.log
         view = log.view
@@ -138,9 +138,9 @@ class LeftPlaces:
         return True
 
     def _stays_in_turn(self, owner: str) -> bool:
-        """Return whether each examined run of ``owner`` would have the same turn in a new walk.
+        """Return whether each examined run of ``owner`` would have the same rank in a new walk.
 
-        A new walk counts the started runs in the owner's share from its beginning.
+        From its beginning, a new walk counts the started runs in the owner's share.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
@@ -210,7 +210,7 @@ def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_
 
 
 def _has_room(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource]) -> bool:
-    """Return whether the domains of ``entry`` still hold the run, divided in the same way.
+    """Return whether the domains of ``entry`` still have room for the run, divided as before.
 
     No domain has more free GPUs than when the entry was found. Domains are filled in their order,
     so a divided run does not use other domains than before.

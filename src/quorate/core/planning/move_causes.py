@@ -1,4 +1,4 @@
-"""Finds why a firm start has to move: a cause out of a closed list, with the objects behind it.
+"""Finds why a firm start has to move: one of a fixed list of causes, and the objects concerned.
 
 The objects are leases that are late, nodes that were lost, or money, quotas and pools that changed.
 A submission, a start, growth, a filled spare or a cancellation is never a cause, because runs only
@@ -83,8 +83,8 @@ def cause_of(
 
     ``overdue`` are the firm places that were due before now. Such a place ends later than recorded,
     because the leases that it waits for are late. ``events`` are the events of this decision so
-    far: an overdue place may have waited for leases that these events end or stop. If the events
-    change nodes, the cause names only those nodes.
+    far, which may end or stop leases that an overdue place has waited for. If the events change
+    nodes, the cause names only those nodes.
     """
     found: dict[Found, None] = {}
     gone = [
@@ -120,7 +120,7 @@ def cause_of(
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return one cause with all objects in ``found``, and the code that ``MoveCode`` has first."""
+    """Return one cause with all objects in ``found``; its code is the first in ``MoveCode``."""
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
@@ -132,7 +132,7 @@ def _causes(
     delayed: Sequence[tuple[Entry, int]],
     events: Sequence[Event],
 ) -> Iterator[Found]:
-    """Yield the late leases of a resource; if these hold too little, lost or withdrawn objects."""
+    """Yield a resource's late leases and, if these hold too little, lost or withdrawn objects."""
     kind, name, *_ = need
     view = profile.view
     # A filled spare goes back to its run. If this run is late, the spare's GPUs are missing, too.
@@ -166,7 +166,7 @@ def _short_without(
 
     The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
     places that were due before now, and how much each takes; these places count as started in time.
-    So does ``pin`` if it was due before now, and it then also ends in time.
+    If ``pin`` was due before now, it counts as ending at its recorded end.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -278,7 +278,7 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
 
 
 def _share(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of a domain, racks or payer a lease holds; of nodes, on ready ones."""
+    """Return how many GPUs of a payer, or of ready nodes in a domain or in racks, a lease holds."""
     known = view.leases[lease]
     return _gpus_in(view, known.fact.slots, kind, name) if kind in _PLACES else known.gpus
 
@@ -339,9 +339,9 @@ def _lost(
 
     With ``only``, nodes that are not in it are left out.
 
-    If this decision changes nodes, only these are yielded, because the place was found after the
-    other nodes were lost. Late leases on a lost node are yielded with the node, because they would
-    still hold its GPUs if the node came back.
+    If this decision changes nodes, only these nodes are yielded, because the place was found after
+    the other nodes were lost. Late leases on a lost node are yielded with the node, because they
+    would still hold its GPUs if the node came back.
     """
     view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}

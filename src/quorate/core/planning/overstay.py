@@ -1,10 +1,10 @@
 """Stops backfill that runs past its declared end and holds what a firm start needs.
 
-A bundle may be stopped for a firm start if it is marked ``backfill``, if it started after the run
-of the firm start began to wait, and if its declared end is at least its grace before the firm
-start. The leases of the bundle are stopped one grace before the firm start. The newest bundles are
-stopped first, and only as many as needed. No bundle is stopped for a run that was itself stopped
-because it overstayed.
+A bundle may be stopped for a firm start under three conditions: it is marked ``backfill``; it
+started after the run of the firm start began to wait; and its declared end is at least its grace
+before the firm start. Its leases are stopped one grace before the firm start. The newest bundles
+are stopped first, and only as many as needed. No bundle is stopped for a run that was itself
+stopped because it overstayed.
 
 The sequences of events decide what came first. No bundle is recorded as backfill for a certain
 reservation, so cancelling or moving one reservation changes nothing for the others.
@@ -118,11 +118,10 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
-    Each bundle counts as running for ever, and so do its filled spares, even if it is expected to
-    end before the start (``lease_ends``): when that turns out wrong, it is too late to stop the
-    bundle. It may already
-    be too late to stop all bundles by the start. Then the start is examined at the instants when
-    bundles can have ended, the earliest first, because leases that end until then need no stop.
+    Each bundle and its filled spares count as running for ever, even if the bundle is expected to
+    end before the start (``lease_ends``): when that turns out wrong, it is too late to stop it.
+    It may already be too late to stop all bundles by the start. Then the start is tried at later
+    instants, when bundles can have ended, because leases that end by then need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     spares = filled_spares(profile, pin, may_go)
@@ -209,8 +208,8 @@ def relief(
 
     Return an empty list if no bundle must stop, and None if stopping all bundles that may be
     stopped is not enough. ``profile`` contains all firm places, ``pin`` included. ``pin`` can stay
-    if it has all that it needs. With ``all_of_it``, ``pin`` must also have what it takes beyond its
-    need: a choosy place takes its whole domains.
+    if there is enough of all that it needs. With ``all_of_it``, there must be enough of all that
+    ``pin`` takes in the profile: a choosy place takes its whole domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -221,7 +220,7 @@ def relief(
     spares = filled_spares(profile, pin, may_go)
     needed = _fewest(_Freed(profile, pin, short, spares), may_go, {})
     if needed is None and spares:
-        # The slots of a filled spare are free if its fillers stop and the spare's bundle, too.
+        # The slots of a filled spare are free only if its fillers and the spare's bundle stop.
         beside: dict[Overstayer, list[Overstayer]] = {}
         for spare in spares:
             for each in spare.fillers:
@@ -231,7 +230,7 @@ def relief(
 
 
 class _Freed:
-    """How much of each missing resource is still missing if bundles stop."""
+    """Computes how much of each missing resource stays missing if bundles stop."""
 
     __slots__ = ("_held", "_pin", "_profile", "_short", "_spares")
 
@@ -279,7 +278,7 @@ def _fewest(
 ) -> list[Overstayer] | None:
     """Return the bundles of ``may_go`` that must stop, newest first; None if all are not enough.
 
-    With each bundle, those that ``beside`` has for it are stopped, too.
+    If a bundle is stopped, the bundles that ``beside`` lists for it are stopped, too.
     """
     needed: list[Overstayer] = []
     left = freed.left(needed)
@@ -297,7 +296,7 @@ def _fewest(
 
 
 def _not_needless(freed: _Freed, needed: Sequence[Overstayer]) -> list[Overstayer]:
-    """Return the bundles of ``needed`` without those that the others make needless.
+    """Return ``needed`` without the bundles that can continue if the others stop.
 
     The oldest are left out first.
     """

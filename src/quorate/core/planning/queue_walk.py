@@ -3,8 +3,8 @@
 First the walk puts firm places into the profile, in the order in which they became firm. Places
 that no longer fit are planned again around the others, and the cause is recorded. Then the walk
 visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
-with a firm start. For each run, the walk searches the earliest start that quotas, payers and room
-allow beside the entries so far. A run that can start now is started. A start within the pool's
+with a firm start. For each run, the walk searches for the earliest start that quotas, payers, room
+and the entries so far allow. A run that can start now is started. A start within the pool's
 horizon becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded
 number of runs are started in the remaining room. docs/adr/0025-planning.md.
 
@@ -76,7 +76,7 @@ class Walk:
         self.has_left_place = False
         """Whether a firm run has started outside its recorded place.
 
-        Waiting runs before this run in the queue were planned beside the place, and may use it now.
+        Waiting runs before it in the queue were planned without this place, and may use it now.
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
@@ -84,8 +84,8 @@ class Walk:
 
         Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
         a firm run leaves its recorded place, and runs before it in the queue could use the place,
-        the walk ends early, so that the caller walks the queue again. If the queue may not be
-        walked again, the walk continues, and runs behind the firm run may be planned in the place.
+        the walk ends early. The caller then walks the queue again. If the queue may not be walked
+        again, the walk continues, and runs behind the firm run may be planned in the place.
         """
         self._starts_anew = starts_anew
         self._run()
@@ -231,7 +231,7 @@ class Walk:
         is_late = is_due and (promise.planned_start_ms or 0) < plan.log.now_ms
         waits_for_ends = is_late and plan.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
-            # By counting its place is free, but admission finds no start there.
+            # By counting, the run's place is free, but admission finds no start there.
             later_ms = plan.search.next_change_ms(record.spec, plan.log.now_ms)
             self.firm.move_to(promise, later_ms, cause_of(plan.profile, pin, (), plan.log.events))
             self.reasons.refuse(record)
@@ -261,7 +261,8 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
 
-        The run has no room or no payers, no spares to fill, and no loans to recall.
+        That is the case if the run has no room or no payers, and also no spares to fill and no
+        loans to recall.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -336,7 +337,7 @@ class Walk:
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
         GPU-hours that the recalled loans no longer need. Otherwise the run starts when their notice
-        is over. ``natural`` is the run's start without the recall, which is not in the profile.
+        is over. ``natural`` is the run's start without the recall; it is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""

@@ -86,13 +86,13 @@ def plan_recall(
     overdue = tuple(loan for loan in loans if loan.is_overdue)
     trials = _Trials(log, run, planned, natural_ms, reservation, ends_ms, overdue)
     if overdue:
-        # The natural start counts on estimated ends of overdue runs, and moves with each estimate.
+        # The natural start relies on estimated ends of overdue runs, and moves with each estimate.
         trials = replace(trials, natural_ms=trials.start_beside_overdue_ms())
     return trials.choose(loans)
 
 
 class _Stay(NamedTuple):
-    """A time in which a trial counts what a loan holds as taken, beyond its expected end."""
+    """A time for which a trial also counts a loan's GPUs or concurrency as taken in its profile."""
 
     loan: Loan
     from_ms: int
@@ -111,7 +111,7 @@ class _Trials:
     ends_ms: int
     """The last expected end of the loans that end by themselves before a recall would end them."""
     overdue: tuple[Loan, ...]
-    """The loans to overdue runs: if they are not recalled, nothing is known of when they end."""
+    """The loans to overdue runs, whose ends are unknown unless they are recalled."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
         """Return the hand-overs that start the run now, else the fewest recalls; else None."""
@@ -157,7 +157,7 @@ class _Trials:
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
     def _starts_now(self, view: StateView) -> bool:
-        """Return whether admission starts the run now in ``view``, beside the planned starts."""
+        """Return whether admission starts the run now in ``view``, without delaying the plan."""
         log, run = self.log, self.run
         view = self._own_hold_free(view)
         profile, _ = self.planned.profile(view, log.now_ms)
@@ -186,7 +186,7 @@ class _Trials:
     def _divided(self, told: Sequence[Loan]) -> Recall:
         """Return which loans of ``told`` are handed to other payers, and which are recalled.
 
-        A bundle that is handed over keeps its GPUs, so the run must be able to start beside it.
+        A bundle that is handed over keeps its GPUs, so the run must be able to start without them.
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
@@ -218,7 +218,7 @@ class _Trials:
         rooms, widths = list[_Stay](), list[_Stay]()
         gone, paid = {each.key for each in told}, {each.key for each in handed}
         for loan in self.overdue:
-            # Nothing shows that it ends before its notice is over, or ends at all without one.
+            # An overdue loan may last until its notice is over or, if not recalled, for ever.
             is_recalled = loan.key in gone and loan.key not in paid
             until_ms = loan.due_ms if is_recalled else FOREVER_MS
             rooms.append(_Stay(loan, loan.end_ms, until_ms))
@@ -242,8 +242,8 @@ class _Trials:
     ) -> int | None:
         """Return when the run starts in ``view``, from ``at_ms`` or now on.
 
-        The GPUs of the loans in ``rooms``, and the concurrency of those in ``widths``, are taken
-        for the time of their stay as well.
+        The GPUs of the loans in ``rooms``, and the concurrency of the loans in ``widths``, count as
+        taken for the times stated there.
         """
         now_ms, lent = self.log.now_ms if at_ms is None else at_ms, self.log.view
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
@@ -292,8 +292,8 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple[L, ...]:
     """Return ``loans`` without those that can be left out while ``holds`` stays true.
 
-    The loans are tried from last to first. ``holds`` must stay true if loans are added; so the
-    number of loans that can be left out one after the other is doubled, and then bisected.
+    The loans are tried from last to first. ``holds`` must stay true if loans are added. So the
+    number of loans in a row that can be left out is found by doubling and then by bisection.
     """
     kept, left = list[L](), len(loans)
 
@@ -436,9 +436,9 @@ def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog
 
 
 def _stand_beside(log: DecisionLog, view: StateView, known: LoanRecalled) -> bool:
-    """Return whether all firm places stand in ``view`` even if a bundle never ends.
+    """Return whether all firm places can stay in ``view`` even if a recalled bundle never ends.
 
-    The bundle is that of the recall ``known``, and the end of its run is only estimated.
+    ``known`` is the recall of the bundle. The end of the bundle's run is only an estimate.
     """
     now_ms = log.now_ms
     profile, leases = Profile(view, now_ms), _held_by(view, known.run, known.bundle)

@@ -49,7 +49,7 @@ class _FreeIn(NamedTuple):
 
 
 class RoomNow:
-    """Checks for starts now, in one profile. The caches of a value serve all runs."""
+    """Checks for starts now, in one profile. All runs share its caches."""
 
     __slots__ = ("_asks", "_free", "_free_after", "_free_sums", "_open", "_profile")
 
@@ -62,7 +62,7 @@ class RoomNow:
         self._free_after: dict[int, _FreeIn] = {}
 
     def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
-        """Return whether ``run`` has room now for ``duration_ms``, beside the planned starts.
+        """Return whether planned starts leave room for ``run`` now, for ``duration_ms``.
 
         Payers are not considered. ``view`` is the profile's view plus the runs started since.
         ``known`` caches free GPUs for one ``view`` and plan.
@@ -80,7 +80,7 @@ class RoomNow:
         return False
 
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
-        """Return whether ``run`` may have room until ``until_ms``, beside the planned starts.
+        """Return whether planned starts may leave room for ``run`` until ``until_ms``.
 
         Payers are not considered. If the result is False, admission finds no room either.
         """
@@ -144,7 +144,7 @@ class RoomNow:
             if not self._is_funded(view, ask):
                 return Lack.FUNDS
             free = self._free_in(view, ask.sites.everywhere)
-            # Checked first, because mostly no domain has enough GPUs for even a part of the run.
+            # Checked first, because usually no domain has enough GPUs for even a part of the run.
             fits = free.most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra)
             placement = place_by_count(ask, free.domains, free.gpus.copy()) if fits else None
             if placement is None:
@@ -281,6 +281,6 @@ class RoomNow:
 
 
 def _free_gpus(view: StateView, domain: Domain) -> int:
-    """Return the free GPUs of a domain; if its pool gives whole nodes, those of free nodes."""
+    """Return the free GPUs of a domain; if its pool gives whole nodes, only those of free nodes."""
     island = view.island(domain.key)
     return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

@@ -60,9 +60,9 @@ class Ask(Struct, frozen=True, gc=False):
     gpus: int
     """How many GPUs the run takes if it is placed in one domain, spares included."""
     parts: Parts
-    """The equal parts that all domains together must hold in order to hold the request."""
+    """The equal parts for which all domains together must have room."""
     is_parted: bool
-    """Whether domains that hold ``parts`` always hold the whole request."""
+    """Whether domains with room for ``parts`` always have room for the whole request."""
     takes_whole: bool
     """Whether the run needs certain racks or node sizes, so that counting GPUs is not enough."""
     is_choosy: bool
@@ -167,7 +167,7 @@ class Asks:
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""All domains where an envelope pays, and the same domains by the indexes of these envelopes."""
+"""The domains where any envelope pays, and the same domains by the indexes of these envelopes."""
 
 
 def _served(

@@ -28,7 +28,7 @@ SHORT_SEARCH_STEPS: Final = 300
 
 
 def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
-    """Return whether ``payers`` together have ``gpus`` left.
+    """Return whether ``payers`` together have concurrency left for ``gpus`` GPUs.
 
     If not, the payers cannot pay for a start of that width.
     """
@@ -40,7 +40,7 @@ def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
 
 
 class StartNow:
-    """Starts runs now, beside the planned starts of one walk."""
+    """Starts runs now, without delaying the planned starts of one walk."""
 
     __slots__ = ("_long_search", "_plan", "has_new_spares")
 
@@ -49,7 +49,7 @@ class StartNow:
         self._long_search = SearchBudget()
         """Search steps for starts that need more than a short search; all starts share them."""
         self.has_new_spares = False
-        """Whether a run with spares has started, which earlier runs in the queue could fill."""
+        """Whether a run has started whose spares earlier runs in the queue could fill."""
 
     def begin_again(self) -> None:
         """Reset the shared search steps to those of a new walk."""
@@ -62,7 +62,7 @@ class StartNow:
         """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
-        # Beside a run that is due, choosy places keep only what they need, not whole domains.
+        # For a run that is due, choosy places keep only what they need, not their whole domains.
         with self._plan.profile.opened() if is_due else nullcontext():
             if not self.may_start(record.spec, until_ms):
                 return False
@@ -127,7 +127,7 @@ class StartNow:
         return bool(view.spares) or self._plan.search.now.may_have_room(view, run, until_ms)
 
     def may_be_paid(self, run: Run) -> bool:
-        """Return whether the payers of ``run`` together have enough GPUs left for it."""
+        """Return whether the payers of ``run`` together have concurrency left for it."""
         payers = self._plan.search.asks.payers_of(run)
         return can_carry(self._plan.log.view, payers, run.widths()[-1])
 

@@ -1,4 +1,4 @@
-"""Finds the payers of a start beside all planned starts, and when they can first pay."""
+"""Finds payers that can pay for a start in addition to all planned starts, and from when on."""
 
 from __future__ import annotations
 

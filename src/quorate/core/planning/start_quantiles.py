@@ -1,12 +1,12 @@
-"""Estimates the instants by which a start comes with probability 50 % (P50) and 90 % (P90).
+"""Estimates the instants by which a run starts with probability 50 % (P50) and 90 % (P90).
 
 A planned start depends on running runs, each of which is expected to end at its declared end. Here
 each run ends with the odds that its owner's history gives (``model/state/durations.py``), and the
-start comes when enough GPUs are free.
+waiting run starts when enough GPUs are free.
 
-- **One run.** The run has already run for some time. So only those runs of its owner's history
-  count that took at least as long, relative to their declared durations. If there are fewer than
-  ``LEAST_RUNS``, the prior stands for the missing ones, under the same condition. A run of the
+- **One run.** The run has already run for some time. So runs of its owner's history count only if
+  they took at least as long, relative to their declared durations. If there are fewer than
+  ``LEAST_RUNS``, the prior replaces the missing ones, under the same condition. A run of the
   history counts as ended at the upper bound of its bucket: that is late by 9 % at most, and exact
   for a run that took its declared time.
 - **The prior** is for an owner without history. 60 % of the runs end at their declared ends, and
@@ -15,12 +15,12 @@ start comes when enough GPUs are free.
   half of the cases, and within 3.4 times in nine of ten.
 - **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
   free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
-  single runs would not do: the last of eight runs ends later than the 90th percentile of one run in
+  single runs are not enough: the last of eight runs ends after the 90th percentile of one run in
   57 % of cases, and the first of eight almost never. Runs of one owner often end at similar
-  fractions of their declared durations. Then a start that needs all of these runs to end comes
-  sooner than computed here, and a start that needs the first to end comes later.
-- **Several needs** (domains of a slice, payers) are all met with the product of their odds. If a
-  run serves two needs, the product is too small, so the computed start is too late, never too soon.
+  fractions of their declared durations. Then a start that needs all of these runs to end is sooner
+  than computed here, and a start that needs only the first of them to end is later.
+- **Several needs** (domains of a slice, payers): the odds that all are met are the product of their
+  odds. If one run frees GPUs for two needs, the product is too small: the result is then too late.
 
 All numbers are integers, so that the same state gives the same answer on every machine.
 """
@@ -51,7 +51,7 @@ from quorate.model.state.durations import (
 from quorate.model.state.state_view import StateView
 
 LEAST_RUNS: Final = 16
-"""The least number of runs in a distribution; the prior stands for missing runs."""
+"""The least number of runs in a distribution; the prior replaces missing runs."""
 UNITS_MAX: Final = 64
 """The most parts into which the GPUs that must come free are divided, which bounds the work."""
 
@@ -90,10 +90,10 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
 
 
 class Need(Struct, frozen=True, gc=False):
-    """The GPUs that a start needs in addition to free ones; these GPUs come free by ``releases``.
+    """The GPUs that a start needs in addition to free ones.
 
-    ``releases`` has all runs whose GPUs the start can use. Together they may free more GPUs than
-    the start needs.
+    ``releases`` has all runs whose GPUs the start can use. Together these runs may free more GPUs
+    than the start needs.
     """
 
     gpus: int
@@ -101,7 +101,7 @@ class Need(Struct, frozen=True, gc=False):
 
 
 class StartQuantiles(Struct, frozen=True, gc=False):
-    """The instants by which a start comes with probability at least 50 % and 90 %."""
+    """The instants by which a run starts with probability at least 50 % and 90 %."""
 
     p50_ms: int
     p90_ms: int
@@ -178,7 +178,7 @@ class _ByHistory(Struct, frozen=True, gc=False):
     """A run that ends with the odds of its owner's past runs that took at least as long.
 
     ``like`` has the buckets of these past runs, in order. ``first`` is the bucket of the run if the
-    run ended at ``now_ms``. ``missing`` is the number of past runs that the prior stands for.
+    run ended at ``now_ms``. ``missing`` is the number of past runs that the prior replaces.
     """
 
     since_ms: int
@@ -288,7 +288,7 @@ class _Count(Struct, frozen=True, gc=False):
 def _first_with(
     chance: tuple[int, int], counts: Sequence[_Count], instants: Sequence[int], begin: int
 ) -> int:
-    """Return the index, from ``begin`` on, of the first instant at which a start is this likely."""
+    """Return the index, from ``begin`` on, of the first instant with at least ``chance``."""
     least, of = chance
 
     def is_likely(at_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Searches the earliest start of one run in a profile.
+"""Searches for the earliest start of one run in a profile.
 
 The search counts GPUs by domain and payer (``counted_starts``). Counting is not enough for racks,
 for whole nodes of several sizes, and for a quota of shared nodes. Then admission tries each start
@@ -39,11 +39,11 @@ from quorate.model.specs import Run
 from quorate.model.state.room_index import Domain
 
 ATTEMPT_STEPS: Final = 25
-"""The number of search steps that one try of admission at a later instant counts for."""
+"""The number of search steps charged for one try of admission at a later instant."""
 
 
 class Searcher:
-    """Finds starts in one profile. The caches of a value serve all runs."""
+    """Finds starts in one profile. All runs share its caches."""
 
     __slots__ = (
         "_expected",
@@ -114,7 +114,7 @@ class Searcher:
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
         """Return the payers for the place of ``entry`` in ``domains``, computed again.
 
-        None if ``ask`` would now be divided differently among ``domains``, or cannot be paid for.
+        Return None if ``ask`` would be divided differently now, or cannot be paid for.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -238,9 +238,9 @@ class Searcher:
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
         """Return the start of a choosy run in the state expected at ``at_ms``.
 
-        None if the run cannot start in that state. If the run takes whole domains, a later start
-        than now may only use domains in which the plan has no other start at that time, or payers
-        that name no racks: with those, counting GPUs is enough.
+        Return None if the run cannot start in that state. A later start than now that takes whole
+        domains may only use domains in which the plan has no other start at that time. This does
+        not apply if counting GPUs is enough with the payers that admission finds.
         """
         if not ask.takes_whole or at_ms <= self.profile.now_ms:
             return self._tried(ask, at_ms)

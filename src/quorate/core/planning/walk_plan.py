@@ -21,8 +21,8 @@ class Reach:
     """The last run, ``run``, of a reader's walk that continues beyond the depth of ``pool``.
 
     The walk examines ``runs_max`` runs at most. Beyond the depth, no start becomes firm, no
-    conflict is searched and no loan is recalled. Unlike the walk of a decision, a reader's walk
-    skips no runs because similar runs have no start.
+    conflict is searched for and no loan is recalled. The walk of a decision skips runs if similar
+    runs have no start; a reader's walk does not.
     """
 
     run: str

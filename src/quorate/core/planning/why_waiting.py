@@ -1,4 +1,4 @@
-"""Computes why a run does not start now, beside all planned starts, and records a new reason."""
+"""Computes why a run does not start now, given all planned starts, and records a new reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LACKS: Final = {
 
 
 class WhyWaiting:
-    """Computes why runs wait, beside the planned starts of one walk."""
+    """Computes why runs wait, given the planned starts of one walk."""
 
     __slots__ = ("_plan", "_starts")
 
@@ -44,8 +44,8 @@ class WhyWaiting:
     def refuse(self, record: RunRecord, beside: Refusal | None = None) -> None:
         """Write why a run waits, if the reason has changed.
 
-        The reason is computed only if it may have changed. ``beside`` is the run's refusal beside
-        the plan, if the caller has just tried to start the run and the run has no reservation.
+        The reason is computed only if it may have changed. ``beside`` is the refusal of the start
+        that the caller has just tried, if any, for a run without a reservation.
         """
         plan = self._plan
         if plan.reach is not None and plan.is_beyond(record.spec.pool):
@@ -90,7 +90,7 @@ class WhyWaiting:
             log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
 
     def why(self, record: RunRecord) -> Refusal:
-        """Return why a waiting run does not start now, beside all planned starts."""
+        """Return why a waiting run does not start now, given all planned starts."""
         plan = self._plan
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
             plan.view, record, plan.log.now_ms

@@ -90,8 +90,8 @@ def announce_conflicts(log: DecisionLog) -> None:
 def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[ReservationRecord]:
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
-    A conflict that no run has a token for has nothing to announce, and is looked at again and
-    again. So that such conflicts delay no announcement of others, each decision begins with others.
+    A conflict for which no run has a token is never announced, so it is checked again and again. So
+    that such conflicts do not delay other announcements, decisions begin with different conflicts.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}
@@ -102,10 +102,10 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
 
 
 def first_in_turn(seq: int, count: int) -> int:
-    """Return with which of ``count`` conflicts a decision begins whose last event is ``seq``.
+    """Return the index of the first conflict, of ``count``, that is checked after event ``seq``.
 
-    Decisions may come at equal intervals of time, or record equally many events. So the sequence is
-    hashed: otherwise all decisions could begin with the same few conflicts.
+    The sequence is hashed, because decisions may record equally many events. Without the hash, all
+    of them could begin with the same few conflicts.
     """
     return crc32(str(seq).encode()) % count
 

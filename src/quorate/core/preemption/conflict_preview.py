@@ -62,8 +62,8 @@ class Contest:
     ``deficit`` GPUs are missing, and ``short`` of them are still missing after the structural
     ``cuts``. Then tokens of up to ``size_max`` GPUs enter the lottery. ``draws`` is the number of
     dummy draws over which ``Entrant.cut`` was counted, and ``sample`` is the first of these draws.
-    ``sure`` are the runs of ``cuts`` that are cut in all dummy draws, because a draw may make a cut
-    unnecessary. ``lost_gpu_ms`` is the work that the sample would cost.
+    A draw may make a cut unnecessary, so ``sure`` are the runs of ``cuts`` that are cut in all
+    dummy draws. ``lost_gpu_ms`` is the work that the sample would cost.
     """
 
     conflict: str

@@ -113,9 +113,9 @@ def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_m
     """Return when a conflict is due: now or, for a limit, when enough runs may be drawn.
 
     A run under the limit may be drawn only after its pool's minimum runtime, because the owner that
-    lowers a limit does not know which runs have just started. A conflict for a limit that needs a
-    lottery is due one notice from now at the soonest, so that owners are warned, unless it is
-    declared again. The instant is found by bisection.
+    lowers a limit does not know which runs have just started. If the conflict needs a lottery and
+    is declared for the first time, it is due one notice from now at the soonest, so that owners are
+    warned. The instant is found by bisection.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms

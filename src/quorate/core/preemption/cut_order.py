@@ -3,7 +3,7 @@
 1. Backfill that overstays.
 2. Spares.
 3. Steps of malleable runs, the highest first.
-4. Runs without which their owner still has its target share (burst).
+4. Runs whose owner would still have its target share without them (burst).
 5. Runs drawn in the lottery.
 
 Within a step, the run that started last is cut first; of two that started together, the one
@@ -64,9 +64,9 @@ class Cutter:
         """Yield the bundles that overstay: backfill past its declared end.
 
         A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
-        there is no such reservation, it must have started after the first run of all reservations
-        began to wait. A waiting run that was itself stopped because it overstayed is left out
-        (``overstay_seq``).
+        there is no such reservation, it must have started after the first of all runs with
+        reservations began to wait. No bundle is yielded for a waiting run that was itself stopped
+        because it overstayed (``overstay_seq``).
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)

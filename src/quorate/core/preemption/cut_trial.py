@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Trial:
-    """An overlay without exactly the leases that were last given to ``without``.
+    """An overlay in which only the leases last passed to ``without`` are missing.
 
     ``reservation`` is closed in the overlay, because the trial is for its run. If there are no
     other reservations and the trial is not ``whole``, the overlay only frees the slots of the

@@ -2,9 +2,9 @@
 
 There is one account for each owner and pool, in GPU-milliseconds of lost work. An account starts
 full, and fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target
-share. Its size is the larger of two amounts: seven days of filling, or the GPUs that the owner's
-envelopes pay for at once, times the pool's minimum runtime. Only the owner that calls a conflict is
-charged, so no owner can use up the account of another.
+share. Its size is the larger of two amounts. The first is what it gains in seven days. The second
+is the pool's minimum runtime times the GPUs that the owner's envelopes pay for at once. Only the
+owner that calls a conflict is charged, so no owner can use up the account of another.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
 

@@ -4,7 +4,7 @@ A run may call a conflict unless one of these holds:
 
 - The run waits for its owner's hard quota, or its owner is beyond its soft quotas.
 - The run was itself cut within the cool-down, or its last start was refused.
-- Its owner ended a run shortly after a conflict had made room for it.
+- Its owner ended a run shortly after a conflict had made room for that run.
 - The pool allows no conflicts, or its owner's disruption account does not cover the worst draw.
 """
 
@@ -151,8 +151,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
-    Return None if ending all work that may be ended is never enough. Running runs count as if they
-    continued. Each may be drawn once it has run for its pool's minimum runtime, or at once if it
+    Return None if ending all work that may be ended is never enough. All running runs are assumed
+    to continue. A run may be drawn once it has run for its pool's minimum runtime, or at once if it
     started after ``made_ms``. ``reservation`` is the run's own reservation. With ``if_short``,
     return None, too, if the run can start in ``place`` without a conflict.
     """
@@ -173,8 +173,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # The start is searched in the state without all these tokens, because payers may pay only for
-    # GPUs that the tokens hold. The search begins in ``place``, to use the GPUs that are free
+    # The start is searched for in the state without all these tokens, because payers may pay only
+    # for GPUs that the tokens have. The search begins in ``place``, to use the GPUs that are free
     # there.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)

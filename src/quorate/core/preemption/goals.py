@@ -32,7 +32,7 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""Steps of the first search of each try, which overlapping caps make long. There are many tries."""
+"""The most steps of a try's first search. There are many tries; overlapping caps make them long."""
 LONG_SEARCH_STEPS: Final = 1_000
 """Steps that all tries of a goal share if the first search of a try is not enough."""
 _NO_ROOM: Final = frozenset(
@@ -113,8 +113,8 @@ class Start:
     ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
     may pay. Work that is only in other domains is not cut. But free GPUs of other domains count,
     and so do GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain:
-    together they are ``apart_gpus`` GPUs and hold ``apart_groups`` full groups, and one domain has
-    ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
+    together they are ``apart_gpus`` GPUs with room for ``apart_groups`` full groups, and one domain
+    has ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
     domain in scope with such starts, ``promised`` has the GPUs that are free now, and the GPUs that
     these starts leave at the instants when they may leave the fewest.
     """
@@ -261,7 +261,7 @@ class Start:
         return sum(partial[:left]) + max(0, left - len(partial)) * size
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if admission would start the run in ``view``, beside firm starts of other runs.
+        """Return 0 if admission would start the run in ``view`` without delaying other firm starts.
 
         Otherwise return the number of missing GPUs, or 1 if it is not known.
         """
@@ -298,7 +298,7 @@ class Start:
 def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
     """Return until when ``run`` needs its room if leases are cut for it at ``at_ms``.
 
-    With an executor, cut leases may take their grace to end, and the start waits for the longest.
+    With an executor, cut leases may take their grace to end, and the start waits for all of them.
     """
     pool = view.pools[run.pool]
     lead_ms = pool.grace_max_ms if has_executor else 0

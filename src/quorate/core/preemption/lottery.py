@@ -1,8 +1,8 @@
 """The lottery: computes a seed that no party can choose, and draws that anyone can repeat.
 
 docs/reference/lottery.md specifies every byte. So other programs can check a published outcome, as
-tools/verify_lottery.py does. This module does not know what the draws are for: a conflict passes
-its tokens, and takes draws until these are enough.
+tools/verify_lottery.py does. This module does not depend on conflicts: a conflict passes its
+tokens, and takes draws until these are enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Tokens = Mapping[str, Iterable[str]]
 
 
 def chain_before(link: bytes) -> bytes:
-    """Return the link before ``link``, which is public before ``link`` is revealed."""
+    """Return the link before ``link``; it is public before ``link`` is revealed."""
     return sha256(CHAIN_TAG + link).digest()
 
 

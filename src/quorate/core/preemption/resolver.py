@@ -1,4 +1,4 @@
-"""The resolver: searches the smallest set of cuts and draws, in a fixed order, that reaches a goal.
+"""The resolver: finds the smallest set of cuts and draws, in a fixed order, that reaches a goal.
 
 Cuts are added in their order until the goal is reached. Then unnecessary cuts are undone, last
 first. If all cuts are not enough, draws of the lottery are added until the goal is reached. Then
@@ -25,7 +25,7 @@ from quorate.model.state.state_view import StateView
 class Drawn:
     """The result of a sequence of draws, up to the last draw that was needed.
 
-    ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
+    ``cuts`` are the structural cuts that are needed in addition to ``victims``. ``spared`` are
     the runs that were drawn but turned out not to be needed, or had lost their tokens.
     """
 
@@ -133,9 +133,9 @@ class Resolver:
         """The number of GPUs that are missing after the cuts."""
         self.cuts: tuple[Candidate, ...] = ()
         self._parts: tuple[Candidate, ...] = ()
-        # The same work as ``cuts``, but spares are separate from their bundles.
+        """The same work as ``cuts``, but spares are separate from their bundles."""
         self._enough: frozenset[str] | None = None
-        # The runs of the last tokens that were found to be enough together.
+        """The runs of the last tokens that were found to be enough together."""
         if self.deficit:
             self._cut()
 
@@ -162,7 +162,7 @@ class Resolver:
     # --- The lottery ---
 
     def tokens(self, enters: Callable[[RunRecord], bool]) -> list[Candidate]:
-        """Return the tokens beside the cuts, one for each run whose minimum is in scope.
+        """Return the tokens that remain after the cuts, one for each run whose minimum is in scope.
 
         ``enters`` returns whether a run may be drawn.
         """
@@ -193,7 +193,7 @@ class Resolver:
         return [token for token in tokens if token.gpus <= sizes[low]], sizes[low]
 
     def suffices(self, tokens: Sequence[Candidate]) -> bool:
-        """Return whether the goal is reached when all of ``tokens`` end beside the cuts.
+        """Return whether the goal is reached if all of ``tokens`` end in addition to the cuts.
 
         If counting alone does not decide the goal, all tokens are tried together. A part of the
         tokens would prove nothing, because with more room the search may try other GPUs and fail.
@@ -272,7 +272,7 @@ def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> boo
             return False
         chosen.add(candidate)
         since += sum(candidate.room.values())
-        # The goal is not reached before as many GPUs come free in scope as were missing.
+        # The goal cannot be reached until all missing GPUs have come free in scope.
         if since >= lacking or candidate.is_beyond:
             lacking, since = chosen.lacking(), 0
     return True

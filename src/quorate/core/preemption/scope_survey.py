@@ -82,8 +82,8 @@ def survey_domains(
 ) -> Survey:
     """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
 
-    With ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
-    is cut that has GPUs inside and outside.
+    With ``counts_beyond``, the goal may also use GPUs outside ``domains``, if they come free by the
+    cut of a run that has GPUs inside and outside.
     """
     index = view.domains(pool, flavor)
     keys, scope = index.keys, None

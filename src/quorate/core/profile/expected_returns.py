@@ -98,8 +98,8 @@ class ExpectedReturns:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # These ends hold until another lease becomes overdue, or an overdue lease reaches its
-            # next expected end.
+            # These ends are valid until another lease becomes overdue, or an overdue lease reaches
+            # its next expected end.
             rungs = [end_ms - 1 for end_ms, _, _ in overdue]
             kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
         return kept.expected, kept.expected_curve
@@ -109,15 +109,15 @@ class ExpectedReturns:
         return with_capped(self._view, payers)
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island has passed an end expected since ``since_ms``."""
+        """Return whether a lease of an island has outlasted its end as expected at ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether a lease of a payer has passed an end expected since ``since_ms``."""
+        """Return whether a lease of a payer has outlasted its end as expected at ``since_ms``."""
         return self._is_outlasted(self._paid_by(key), since_ms)
 
     def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
-        """Return whether an end that was expected at ``since_ms`` or later has passed by now."""
+        """Return whether a lease of ``kept`` has outlasted its end as expected at ``since_ms``."""
         said, now_ms = kept.said, self._now_ms
         if not said or said[0][0] >= now_ms:
             return False
@@ -134,7 +134,7 @@ class ExpectedReturns:
         return False
 
     def whole_curve(self, island: Island) -> Curve:
-        """Return when the nodes of ``island`` come free: with the last of their leases."""
+        """Return when each node of ``island`` comes free: when its last lease ends."""
         view, gains = self._view, []
         for node in island.nodes:
             held = view.node_leases.get(node.name)
@@ -230,8 +230,8 @@ class ExpectedReturns:
         """Return the concurrency that comes back to a payer, but not from open leases.
 
         A lease that was removed for a trial still gives its concurrency back at its expected end.
-        Otherwise a trial that ends more work would expect less concurrency later. A filled spare
-        gives its concurrency back when its run ends.
+        Without this, a trial that ends more work would expect less concurrency to come back. A
+        filled spare gives its concurrency back when its run ends.
         """
         view = self._view
         if not (view.lifted or view.pledges):

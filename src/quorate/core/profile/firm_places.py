@@ -160,7 +160,7 @@ def firm_profile(
     With ``is_shut``, a choosy place takes its whole domains.
     """
     profile = Profile(view, now_ms)
-    # A start by a conflict takes what the other firm places leave, so these are inserted first.
+    # Starts by a conflict take what the other firm places leave, so the others are inserted first.
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
@@ -192,7 +192,7 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
-    it had all in the previous walk and no resource that it needs has less since. The result
+    it had all in the previous walk and none of its resources has less free since then. The result
     of the previous walk is used only if ``pin`` is the same object as then. It is a new object if a
     budget, owner, pool or node has changed.
     """
@@ -209,10 +209,10 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 
 
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease on whose end firm places count has outlasted its expected end.
+    """Return whether a lease on whose end firm places rely has outlasted its expected end.
 
-    Only ends count that were expected at ``since_ms`` or later and have passed by ``now_ms``:
-    earlier ends were known when the places were last examined. See ``_Counted`` for the leases.
+    The expected end is that of ``since_ms``, when the places were last examined. The result is for
+    ``now_ms``. See ``_Counted`` for the leases.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     return (
@@ -227,9 +227,9 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 
 
 def outlasted_ms(view: StateView, now_ms: int) -> int | None:
-    """Return the first instant at which ``is_outlasted`` if nothing happens; None if there is none.
+    """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
-    Firm places are examined then. Otherwise the next command of any caller would move them.
+    Firm places are examined at this instant. Otherwise a caller's next command would move them.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
@@ -241,11 +241,11 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
 
 
 class _Counted(NamedTuple):
-    """What firm places count on: the domains, the payers and the hard quotas they need.
+    """The domains, the payers and the hard quotas that firm places need.
 
-    They count on the ends of leases that hold GPUs in a domain of a place, concurrency of a payer
-    of a place or of another payer under its caps, or a hard quota of the place's owner. They also
-    count on the ends of runs with filled spares in these domains or paid by these payers.
+    Firm places rely on the ends of leases that are in a domain of a place, that a payer of a place
+    or another payer under its caps pays for, or that count in a hard quota of the place's owner.
+    They also rely on the ends of runs with filled spares in these domains or paid by these payers.
     """
 
     rooms: set[IslandKey]
@@ -280,7 +280,7 @@ class _Counted(NamedTuple):
 
 
 def is_void(view: StateView, pin: Entry) -> bool:
-    """Return whether the payers or the pool of ``pin`` forbid its start, whatever is free."""
+    """Return whether the payers or the pool of ``pin`` forbid its start, however much is free."""
     return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
 
 

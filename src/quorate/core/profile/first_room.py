@@ -91,11 +91,11 @@ class FirstRoom:
     def in_any(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int, before_ms: int
     ) -> tuple[int, list[Domain]] | None:
-        """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
+        """Return the first instant before ``before_ms`` at which ``parts`` fit into the domains.
 
-        Also return all domains that hold parts at that instant, in their order. A domain counts for
-        the parts that it held when it was last examined. A domain is examined again when it holds
-        more parts, so the count is never too low. Once the count is enough, all domains are counted
+        Also return all domains with parts at that instant, in their order. A domain counts for the
+        parts that fitted when it was last examined. A domain is examined again when more parts fit
+        into it, so the count is never too low. Once the count is enough, all domains are counted
         again.
         """
         least_gpus = parts.gpus + parts.extra
@@ -136,9 +136,9 @@ class FirstRoom:
         held: dict[int, int],
         heap: list[Bound],
     ) -> int:
-        """Return how many parts domains hold at ``at_ms``; push those that hold fewer on ``heap``.
+        """Return how many parts fit into the domains at ``at_ms``, and update ``held``.
 
-        ``held`` is updated to the new counts.
+        Domains into which fewer parts fit than before are pushed on ``heap``.
         """
         for number, count in held.items():
             room = self._profile.room(site.domains[number].key)
@@ -194,7 +194,7 @@ def _octave_ms(duration_ms: int) -> int:
 
 
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
-    """Return parts that every placement must hold, and whether they are the whole request.
+    """Return parts that every placement contains, and whether they are the whole request.
 
     ``sizes`` has, for each kind of group, its GPUs, its count, and whether it is divisible. Each
     group also needs ``spares`` GPUs.

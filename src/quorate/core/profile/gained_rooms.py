@@ -34,7 +34,7 @@ If the entry is further ahead, the run counts as visited earlier than in the for
 
 
 class KeptStart(NamedTuple):
-    """A start that only lack of room kept from being earlier.
+    """A start that only a lack of room delayed.
 
     ``ask`` is the run's request. ``placed`` is the number of entries that the walk had put into the
     profile before it found the start.
@@ -225,7 +225,7 @@ class GainedRooms:
     def comes_sooner(self, placed: int) -> bool:
         """Return whether a run is visited much earlier than in the former walk.
 
-        That is the case if most entries of the former plan up to ``placed`` are still to come.
+        That is the case if most of the former plan's first ``placed`` entries are not passed yet.
         """
         if placed <= self._at + STEP_MAX:
             return False
@@ -261,7 +261,7 @@ class GainedRooms:
         return self._paying.isdisjoint(keys) and changed.isdisjoint(keys)
 
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
-        """Return whether a firm place certainly has as much as in the former walk.
+        """Return whether a firm place certainly has as much room and money as in the former walk.
 
         The comparison is with the same point of the former walk. The caller is about to insert
         ``pin``.
@@ -307,7 +307,7 @@ class GainedRooms:
             self._pays_otherwise(entry)
 
     def _pays_otherwise(self, entry: Entry) -> None:
-        """Note that the payers of ``entry`` do not pay for the same as in the former plan."""
+        """Note that the payers of ``entry`` pay for other entries than in the former plan."""
         self._unlike.update(share.payer for share in entry.shares)
 
 
@@ -325,7 +325,7 @@ def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
     Some entries do not always take the same GPUs. A start by a conflict takes what other entries
-    leave. What a choosy entry takes, or an entry that keeps GPUs free, depends on its domain.
+    leave. What an entry takes depends on its domain if the entry is choosy or keeps GPUs free.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

@@ -2,10 +2,10 @@
 
 A run is expected to take its declared duration; hand-over, swap and growth do not restart it. An
 overdue run is expected to end at the next of a fixed series of instants, called rungs. The first
-rung is the declared end. Each later rung is the previous one plus a quarter of the time from the
-run's start to the previous one, or plus one hold quantum if that is more. So the longer a run is
-overdue, the more time it is expected to need. The rungs do not depend on the instant at which they
-are computed, so the same state always gives the same answer.
+rung is the declared end. The time from a rung to the next is a quarter of the time from the run's
+start to the rung, and at least one hold quantum. So the longer a run is overdue, the more time it
+is expected to need. The rungs do not depend on the instant at which they are computed, so the same
+state always gives the same answer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
     """Return when ``lease`` is expected to end: with its run, or sooner by its stop or recall.
 
-    A stop never makes the expected end later, because firm starts may count on the end of the run.
+    A stop never makes the expected end later, because firm starts may rely on the end of the run.
     """
     end_ms, ending = run_end_ms(view, view.runs[lease.fact.run], now_ms), lease.ending
     if ending is not None:

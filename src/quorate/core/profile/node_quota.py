@@ -1,14 +1,13 @@
 """Quotas of nodes in the plan: the nodes that a place counts for, and the fewest that it needs.
 
-A place is counted in GPUs of a domain, and its nodes are not known before the run starts. If runs
-share nodes, each GPU may be on a different node. So a place counts for many nodes. Or a place
-counts for few nodes, and keeps additional GPUs of its domain free at its start, so that a few nodes
-hold the run however the free GPUs are spread.
+A place is a number of GPUs of a domain, and its nodes are not known before the run starts. If runs
+share nodes, each GPU may be on a different node. So a place either counts for many nodes, or it
+counts for few nodes and keeps additional GPUs of its domain free at its start. Then a few nodes
+have room for the run, however the free GPUs are spread.
 
 A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
 that it keeps. A firm start stays firm as long as the quotas allow the fewest nodes that it needs.
-So adding nodes to a domain, which raises the number of nodes that a place may take, moves no firm
-start.
+So no firm start moves when nodes are added to a domain, although a place may then take more nodes.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ NodeUses = Mapping[str, Sequence[tuple[int, int]]]
 def counted(view: StateView, entry: Entry) -> Entry:
     """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free.
 
-    If the pool gives whole nodes, the entry counts for as many of the smallest nodes as it takes.
-    If runs share nodes, it counts for one node per GPU, up to the number of nodes of the domain.
-    But it counts for at most half of the nodes that its quotas allow, unless it needs more.
+    If the pool gives whole nodes, the entry counts for as many nodes as it would take of the
+    smallest size. If runs share nodes, it counts for one node per GPU, up to all nodes of the
+    domain. But it counts for at most half of the nodes that its quotas allow, unless it needs more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -72,9 +71,9 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions: quotas
-    allow the nodes that it counts for until its end; and at its start its domains have the GPUs
-    that it keeps free, beside the needs of other firm places.
+    ``entry`` must not be in the profile. It can become firm under two conditions. Until its end,
+    quotas allow the nodes that it counts for. At its start, its domains have both the GPUs that it
+    keeps free and the GPUs that other firm places need.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:
@@ -94,9 +93,9 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 
 
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
-    """Return from when on ``entry``, which cannot become firm at its start, may fit its domains.
+    """Return the first instant at which ``entry`` may fit its domains and become firm, or None.
 
-    Return None if no such instant is known.
+    The entry cannot become firm at its start.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms
@@ -150,7 +149,7 @@ def nodes_short(
 
 
 def _left_sooner(profile: Profile, owner: str, at_ms: int, uses: NodeUses) -> int:
-    """Return how many nodes ``owner`` is expected to hold at ``at_ms`` that ``uses`` lacks."""
+    """Return how many nodes ``owner`` is expected to hold at ``at_ms`` in addition to ``uses``."""
     return sum(
         max(end_ms for end_ms, _ in ends) > at_ms
         and not any(end_ms > at_ms for end_ms, _ in uses.get(node, ()))
@@ -176,7 +175,7 @@ def _short_at(
 
 
 def _own_gpus(view: StateView, uses: NodeUses, key: IslandKey, at_ms: int) -> int:
-    """Return the GPUs of an island that are free at ``at_ms`` on nodes that ``uses`` has."""
+    """Return how many GPUs of an island are free at ``at_ms`` on nodes that ``uses`` has then."""
     found = 0
     for node, ends in uses.items():
         known = view.nodes[node]

@@ -19,8 +19,8 @@ from quorate.model.state.state_view import StateView
 class Overstayer:
     """A backfilled bundle that runs past its declared end.
 
-    Stopping bundle 0 ends all leases of the run; those of other marked bundles are not in its
-    ``leases``, because these bundles are newer, and stopped before it.
+    Stopping bundle 0 ends all leases of the run. But the ``leases`` of bundle 0 have no leases of
+    other marked bundles, because those bundles are newer and are stopped before bundle 0.
 
     ``spares`` are its filled spares: when the bundle stops, they no longer get their slots back.
     ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start

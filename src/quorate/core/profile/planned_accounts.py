@@ -14,7 +14,7 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 class ExpectedAccounts:
     """Envelopes and caps with the least free concurrency that they have in a time span.
 
-    Their GPU-hours are those left now, less those that entries of the plan take; held hours are not
+    Their GPU-hours are what is left now, less what entries of the plan take; held hours are not
     expected back. Racks are ignored: an envelope that pays only in some racks of a domain counts as
     paying in the whole domain. Admission then tries the start in an expected state.
     """

@@ -171,7 +171,7 @@ class Profile:
         return Resource(island.gpus_free, self.returns.expected(kept)[1])
 
     def rack_room(self, nodes: Nodes) -> Resource:
-        """Return the free GPUs of ``nodes`` over time; all firm places that need them count."""
+        """Return the free GPUs of ``nodes`` over time, less what firm places need on them."""
         known = self._rack_rooms.get(nodes)
         if known is None:
             known = self._rack_rooms[nodes] = rack_room(self.view, self.returns, nodes)
@@ -193,7 +193,7 @@ class Profile:
     # --- Payers ---
 
     def payer(self, key: EnvelopeId) -> Resource:
-        """Return for how many more GPUs an envelope can pay at once, over time."""
+        """Return how many more GPUs an envelope can pay for, at each instant."""
         known = self._payers.get(key)
         if known is None:
             account = self.view.envelopes[key]
@@ -204,7 +204,7 @@ class Profile:
         return known
 
     def lent(self, key: EnvelopeId) -> Resource:
-        """Return how many more GPUs an envelope may lend at once, over time."""
+        """Return how many more GPUs an envelope may lend, at each instant."""
         known = self._lent.get(key)
         if known is None:
             account = self.view.envelopes[key]
@@ -215,7 +215,7 @@ class Profile:
         return known
 
     def cap(self, key: CapId) -> Resource:
-        """Return for how many more GPUs the envelopes under a cap can pay at once, over time."""
+        """Return how many more GPUs the envelopes under a cap can pay for, at each instant."""
         known = self._caps.get(key)
         if known is None:
             account = self.view.caps[key]
@@ -356,8 +356,7 @@ class Profile:
         """From now on, also count what firm places take beyond their need.
 
         The caller inserts all firm places first, so that each counts only with its need. Otherwise
-        a node of another size, which makes all firm places choosy, would move some of
-        them.
+        a new node of another size, which makes all firm places choosy, would move some of them.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -367,7 +366,7 @@ class Profile:
     def opened(self) -> Iterator[None]:
         """Within a ``with`` block, do not count what firm places take beyond their need.
 
-        The block must not search a start.
+        The block must not search for a start.
         """
         assert self._is_shut, "shut must be called before opened"
         self._is_shut = False
@@ -396,7 +395,7 @@ class Profile:
         return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
-        """Count the GPU-hours of ``shares`` as taken beside the accounts, or (-1) as free."""
+        """Add GPU-hours of ``shares``, which no account holds, to the plan, or (-1) remove them."""
         for share in shares:
             gpu_ms = sign * share.gpus * share.hold_ms
             self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
@@ -469,7 +468,7 @@ class Profile:
         """Return what ``entry`` needs of certain nodes, in the form of ``named_needs``.
 
         The kind is racks, and the name lists the nodes (``nodes_in``). The nodes of each payer, and
-        of any two payers together, must have what the entry needs on no others.
+        of any two payers together, must have the GPUs that the entry can use on no other nodes.
         """
         demands = self._demands(entry)
         each = {one | two for one, _ in demands for two, _ in demands}

@@ -1,7 +1,7 @@
 """Computes when leases under a hard quota are expected to end.
 
-The ends are kept between decisions (``ends_cache``), because a tick becomes due at the first end
-while a firm start counts on the quota.
+The ends are kept between decisions (``ends_cache``). While a firm start needs the quota, a tick
+becomes due at the first of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def quota_ends(view: StateView, bound: str, now_ms: int) -> list[End]:
 
 
 def is_quota_outlasted(view: StateView, bound: str, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease under a quota has by now passed an end expected at ``since_ms``."""
+    """Return whether a lease under a quota has outlasted its end as expected at ``since_ms``."""
     for end_ms, _, name in quota_ends(view, bound, since_ms):
         if end_ms > now_ms:
             break

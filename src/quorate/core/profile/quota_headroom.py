@@ -122,13 +122,13 @@ class QuotaHeadroom:
                     yield node, resource.least(max(from_ms, end_ms), until_ms)
 
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the headroom of runs that the plan uses, with its owner."""
+        """Yield each owner whose headroom of runs the plan uses, with this headroom."""
         for owner, runs in self._runs.items():
             if runs.steps_ms:
                 yield owner, runs
 
     def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the headroom of nodes that the plan uses, with its owner."""
+        """Yield each owner whose headroom of nodes the plan uses, with this headroom."""
         for owner, nodes in self._nodes.items():
             if nodes.steps_ms:
                 yield owner, nodes

@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A bundle that borrows from ``payers``, whose owner may recall it for ``due_ms``.
+    """A bundle that borrows from ``payers``. Their owner may recall it, to end by ``due_ms``.
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
     expected to end by itself. ``is_overdue`` says that the run has passed its declared end.
@@ -39,9 +39,9 @@ class Loan:
 
     @property
     def is_worth_a_recall(self) -> bool:
-        """Whether a recall would end the bundle sooner than its declared end, or that has passed.
+        """Whether the run is overdue, or a recall would end the bundle before its expected end.
 
-        When an overdue run will end is a mere estimate, and the next one is later.
+        The expected end of an overdue run is only an estimate, and each new estimate is later.
         """
         return self.is_overdue or self.due_ms < self.end_ms
 
@@ -109,7 +109,7 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
     end_ms = run_end_ms(view, view.runs[run], now_ms)
     has_overrun = is_overdue(view, view.runs[run], now_ms)
     if has_overrun:
-        # Firm starts may count on its expected end, which a stop before then would make later.
+        # Firm starts may rely on the run's expected end. A stop begun before it may end after it.
         due_ms = max(due_ms, end_ms + grace_ms)
     return Loan(
         run,

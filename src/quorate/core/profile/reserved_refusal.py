@@ -1,4 +1,4 @@
-"""Admits a run beside firm places, and makes the refusal of a run whose room is reserved."""
+"""Admits a run without delaying firm starts; makes the refusal of a run whose room is reserved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 def admit_beside(
     view: StateView, run: Run, now_ms: int, *, exempt: str = "", has_executor: bool = False
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts now beside all firm places, or its refusal.
+    """Return how ``run`` starts now without delaying any firm start, or its refusal.
 
     ``exempt`` is the run's own reservation.
     """
@@ -37,8 +37,8 @@ def admit_beside(
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
     """Return the refusal of ``run`` because planned starts reserve its room.
 
-    ``short`` is the run's refusal beside the plan. ``planned`` has the names of the reservations,
-    and of the runs with tentative starts, that reserve the room.
+    ``short`` is the run's refusal in the room that the plan leaves. ``planned`` has the names of
+    the reservations, and of the runs with tentative starts, that reserve the room.
     """
     return Refusal(
         code=RefusalCode.RESERVED,

@@ -75,7 +75,7 @@ class Resource:
         step = bisect_right(steps_ms, from_ms)
         if step:
             free -= self.taken[step - 1]
-        # The free amount only falls at the steps of the plan.
+        # The free amount can fall only at a step of the plan.
         if step < len(steps_ms) and steps_ms[step] < until_ms:
             free = min(free, *self.free[step : bisect_left(steps_ms, until_ms, step)])
         return free

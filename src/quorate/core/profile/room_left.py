@@ -26,7 +26,7 @@ K = TypeVar("K")
 def room_left(
     view: StateView, run: Run, at_ms: int, *, exempt: str = "", until_ms: int | None = None
 ) -> StateView:
-    """Return ``view`` without what firm starts need while ``run`` would run from ``at_ms`` on.
+    """Return ``view`` without what firm starts need during ``run``, if it starts at ``at_ms``.
 
     If firm starts need nothing that the run could use, ``view`` itself is returned. ``exempt`` is
     the run's own reservation.
@@ -145,9 +145,9 @@ def _widths_short(
 def _kept_on(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> dict[tuple[str, str], int]:
-    """Return how many nodes ``run`` may keep using, by (owner of the quota, node).
+    """Return how many nodes ``run`` may keep using after present work has left them.
 
-    The result is ``Holdings.kept_on`` of the state that is left.
+    The result is ``Holdings.kept_on`` of the state that is left, by (owner of the quota, node).
     """
     if view.pools[run.pool].whole_nodes:
         return {}  # Runs share no nodes.
@@ -234,7 +234,7 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` in which, of one flavor, only GPUs of the slice ``wanted`` are free.
+    """Return ``view`` without free GPUs of the flavor of ``wanted`` outside the slice ``wanted``.
 
     Free GPUs of the slice stay free, so that a start that was planned there is found again.
     """
@@ -246,7 +246,7 @@ def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
 
 
 def only_domains(view: StateView, pool: str, flavor: str, domains: Collection[str]) -> StateView:
-    """Return ``view`` in which, of one flavor, only GPUs of ``domains`` are free."""
+    """Return ``view`` without free GPUs of ``flavor`` outside ``domains``."""
     state = view.overlay()
     for free, key in list(state.domains(pool, flavor).most_free(1)):
         if key.domain not in domains:

@@ -174,8 +174,8 @@ def step_counts(
     If a run had GPUs of several flavors since then, it is not known how many steps it did on each,
     so the count has no flavor. The count has no flavor either if the run shared its GPUs, because
     these steps say nothing about its speed alone. Steps that were repeated after a loss count once.
-    A run without new steps is counted later, with all its time. The time is all the time in which
-    the run held GPUs, its grace included.
+    A run without new steps is not counted now; its next count includes this time. The time is all
+    the time in which the run held GPUs, its grace included.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
     known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}

@@ -118,7 +118,7 @@ class Room:
 
 
 def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
-    """Return why an empty pool could not hold ``run``, by the sizes of its domains.
+    """Return why ``run`` would not fit into the empty pool, by the sizes of its domains.
 
     If the result is None, the run may still not fit: ``Room`` also considers cordoned nodes, racks
     and parts of nodes.

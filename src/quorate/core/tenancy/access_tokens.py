@@ -15,7 +15,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.state_view import StateView
 
 KIND = "Token"
-"""The kind that a token has among the changes of a decision."""
+"""The kind of a token in the changes of a decision."""
 _OF_TENANTS = frozenset((TokenRole.TENANT_ADMIN, TokenRole.USER))
 
 

@@ -42,7 +42,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Record that the ledger's own figures are used, unless they already are; or refuse."""
+    """Record that the ledger's own figures count for an owner, if they do not yet; or refuse."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

@@ -27,7 +27,7 @@ def unknown(path: str, kind: str, name: str) -> Refusal:
 def unknown_pool(path: str, name: str, pools: Iterable[str]) -> Refusal:
     """Return a refusal because ``path`` names a pool that does not exist.
 
-    It lists the existing pools, because pool names are visible to every caller.
+    The refusal lists the existing pools, because pool names are visible to every caller.
     """
     there = sorted(pools)
     listing = ", ".join(there[:_POOLS_SHOWN_MAX])

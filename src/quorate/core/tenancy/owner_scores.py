@@ -22,7 +22,7 @@ Use = tuple[int, int, int]
 """(used until now, used per millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""For how long a rank is proven to stay the same if it may change within the hour."""
+"""The time for which a rank that may change within the hour is proven to stay the same."""
 
 
 class _OwnUse(NamedTuple):
@@ -65,7 +65,7 @@ class Scores:
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._ranks: dict[Line, tuple[Rank, int]] = {}
-        """The ranks of lines, and how often GPUs were planned for their owners by then."""
+        """The ranks of lines, each with its owner's ``version`` when the rank was computed."""
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:

@@ -64,8 +64,8 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 class Queue:
     """Lines of runs, each in its own order, from which runs are taken by the ranks of their owners.
 
-    ``ranked`` has the lines in order, ranked with the plan at these ``versions`` (by default an
-    empty plan). A line is ranked again when its turn comes and more GPUs have been planned for its
+    ``ranked`` has the lines in order. Their ranks include the GPUs planned up to these ``versions``
+    (by default none). A line is ranked again when its turn comes and more GPUs were planned for its
     owner. Lines of a closed pool are skipped. ``skip`` returns which run of a line to take next:
     its position, at or after a given position.
     """
@@ -133,7 +133,7 @@ class Queue:
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
     """Return the place of a waiting run, from 1, and how many runs wait."""
     if view.follower_index.blocked:
-        queue = queue_order(view, now_ms)  # The lines do not contain blocked runs.
+        queue = queue_order(view, now_ms)  # Runs that wait for upstreams are in no line.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
     mine, place = scores.rank(line_of(record)), place_now(view, record)
@@ -154,10 +154,10 @@ def queue_order(view: StateView, now_ms: int) -> list[str]:
 def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     """Yield the waiting runs in their present order; ``view`` must not change meanwhile.
 
-    The runs of one rank are sorted when the caller takes the first of them. So reading the first
-    runs of a long queue costs only time in the number of lines.
+    The runs of one rank are sorted when the caller takes the first of them. So the time to read the
+    first runs of a long queue depends on the number of lines, not on the number of runs.
 
-    A run that waits for an upstream is placed as if it could have started at once.
+    A run that waits for an upstream has the place that it would have without upstreams.
     """
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Sequence[Place]]]()
     for line, places in view.waiting.lines.items():
@@ -173,5 +173,5 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
 
 
 def place_now(view: StateView, record: RunRecord) -> Place:
-    """Return the place of a waiting run. A follower ages from the completion of its upstreams."""
+    """Return the place of a waiting run. A follower's wait counts from the end of its upstreams."""
     return waiting_index.place_of(record, view.follower_index.since.get(record.spec.name))

@@ -46,7 +46,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The place of a run, from 1, with its owner's terms in the run's flavor that counts.
+    """The place of a run, from 1, with its owner's terms in the flavor that decides the rank.
 
     ``is_stated`` is true if the owner's quota states its target. ``eligible_since_ms`` is None
     while the run waits for other runs to complete. ``ahead`` is in the order of the queue.
@@ -149,7 +149,7 @@ def _ahead_one_by_one(
 def _because(one: Terms, other: Terms) -> Because | None:
     """Return why runs with the terms ``one`` are ahead of runs with the terms ``other``.
 
-    None if the terms are equal.
+    Return None if the terms are equal.
     """
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
@@ -157,6 +157,6 @@ def _because(one: Terms, other: Terms) -> Because | None:
 
 
 def _because_of_time(view: StateView, first: RunRecord, since_ms: int) -> Because:
-    """Return why ``first`` is ahead of a run in the same step that waits since ``since_ms``."""
+    """Return why ``first`` is ahead of a run of the same step that waited since ``since_ms``."""
     first_ms = eligible_since_ms(view, first) or first.submitted_ms
     return Because.WAITS_LONGER if first_ms != since_ms else Because.SUBMITTED_BEFORE

@@ -38,7 +38,7 @@ class ShareHistory:
 
 
 def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> ShareHistory:
-    """Return the shares of ``owner`` in the last ``span_ms``, by the present number of GPUs."""
+    """Return the shares of ``owner`` in the last ``span_ms``, as parts of today's GPUs."""
     edges_ms = step_edges(span_ms, now_ms)
     scores = Scores(view, now_ms)
     found = []

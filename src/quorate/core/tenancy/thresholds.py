@@ -18,7 +18,7 @@ from quorate.model.state.state_view import StateView
 
 
 def settle_thresholds(log: DecisionLog) -> None:
-    """Write every threshold that was crossed, and every threshold that is armed again.
+    """Write every threshold that use has crossed, upwards or downwards.
 
     Only owners whose use may have crossed a threshold are examined.
     """
@@ -81,7 +81,8 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
     """Return when the next threshold is crossed, after ``after_ms``, if use continues as now.
 
-    Owners are examined in order of their earliest crossing, until no later one can be earlier.
+    Owners are examined in the order of the earliest instants at which they can cross a threshold.
+    The search ends when no further owner can cross a threshold sooner than those examined.
     """
     first_ms: int | None = None
     if not view.soft.budgeted:
