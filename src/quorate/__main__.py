@@ -1,4 +1,4 @@
-"""``python -m quorate``: the command, where its script is not on the path."""
+"""``python -m quorate``: runs the command even if its script is not on the path."""
 
 from __future__ import annotations
 

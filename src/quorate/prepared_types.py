@@ -1,9 +1,8 @@
 """Types that several threads may read at once.
 
 msgspec gathers the fields of a struct when the struct is first read, and crashes the process when
-two threads do that together (seen with msgspec 0.22). A type that is read by threads is therefore
-either that of a ``Decoder`` of a module, which is made while the module is imported, or prepared
-here first.
+two threads do that together (seen with msgspec 0.22). So a type that threads read either belongs to
+a module's ``Decoder``, which is made while the module is imported, or is prepared here first.
 """
 
 from __future__ import annotations

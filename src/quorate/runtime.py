@@ -1,13 +1,13 @@
 """The API of a training script: whether to stop, its world, and its last checkpoint.
 
-It uses only the standard library, so that importing it is cheap, and so that a script which uses it
-runs anywhere: without Quorate the world is one process, and no stop is ever requested.
+It uses only the standard library, so importing it is cheap, and a script that uses it runs
+anywhere. Without Quorate the world is one process, and no stop is ever requested.
 
-Imported in a process of a run, it handles ``SIGTERM``, the warning before a stop, by setting a flag
-instead of ending the process, unless the script has its own handler. ``stop_requested()`` returns
-the flag; the script then saves a checkpoint, reports it with ``saved()``, and exits. ``done()``
-reports that the work is complete; without it, a run whose process exits after the warning is
-started again.
+``SIGTERM`` is the warning before a stop. In a process of a run, this module handles the signal
+unless the script has its own handler: it sets a flag, and the process continues.
+``stop_requested()`` returns the flag. The script then saves a checkpoint, reports it with
+``saved()``, and exits. If the work is complete, the script calls ``done()``; otherwise a run that
+exits after the warning is started again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = "QUORATE_FOLDER"
-"""The variable that names the folder which a run and its keeper share."""
+"""The variable with the folder that a run and its keeper share."""
 NOTICE: Final = "QUORATE_NOTICE"
-"""The variable that names the file with the notice, if that is not in the run's folder."""
+"""The variable with the path of the notice, if the notice is not in the run's folder."""
 LEASE_STEPS: Final = "QUORATE_LEASE_STEPS"
 LEASE_SECONDS: Final = "QUORATE_LEASE_SECONDS"
 LEASE_UNTIL_MS: Final = "QUORATE_LEASE_UNTIL_MS"
@@ -60,8 +60,8 @@ class World:
 class Notice:
     """The order to stop by ``deadline_ms``; its ``kind`` is ``stop`` or ``resize``.
 
-    ``stop``: the run ends or waits again. ``resize``: its processes start again in another world,
-    from the last checkpoint.
+    After ``stop`` the run ends or waits again. After ``resize`` its processes start again in
+    another world, from the last checkpoint.
     """
 
     kind: str
@@ -75,10 +75,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The round that the run has started in: it has its GPUs for ``seconds``, until ``until_ms``.
+    """The round in which the run started: it has its GPUs for ``seconds``, until ``until_ms``.
 
-    ``steps`` is the number of steps it is expected to do in that time, at most those that are left.
-    A run that keeps its GPUs in the next round continues without a message; a stop ends it.
+    ``steps`` is the number of steps that it is expected to do in that time; it is never more than
+    the steps that are left. A run that keeps its GPUs in the next round gets no message. A run that
+    loses them is stopped.
     """
 
     steps: int
@@ -93,7 +94,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where the run may continue from: after ``step``."""
+    """A checkpoint, from which the run may continue after ``step``."""
 
     path: Path
     step: int
@@ -126,7 +127,7 @@ def lease() -> Lease | None:
 
 
 def stop_requested() -> bool:
-    """Return whether this process is to save its work and exit; False without Quorate."""
+    """Return whether this process must save its work and exit; False without Quorate."""
     return _told.is_set() or notice() is not None
 
 

@@ -1,4 +1,4 @@
-"""The version of Quorate, which ``quorate.__version__`` is."""
+"""The version of Quorate, also available as ``quorate.__version__``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``calc bind``: divides the GPUs of a given placement among given payers.
 
-The core binds slots for which pack and cover already agree. Here the world gives the placement and
-the payers, and ``calc bind`` reports a mismatch between them as ``error``.
+In the core, the placement and the payers of a run always match. Here the world gives both, and
+``calc bind`` reports a mismatch between them as ``error``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Itera
 
 
 class _Payers:
-    """The payers of a placement: each segment pays until its GPUs are used up, then the next."""
+    """The payers of a placement; when the GPUs of a segment are used up, the next segment pays."""
 
     def __init__(self, segments: tuple[_Segment, ...]) -> None:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]

@@ -125,7 +125,7 @@ def _request(
 ) -> CoverRequest:
     left = question.borrow_gpus_max
     if left is not None and question.run is not None:
-        # The limit holds at every instant, so GPUs that the run borrows already count.
+        # The limit applies at every instant, so the GPUs that the run already borrows are counted.
         left -= sum(
             lease.gpus
             for lease in leases

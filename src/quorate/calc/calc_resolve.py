@@ -1,8 +1,8 @@
 """``calc resolve``: the cuts and the drawn runs that a conflict would end to make room.
 
 The conflict frees ``deficit`` more GPUs in a scope, or makes room for a run of the world. If the
-world has no ``pool``, no minimum runtime applies: every run may be drawn. Nothing is cut unless all
-cuts and draws together make enough room.
+world has no ``pool``, no minimum runtime applies, so every run may be drawn. If all cuts and draws
+together do not make enough room, nothing is cut.
 """
 
 from __future__ import annotations

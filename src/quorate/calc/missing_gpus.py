@@ -11,7 +11,7 @@ from quorate.model.state.state_view import StateView
 
 
 def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
-    """Return how many GPUs are missing, in which slice, and whether an empty fleet could hold it.
+    """Return how many GPUs are missing, in which slice, and whether the run fits an empty fleet.
 
     The answer is for the least width of ``run`` and for its first flavor. The slice is the one that
     lacks the fewest GPUs; it is None if the pool has no node of the flavor.

@@ -253,8 +253,8 @@ def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tu
     """Return ``resets``, with the shares of missing pairs computed from their priorities.
 
     A recording leaves out a pair if all its shares are below 1e-9. But such a share still decides
-    which row gets GPUs that no other row wants. At a reset every row has had the same time, so the
-    share of a pair is its priority divided by the number of rows.
+    which row gets GPUs that no other row wants. At a reset every row has had GPUs for the same
+    time, so the share of a pair is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

@@ -158,7 +158,7 @@ _OVER: Final = StandingLease(
     group=0,
     start_ms=0,
 )
-"""Stands for a lease that has ended or has not begun."""
+"""Returned in place of a lease that has ended or has not begun."""
 
 
 def _lease_reader(funds: Funds, now_ms: int) -> Callable[[object, At], StandingLease | None]:

@@ -31,7 +31,7 @@ DUE_MAX: Final = 10_000
 
 
 class StandstillError(Exception):
-    """More is due before an instant than ``DUE_MAX`` allows."""
+    """Before an instant, more than ``DUE_MAX`` actions became due."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The state of a scenario after a step, as JSON values: its runs, reservations and conflicts.
 
-The engine's state does not have everything that the answer shows. The rest is kept from the events:
-the GPUs of ended leases by the reason of their end, the outcomes of reservations, and the last
-event of each run.
+The engine's state does not have everything that the answer shows. The rest is collected from the
+events: the GPUs of ended leases by the reason of their end, the outcomes of reservations, and the
+last event of each run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MONEY: Final = (
 
 @dataclass(slots=True)
 class Chronicle:
-    """What the events so far say about leases, runs and reservations."""
+    """The history of leases, runs and reservations, collected from the events so far."""
 
     facts: dict[str, LeaseStarted] = field(default_factory=dict)
     closed: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ WORLD: Final = "world"
 """The path of a fault that concerns the world as a whole."""
 
 any_whole = whole(low=-GPUS_MAX, high=GPUS_MAX)
-"""Reads a whole number of any sign: the calculation answers numbers that are too small itself."""
+"""Reads a whole number of any sign; the calculation itself reports numbers that are too small."""
 
 _TOP: Final = frozenset(
     {

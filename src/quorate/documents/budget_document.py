@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The fields of an envelope that could be read; caps are checked with faulty envelopes, too."""
+    """The fields of an envelope that could be read, so that caps are checked even with faults."""
 
     name: str | None
     flavor: str | None
@@ -115,7 +115,7 @@ def _envelopes(value: object, at: At) -> tuple[_Draft | None, ...] | None:
 
 
 def _refuse_same_names(entries: object, at: At, what: str) -> None:
-    """Report each name that occurs twice, also if its entries have other faults."""
+    """Report each name that occurs twice, even if its entries have other faults."""
     seen: set[str] = set()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         name = entry.get("name", entry.get("id")) if isinstance(entry, dict) else None

@@ -1,8 +1,8 @@
 """The faults of a document as values: path, message and remedy.
 
-A message reads well after its path, either as a predicate ("must be positive, got 0") or as a
-clause of its own ("12 is not on the grid of ..."). So the same message serves the line ``path:
-message; remedy`` and the sentence ``path message``.
+A message is either a predicate about its path ("must be positive, got 0") or a clause of its own
+("12 is not on the grid of ..."). Both can follow the path, so the same message is used in the line
+``path: message; remedy`` and in the sentence ``path message``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Problem:
         where = self.source
         if self.line is not None:
             where += f":{self.line}"
-            # A column helps with broken syntax; a path already says which value is meant.
+            # The column is only shown for broken syntax; else the path shows which value is meant.
             if not self.path and self.column is not None:
                 where += f":{self.column}"
         parts = [where]

@@ -91,7 +91,7 @@ class Fields:
         return not names.isdisjoint(self._values)
 
     def at(self, name: str) -> At:
-        """Return the place of the field ``name``, also if the mapping does not have it."""
+        """Return the place of the field ``name``, even if the mapping does not have the field."""
         return self._at.child(name)
 
     def required(
@@ -204,7 +204,7 @@ def _folded(name: str) -> str:
 
 
 def listed(value: object, at: At, read: Read[T]) -> tuple[T | None, ...] | None:
-    """Return the result of ``read`` for each entry of the list; None for a faulty entry."""
+    """Return the result of ``read`` for each entry of the list: None for each faulty entry."""
     if not isinstance(value, list):
         at.fault(f"must be a list, got {shown(value)}", "write its entries as - entry")
         return None

@@ -55,8 +55,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# Wherever it begins, a sequence of more than DIGITS_MAX digits has DIGITS_MAX / 2 digits at an
-# offset that is a multiple of DIGITS_MAX / 2.
+# A sequence of more than DIGITS_MAX digits has DIGITS_MAX / 2 digits at some offset that is a
+# multiple of DIGITS_MAX / 2, wherever the sequence begins.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 
@@ -66,7 +66,7 @@ _THIN: Final = "send fewer documents at once, without empty or repeated parts"
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason out of the functions that read one part."""
+    """Ends the reading of one part, with the reason why the text is refused."""
 
     def __init__(self, reason: Unreadable) -> None:
         self.reason = reason

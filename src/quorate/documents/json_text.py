@@ -38,7 +38,7 @@ _INT_CHARS_MAX: Final = 40
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason out of the loop over the top level."""
+    """Ends the loop over the top level, with the reason why the text is refused."""
 
     def __init__(self, reason: Unreadable) -> None:
         self.reason = reason

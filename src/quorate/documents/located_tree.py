@@ -33,7 +33,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """One document as plain values. ``places`` may be slow, so only errors call it."""
+    """One document as plain values. ``places`` may be slow, so it is called only for errors."""
 
     tree: object
     start: Position

@@ -1,11 +1,11 @@
 """The throughputs of types of jobs in a pool, in the format of Gavel's published tables.
 
 Each flavor lists types of jobs, such as ``('resnet', 2)``. The key ``null`` of a type has its rate
-without other jobs. Each other key is a type that can share GPUs with it, with two rates: first the
-rate of the listed type, then the rate of the other. A pair is listed under one of its types, or
-under both with the same rates. The pair ``[0, 0]`` cannot share GPUs, and is dropped. A type that
-occurs only as the second of a pair has the rate 0 without other jobs. A table may have flavors that
-no node has.
+without other jobs. Each other key is a second type that can share GPUs with the listed type, with
+two rates: first the rate of the listed type, then the rate of the second type. A pair is listed
+under one of its types, or under both with the same rates. A pair with ``[0, 0]`` cannot share GPUs,
+and is dropped. A type that occurs only as a second type has the rate 0 without other jobs. A table
+may have flavors that no node has.
 """
 
 from __future__ import annotations

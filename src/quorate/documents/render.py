@@ -118,7 +118,7 @@ def _set(**fields: object) -> Tree:
 
 
 def _unless(value: object, default: object) -> object:
-    """Return ``value``, or None if it is the default."""
+    """Return ``value``, or None if it equals ``default``."""
     return None if value == default else value
 
 

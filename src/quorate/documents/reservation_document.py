@@ -1,7 +1,7 @@
 """Checks Reservation documents for ``calc validate``; only Quorate makes reservations.
 
-Whether the paying envelope matches the slice, and whether its window covers the start, is not
-checked here, because the check needs the budget.
+Two checks need the budget, and are not made here: that the paying envelope matches the slice, and
+that its window covers the start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Field names of the systems that Quorate descends from, read as Quorate's own.
+"""Field names of the systems that Quorate descends from, read as fields of Quorate.
 
-A synonym is read as the field that it stands for. Documents that Quorate writes have the field's
-own name. If a document has both, the values must be equal. Faults of the value are reported at the
-synonym.
+A synonym is another name of a field. Documents that Quorate writes have the field's own name. If a
+document has both names, the values must be equal. Faults of the value are reported at the synonym.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]
-"""The path of a synonym -> the path of the field that it stands for, below one mapping."""
+"""The path of a synonym -> the path of the field with that meaning, both in one mapping."""
 
 
 def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:

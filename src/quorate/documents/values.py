@@ -133,7 +133,7 @@ def whole(*, low: int, high: int) -> Read[int]:
 def _refuse_whole(value: object, at: At, *, low: int, high: int) -> None:
     sized = value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
     if isinstance(sized, Decimal) and not (sized.is_finite() and sized.adjusted() >= _DIGITS_MAX):
-        sized = None  # reported as no whole number: a fraction, infinity or NaN
+        sized = None  # not a whole number: a fraction, infinity or NaN
     if sized is None:
         remedy = f"write a whole number from {low} to {high}"
         if isinstance(value, str) and _WHOLE.fullmatch(value):
@@ -221,7 +221,7 @@ def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
 
 
 def _decimal_step(factor: int) -> int:
-    """Return the least number of units that, divided by ``factor``, is a finite decimal.
+    """Return the least number of units that is a finite decimal after division by ``factor``.
 
     9 ms are 0.0000025 hours, but 1 ms is 0.000000277... hours, which no finite decimal equals.
     """

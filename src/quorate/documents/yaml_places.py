@@ -26,7 +26,7 @@ class Marks:
 
     found: list[Mark] = field(default_factory=list)
     aliased: set[int] = field(default_factory=set)
-    """Indexes of entries whose value is an alias: the lines of its content are at the anchor."""
+    """Indexes of entries whose value is an alias; the content of an alias is at its anchor."""
 
 
 def position(mark: Mark) -> Position:

@@ -73,7 +73,7 @@ _REMEDIES: Final = {
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """Carries the reason out of the loop over the events."""
+    """Ends the loop over the events, with the reason why the text is refused."""
 
     def __init__(self, message: str, remedy: str, at: Position | None) -> None:
         super().__init__(message)

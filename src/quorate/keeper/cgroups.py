@@ -1,8 +1,8 @@
 """The cgroups (version 2) of runs: the processes of a run, and its limits.
 
 The service prepares a parent below its own cgroup, and the keeper of a run makes the run's cgroup
-in it. Limits that cannot be set are returned as text: containers often have a cgroup tree that
-cannot be written, and on a machine that still uses version 1, the controllers belong to version 1.
+in it. Limits that cannot be set are returned as text. Containers often have a read-only cgroup
+tree, and on a machine that still uses version 1, the controllers belong to version 1.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tup
             unbounded.append(name)
     whole = path / "memory.oom.group"
     if whole.exists():
-        # If the kernel kills one process for memory, it kills all, because the others could not go
-        # on.
+        # If the kernel kills one process for memory, it kills all of them, because the other
+        # processes could not continue without it.
         whole.write_text("1")
     return path, unbounded
 

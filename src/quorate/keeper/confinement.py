@@ -1,10 +1,10 @@
 """The confinement of a run's processes.
 
 Confinement separates the processes from the service, and from runs of other system users. The
-keeper stays root. Each process that it starts joins the run's cgroup, hides other users' processes
-from itself, irrevocably becomes the run's system user, and only then enters its folder and starts
-its program. Bounds that the kernel or the container does not allow are reported in the run's
-output.
+keeper stays root. Each process that it starts first joins the run's cgroup, hides the processes of
+other users from itself, and becomes the run's system user for good. Only then it enters its folder
+and starts its program. Bounds that the kernel or the container does not allow are reported in the
+run's output.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Confinement:
     def enter(self, working_dir: str, die_with_keeper: Callable[[], None]) -> None:
         """Confine this process, and make it the run's user; raises ``StartError``.
 
-        Because confinement cannot be undone, only a process that is about to start a program calls
-        this.
+        Only a process that is about to start a program calls this, because confinement cannot be
+        undone.
         """
         try:
             if self.cgroup is not None:

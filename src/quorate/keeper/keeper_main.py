@@ -73,9 +73,9 @@ class _Work:
     """The processes of one generation.
 
     ``failure`` has the exit code of the first process that failed, and the cause. ``is_dropping``
-    is True if processes on a lost node, which must end at once, may still run. ``is_stuck`` is True
-    after processes that could not be killed were reported. ``confinement`` has the bounds of the
-    processes; None if they run as the service's user.
+    is True while processes on a lost node, which must end at once, may still run. ``is_stuck`` is
+    True once the keeper has reported processes that it could not kill. ``confinement`` has the
+    bounds of the processes; None if they run as the service's user.
     """
 
     gang: Gang
@@ -126,7 +126,7 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Stop listening, so that a daemon that pokes the keeper sees that it has ended."""
+        """Stop listening, so that a daemon that sends a notice sees that the keeper has ended."""
         os.close(self._poke)
         self._output.close()
 
@@ -300,7 +300,7 @@ class Keeper:
     def _kill_rest(self, work: _Work) -> None:
         """Kill all remaining processes; report once the processes that may not be killed.
 
-        No process starts until they have ended.
+        No process starts until these processes have ended.
         """
         work.gang = replace(work.gang, is_killed=True)
         unkilled = processes.kill_all(each.pid for each in work.running)
@@ -328,8 +328,8 @@ class Keeper:
         if not is_any_left:
             self._conclude(work)
         elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
-            # The run's processes are being killed, or have ended and left descendants. Warned
-            # descendants have their whole time, even if their parent shell has ended.
+            # The run's processes are being killed, or have ended and left descendants. Descendants
+            # that were warned keep all of their grace, even if their parent shell has ended.
             self._kill_rest(work)
         elif work.is_dropping:
             self._drop(work.gang.lost)
@@ -455,7 +455,7 @@ class Keeper:
 
 
 def was_undisturbed(status: Status, now_ms: int) -> bool:
-    """Return whether the lost work had run so long that earlier losses no longer count."""
+    """Return whether the lost work had run long enough to ignore earlier losses."""
     return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
 
 

@@ -1,7 +1,7 @@
 """Computes a keeper's next step: a pure function of the wanted and the actual processes.
 
 The processes of a run start together and stop together. If the wanted slots change, the processes
-are warned, and restart when the last one has ended. So a script only needs to save its work and to
+are warned, and restart when all of them have ended. So a script only needs to save its work and to
 continue from the saved work.
 """
 
@@ -74,7 +74,8 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # The ledger has ended this life without a confirmation, so no process of it may remain.
+        # The ledger has ended this life without a confirmation, so none of its processes may
+        # remain.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:

@@ -2,7 +2,7 @@
 
 A segment is named by the number of its first line. It is a sequence of records: a head in one line
 of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept, so that
-no run fills a disk; a line keeps its number.
+no run fills a disk. The number of a line never changes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def lines_end(folder: Path) -> int:
 
 
 def _end(path: Path) -> int:
-    """Return the number after the last line of a segment, by the heads of its records alone."""
+    """Return the number after the last line of a segment; only the heads of records are read."""
     number = int(path.stem)
     with path.open("rb") as file:
         end_bytes = os.fstat(file.fileno()).st_size

@@ -36,10 +36,10 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 
 
 def may_show_more(pid: int) -> bool:
-    """Return whether a process that showed no environment may show one soon.
+    """Return whether a process that showed no environment may show its environment soon.
 
-    Ended processes and threads of the kernel have no memory. A process that was started with an
-    empty environment has a position of its environment.
+    A process without memory will not show it, because it has ended or is a thread of the kernel.
+    Neither will a process that was started with an empty environment.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

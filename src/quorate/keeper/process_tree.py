@@ -27,9 +27,9 @@ def descendants(
 ) -> Iterator[tuple[int, int]]:
     """Yield (process, group) of all living descendants of ``roots``, parents first.
 
-    Each is yielded as soon as it is found. Processes that start during the search may be missing.
-    ``by_lists`` says whether to read the kernel's lists of children; None reads them if the kernel
-    has them.
+    Each process is yielded as soon as it is found. Processes that start during the search may be
+    missing. ``by_lists`` says whether to read the kernel's lists of children; None reads them if
+    the kernel has them.
     """
     reads_lists = has_lists() if by_lists is None else by_lists
     children_of = _listed_children if reads_lists else _scanned_children()

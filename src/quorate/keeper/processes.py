@@ -1,8 +1,8 @@
 """Starts, warns and kills the processes of a run, and waits for the last one.
 
-On Linux, orphaned descendants of its processes become children of the keeper. So when the keeper
-has no child, no process of the work is left, and no process outlives the keeper. On other systems,
-the keeper knows only the process groups.
+On Linux, orphaned descendants of the run's processes become children of the keeper. So when the
+keeper has no child, no process of the work is left, and no process outlives the keeper. On other
+systems, the keeper knows only the process groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""The most searches in one call for newly forked processes; then ended processes are reaped."""
+"""How often one call searches for newly forked processes, before ended processes are reaped."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -153,7 +153,7 @@ def _start_confined(
         _close(*ends)
         raise start_error(error, work, env, str(confinement.account)) from None
     _close(out_end, err_end, tell)
-    # The pipe ends when the program begins, or contains the reason why no program begins.
+    # The pipe is closed when the program begins. Else it contains the reason why no program begins.
     why_not = os.read(told, _TOLD_BYTES_MAX)
     os.close(told)
     process.returncode = 0
@@ -215,17 +215,17 @@ def warn_all(groups: Iterable[int]) -> None:
 def kill_all(groups: Iterable[int]) -> list[int]:
     """Kill all descendants of this process; the next call kills descendants that escape.
 
-    ``groups`` has the groups of processes for which the keeper has not waited yet; the number of
-    any other group may have been reused. Return the processes that may not be killed, because they
-    run as another user.
+    ``groups`` has the groups of processes that the keeper has not reaped yet; the number of any
+    other group may have been reused. Return the processes that may not be killed, because they run
+    as another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # Each process is killed as soon as it is found: a killed process does not fork, so only its
-        # last forks are left.
+        # Each process is killed as soon as it is found. A killed process does not fork again, so
+        # the next pass finds only the processes that it forked last.
         for each in descendants({os.getpid()}):
             if each[0] not in killed:
                 killed[each[0]] = not _kill([each])
@@ -237,9 +237,9 @@ def kill_all(groups: Iterable[int]) -> list[int]:
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
     """Kill the processes of ``ranks`` and their descendants; return whether any existed.
 
-    ``pids`` has the processes of ranks for which the keeper has not waited yet. A detached
-    descendant is found by Quorate's variable for its rank (launchers give their workers another
-    ``RANK``), or by the session that one of ``leaders`` has begun.
+    ``pids`` has the processes of ranks that the keeper has not reaped yet. A detached descendant is
+    found by ``QUORATE_RANK`` in its environment (launchers give their workers another ``RANK``), or
+    by the session that one of ``leaders`` has begun.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)

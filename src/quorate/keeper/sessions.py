@@ -34,8 +34,8 @@ def note(folder: Path, leaders: Iterable[int] = ()) -> None:
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # Only a session that this keeper leads counts, because another program's session also has
-        # other processes.
+        # Only a session that this keeper leads is recorded, because the session of another program
+        # has other processes, too.
         if (each := stat(pid)) is not None and each.session == pid
     ]
     if not found:

@@ -10,8 +10,8 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""The reads of one pipe in a row. They are enough for its content, and other pipes do not wait for
-a process that keeps writing."""
+"""The most reads of one pipe in a row. They are enough for the content of a pipe, and a process
+that keeps writing does not delay the reading of other pipes."""
 WORDS_BYTES_MAX: Final = 200
 """The most bytes of its last line that are reported when a process fails."""
 

@@ -118,7 +118,7 @@ class Wanted:
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     def is_of_another(self, nonce: str | None) -> bool:
-        """Return whether this file belongs to another run than the one with ``nonce``."""
+        """Return whether this file belongs to another run, whose nonce is not ``nonce``."""
         return None not in (self.nonce, nonce) and self.nonce != nonce
 
     @property
@@ -129,7 +129,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """The work of one life has ended by itself."""
+    """The work of the run has ended by itself in one ``life``, without an order to stop."""
 
     life: str
     code: int

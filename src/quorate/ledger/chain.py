@@ -2,8 +2,8 @@
 
 A block's body is MessagePack ``[format, height, first_seq, [events...]]``. Its hash covers the
 previous block's hash and the whole body. So if any bit of an event changes, or an event moves, the
-hash no longer matches. The chain alone cannot show that the holder of a ledger has cut it short or
-rewritten it from some block on. A checkpoint that another party keeps can show that.
+hash no longer matches. The holder of a ledger can still cut it short, or rewrite it from some block
+on, with new hashes. Only a checkpoint that another party keeps reveals that.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
 def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Event]:
     """Return the events of ``block``, which must be the block after ``after``.
 
-    ``not_before_ms`` is the time of the event before these. Raises ``CorruptLedgerError`` if the
+    ``not_before_ms`` is the time of the last event before it. Raises ``CorruptLedgerError`` if the
     block does not follow ``after``, if its hash does not match, or if time goes back. Raises
     ``NewerLedgerError`` if the block is sound but was written by a newer Quorate.
     """
@@ -195,11 +195,11 @@ def open_blocks(
 def open_blocks_naming(
     blocks: Iterable[Block], names: Collection[str], *, after: Head
 ) -> Iterator[tuple[Head, list[Event]]]:
-    """Yield the events of those ``blocks`` in which one of ``names`` is written, with their heads.
+    """Yield the events, and the head, of each of ``blocks`` whose bytes contain one of ``names``.
 
     The bodies of other blocks are hashed but not decoded. Text is stored unencoded, so a block that
     has a name contains the bytes of the name. The caller may add to ``names`` meanwhile. Raises the
-    errors of ``open_block``, except for times that go back.
+    errors of ``open_block``, except the one for times that go back.
     """
     for block in blocks:
         body = block.body

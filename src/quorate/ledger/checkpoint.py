@@ -136,7 +136,7 @@ def signed_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def verify_signature(checkpoint: Checkpoint) -> bool:
-    """Return whether ``checkpoint`` was signed by the key that it names, whatever key that is."""
+    """Return whether ``checkpoint`` was signed by the key that it names; any key is accepted."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
         Ed25519PublicKey,

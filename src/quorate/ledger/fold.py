@@ -46,7 +46,7 @@ def fold(events: Iterable[Event]) -> State:
 def replay(
     blocks: Iterable[Block], *, state: State | None = None, after: Head = GENESIS
 ) -> tuple[State, Head]:
-    """Return the state and head after ``blocks``, which follow ``after``, folded into ``state``.
+    """Fold ``blocks``, which follow ``after``, into ``state``; return the state and the head.
 
     Raises ``CorruptLedgerError`` or ``NewerLedgerError`` at the first block that is not sound.
     """
@@ -62,10 +62,10 @@ def replay(
 
 
 def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
-    """Fold the events of one block, and raise an error if they cannot have happened.
+    """Fold the events of one block; raise an error if they contradict the state.
 
-    Hashes show that no byte was changed since it was written, but not that its writer was right. A
-    ledger made by hand can free slots that were never taken.
+    Hashes prove that the bytes are those that were written, not that the writer was right. A ledger
+    made by hand can free slots that were never taken.
     """
     try:
         apply_all(state, events)

@@ -1,8 +1,8 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is a cache and never the truth. It names the head at which it was taken. It is ignored if
-its format is not that of this program. ``restore(take(state))`` equals the state that events fold
-to. Indexes are not stored; they are rebuilt from the tables.
+A snapshot is only a cache. It names the head at which it was taken. It is ignored if its format is
+not that of this program. ``restore(take(state))`` equals the state that the events give. Indexes
+are not stored; they are rebuilt from the tables.
 
 A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
 archive (``archive.py``). So a snapshot grows only with the live runs. The thread that owns the
@@ -206,9 +206,9 @@ _LONG_FIELD: Final = 256
 
 @dataclass(frozen=True)
 class Cut:
-    """A copy of a state at one instant: it does not change when the state changes.
+    """A copy of a state at one instant, which later changes of the state do not affect.
 
-    ``runs`` are the runs in memory. Those named in ``returned`` are in the archive as well, as they
+    ``runs`` are the runs in memory. The archive also has the runs named in ``returned``, as they
     were before they changed. The archive has ``archived_before`` runs, and was last written with
     the snapshot at ``base_seq``, 0 if there is none. The runs of the state stay frozen until its
     table has ``archived`` them or is thawed. Making a cut is quick. All other steps take longer and

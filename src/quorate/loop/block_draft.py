@@ -1,8 +1,8 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
-If the block is kept apart until it is in the store, the state after the decisions is an overlay.
-Else it is the engine's own state. In both cases events are applied before they are recorded, so
-that no block has an event that cannot be applied.
+The state after the decisions is an overlay if the engine's state may change only once the block is
+in the store. Else it is the engine's own state. In both cases events are applied before they are
+recorded, so that no block has an event that cannot be applied.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BlockDraft:
     def add(self, decision: Decision, encoded: bytes, *, is_apart: bool) -> None:
         """Add ``decision``, whose events ``room_for`` has returned as ``encoded``.
 
-        Unless ``is_apart``, the engine's own state changes.
+        If ``is_apart``, only an overlay changes, else the engine's own state.
         """
         self.decided.append((decision, self.ahead.seq + 1, None))
         if not decision.events:

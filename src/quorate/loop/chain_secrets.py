@@ -29,7 +29,7 @@ class ChainSecrets:
     def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
         self._secret = secret
         self._seal = seal
-        # The last requested chain, whether its secret was in the ledger then, and the result.
+        # The chain requested last, whether the ledger had its secret then, and the result.
         self._sought: tuple[str, bool] | None = None
         self._links: Preimages | None = None
         self._warned = ""

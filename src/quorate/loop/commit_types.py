@@ -16,8 +16,8 @@ from quorate.model.events import Event
 class Made:
     """The head at which a command was made and allowed, and how to make it at a later head.
 
-    ``again`` returns the command for the engine's head, or raises the error that forbids it there.
-    A command is forbidden if a version has changed, or a permission or a token was revoked.
+    ``again`` makes the command for the engine's head. It raises an error if the command is no
+    longer allowed, because a version has changed, or a permission or a token was revoked.
     """
 
     at: Head
@@ -29,7 +29,7 @@ class Asked:
     """A command and its actor; the decision is abandoned if ``go_on`` returns False.
 
     If ``made`` is given and the engine's head has moved since, the command is made again.
-    ``denied`` is the error that forbids it at the engine's head.
+    ``denied`` is the error that forbids the command at the engine's head.
     """
 
     command: Command
@@ -66,10 +66,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """Invariants that do not hold after ``events``, the block after ``head``.
+    """Invariants that are broken after ``events``, the block after ``head``.
 
-    If the block is from this engine, it is not recorded. If it is from another writer, it
-    ``is_recorded``.
+    A block of this engine is then not recorded. A block of another writer ``is_recorded`` already.
     """
 
     head: Head

@@ -1,8 +1,8 @@
 """The driver: sleeps until an action is due, and then calls the engine.
 
 It commits the executor's reports, lets the engine settle conflicts that are due, and ticks when a
-hold must be renewed or a planned start is due. The caller passes the wait function. So a daemon can
-be woken early, and a simulation need not sleep at all.
+hold must be renewed or a planned start is due. The caller supplies the function that waits. So a
+daemon can be woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Driver:
     def step(self) -> int | None:
         """Carry out everything due now; return when to step again, or None to wait until woken.
 
-        A second call at the same instant changes nothing. A tick often finds nothing to record: a
-        lease has outlasted its expected end, but no start has to move. Then what was due at that
-        instant is still due by the state, and is not due again before another block is recorded.
+        A second call at the same instant changes nothing. A tick may record nothing: for example, a
+        lease has outlasted its expected end, but no start has to move. The state then still reports
+        the same instant as due. It is ignored until another block is recorded.
         """
         self._relay()
         self._engine.settle_due()
@@ -53,7 +53,7 @@ class Driver:
         return self._due_ms(after_ms=now_ms)
 
     def _ticked_ms(self, now_ms: int) -> int | None:
-        """Return the last tick by ``now_ms`` after which no block was recorded; None if none."""
+        """Return the instant of the last tick; None if a block was recorded since."""
         if self._ticked is None:
             return None
         head, ticked_ms = self._ticked

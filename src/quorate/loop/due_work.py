@@ -1,8 +1,8 @@
 """Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
-Each is committed in a block of its own. If the engine has the lottery's secret, a conflict is
-settled after the block that declared it is durable, so the link was not known before the entrants
-were fixed.
+Each is committed in a block of its own. If the engine has the lottery's secret, it settles a
+conflict once the block that declared the conflict is durable. So nobody knew the link before the
+entrants were fixed.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class DueWork:
             if self._engine.view.in_rounds:
                 self._share_out_due()
         except QuorateError as error:
-            # If the last append had no answer, reading the state first asks the store whether the
-            # block is recorded.
+            # If the store did not answer the last append, reading the state first reads the store,
+            # to find out whether the block is recorded.
             _LOG.warning("due work waits until the ledger can be read: %s", error)
 
     @property
@@ -140,8 +140,7 @@ class DueWork:
         except Exception:  # noqa: BLE001 - a bug here must not end the service or stop other pools
             _LOG.exception("the next round of pool %s could not be made", pool)
             return False
-        # If other writers have changed the state since the round was computed, it is computed
-        # again.
+        # If other writers change the state in the meantime, the round is computed again.
         made = Made(head, lambda: self._round(pool))
         try:
             with collector_paused():

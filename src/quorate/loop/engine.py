@@ -6,16 +6,17 @@ that block is durable, and no block is appended whose events cannot be applied. 
 committed first, the engine applies that writer's blocks and decides again.
 
 If other programs write to the store, commands are decided on an overlay. The state changes when the
-block is in the store, so a commit that fails leaves the state unchanged. The only writer of a store
-needs no overlay. During its commit the state is ahead of the ledger, and if the commit fails the
-state is read again.
+block is in the store, so a failed commit leaves the state unchanged. An engine that is the only
+writer needs no overlay. During its commit the state is ahead of the ledger, and after a failed
+commit the state is read again.
 
 With an executor, a stop is two events, and the engine sends the executor the orders of each commit.
 If this program ends before it has sent the orders of a commit, it sends them when it opens the
 ledger again.
 
-If violations are reported, the invariants of all records that a block changes are checked before
-the block is appended. The first violation stops all deciding, and its block is not recorded.
+If the caller wants reports of violations, the engine checks the invariants of all records that a
+block changes, before it appends the block. After a violation it decides nothing more, and does not
+record the block.
 
 Conflicts and rounds that a commit makes due are settled in blocks of their own (``due_work.py``).
 """
@@ -87,7 +88,7 @@ TURN_AFTER_S: Final = 1.0
 
 
 class Engine:
-    """Owns the state. It carries out one command or group at a time, for one thread."""
+    """Owns the state. One thread uses it, and it carries out one command or group at a time."""
 
     def __init__(  # noqa: PLR0913 - an engine has this many parts
         self,
@@ -112,7 +113,7 @@ class Engine:
         self._snapshots = Snapshots(store)
         self.is_shared = store.is_shared
         self._turns = store if isinstance(store, TurnStore) else None
-        # Whether the state is that at the head; False while a block is being applied.
+        # Whether the state is complete up to the head; False while a block is being applied.
         self._is_whole = True
         # Whether the store may have blocks after the head, because an append did not return.
         self._is_behind = False
@@ -205,7 +206,7 @@ class Engine:
         return self._view
 
     def taken_over(self, store: EventStore) -> Engine:
-        """Return a reading engine that takes over this engine's state; do not use this one again.
+        """Return a read-only engine with this engine's state; do not use this engine afterwards.
 
         The log of ``store`` continues this engine's log. The new engine has not read ``store`` yet.
         """
@@ -213,20 +214,20 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use first reads the store, because the last append had no answer."""
+        """Whether the next use first reads the store, which did not answer the last append."""
         return self._is_behind or not self._is_whole
 
     @property
     def is_whole(self) -> bool:
-        """Whether the state is that of the head; False after a block that was applied in part."""
+        """Whether the state is complete up to the head; False if a block was applied in part."""
         return self._is_whole
 
     def follow(self) -> int:
         """Apply the blocks that other writers have appended after this engine's head.
 
-        Return how many there were. The work grows with these blocks, not with the ledger. The
-        executor gets their orders. Raises ``CorruptLedgerError`` if the store no longer continues
-        the ledger that was read before.
+        Return their number. The cost grows with these blocks, not with the ledger. The executor
+        gets the orders of these blocks. Raises ``CorruptLedgerError`` if the store no longer
+        continues the ledger that was read before.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -236,7 +237,7 @@ class Engine:
     def _catch_up(self, stale: StaleHeadError) -> int:
         """Apply the blocks because of which ``stale`` was raised; return how many there are.
 
-        ``stale`` may carry these blocks; the store is read only for those that it does not carry.
+        ``stale`` may have some of these blocks; only the others are read from the store.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -283,9 +284,9 @@ class Engine:
     def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        Without an executor, the engine reads the new blocks and decides. From its first answer on,
-        the executor refuses orders of older terms. Work that the previous leader started until then
-        is recorded, perhaps after this engine's head. So the engine reads on before it ends any
+        Without an executor, the engine reads the new blocks and decides. Once the executor has
+        answered this engine, it refuses orders of older terms. The previous leader may have
+        recorded starts after this engine's head, so the engine reads the new blocks before it ends
         work that it does not know. Raises ``OldTermError`` if the executor has a newer leader; then
         this engine does not lead.
         """
@@ -302,7 +303,7 @@ class Engine:
 
     @property
     def halted(self) -> str:
-        """Why no engine may decide, whether or not this one leads; empty if engines may decide.
+        """Why this engine may not decide even as the leader; empty if it may.
 
         The reason is a violation, or a clock that stepped.
         """
@@ -310,7 +311,7 @@ class Engine:
 
     @property
     def stopped(self) -> str:
-        """Why this engine does not decide, such as ``halted``; empty while it decides."""
+        """Why this engine does not decide: as in ``halted``, or it lost the lead; else empty."""
         return self.halted or self.deposed
 
     @property
@@ -319,7 +320,7 @@ class Engine:
         return self._state.at_ms
 
     def now_ms(self) -> int:
-        """Return the time that a decision would have now; it never goes back."""
+        """Return the time of a decision made now; it never goes back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
     def execute(
@@ -327,8 +328,9 @@ class Engine:
     ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` if ``go_on`` returns False. If the command is ``made`` again,
-        raises the error that forbids it. In both cases nothing is recorded.
+        Raises ``DecisionCutError`` if ``go_on`` returns False. If another writer committed first,
+        raises the error of ``made`` if the command is no longer allowed. In both cases nothing is
+        recorded.
         """
         (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
         if receipt.denied is not None:
@@ -353,7 +355,7 @@ class Engine:
         When ``go_on`` returns False, or the block is full, the commands decided so far (at least
         one) are committed. Later commands are not decided and have no receipt.
 
-        A refused command records nothing and does not keep the others from being recorded. Raises a
+        A refused command records nothing; the other commands are recorded all the same. Raises a
         ``StoreError`` if the block cannot be committed; then none of the commands is recorded.
         Conflicts that are due are settled after the block. If every command was refused or repeats
         an earlier request, nothing is recorded and no conflict is settled.
@@ -380,8 +382,8 @@ class Engine:
         for its turn, so that no other writer can commit first.
 
         Raises ``StaleHeadError`` if the store refuses the block although it has no other block
-        after this engine's head. Raises ``NotLeaderError`` if the store takes blocks of another
-        leader only; afterwards nothing is decided until this engine leads. Raises
+        after this engine's head. Raises ``NotLeaderError`` if the store accepts only the blocks of
+        another leader; afterwards nothing is decided until this engine leads. Raises
         ``BlockTooLargeError`` if the events of the first command do not fit into a block, and
         ``DecidingStoppedError`` while deciding is stopped.
         """
@@ -415,7 +417,7 @@ class Engine:
         return receipts
 
     def _take_turn(self) -> None:
-        """Wait until the store lets no other writer commit first, and read their blocks."""
+        """Wait until the store blocks other writers, and read the blocks that they appended."""
         if self._turns is not None:
             self._turns.take_turn()
             self.follow()
@@ -460,8 +462,8 @@ class Engine:
         """Raise ``StaleHeadError`` if the store has blocks after the engine's head.
 
         An append detects such blocks by itself. A response without an append, such as a refusal,
-        must hold at the store's head as well: another writer may have acknowledged a block that
-        would change the response.
+        must be true at the store's head as well. Another writer may have committed a block that
+        changes the response.
         """
         actual = self._store.head()
         if actual != self._head:
@@ -498,9 +500,8 @@ class Engine:
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.
 
-        The result equals the receipt that was made when the request was carried out, whether or not
-        the caller received that receipt. Raises ``CorruptLedgerError`` if the block of the request
-        cannot be read.
+        It equals the first receipt of the request, which the caller may not have received. Raises
+        ``CorruptLedgerError`` if the block of the request cannot be read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))
@@ -534,9 +535,9 @@ class Engine:
         self._due.policies = policies
 
     def _recover(self) -> None:
-        """Bring the state to the recorded one, after an append or an apply that did not return.
+        """Set the state to the recorded one, after an append or an apply that did not return.
 
-        If this fails, every use of the engine first tries it again.
+        If this fails, the next use of the engine first tries it again.
         """
         self._reload_if_torn()
         if self._is_behind:
@@ -545,9 +546,8 @@ class Engine:
     def _try_to_recover(self, failed: BaseException) -> None:
         """Recover after a commit that ``failed``; if recovery fails, the next use tries it again.
 
-        The block may be in the store after all; then its orders are sent. If the store has just not
-        answered, only the next use reads it, because the caller would have to wait for the store
-        once more.
+        The block may be in the store after all; then its orders are sent. If the store did not
+        answer, it is not read until the next use, so that the caller does not wait for it twice.
         """
         if isinstance(failed, StoreDownError):
             return
@@ -573,8 +573,8 @@ class Engine:
     def try_out(self, command: Command, *, actor: str, has_executor: bool = False) -> Decision:
         """Return the decision of ``command`` now; nothing is written and nothing changes.
 
-        ``has_executor`` is true if an executor runs the work although this engine, which only
-        reads, has no executor.
+        ``has_executor`` is true if another engine's executor runs the work, and this engine only
+        reads.
         """
         self._recover()
         return self._decide(self._state, command, actor, has_executor=has_executor)
@@ -600,8 +600,7 @@ class Engine:
     def close(self, within_s: float = CLOSE_S_MAX) -> None:
         """Close the store; wait up to ``within_s`` seconds for a snapshot that is being written.
 
-        After that time the snapshot is given up, because the store changes nothing once it is
-        closed.
+        After that time the snapshot is lost, because a closed store writes nothing.
         """
         if not self._snapshots.wait(within_s):
             _LOG.warning(
@@ -654,7 +653,7 @@ class Engine:
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots
-        # A snapshot that is still being written is settled after a later commit.
+        # A snapshot that is still being written is checked again after a later commit.
         if not snapshots.settle() or self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq

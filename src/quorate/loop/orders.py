@@ -72,9 +72,9 @@ def _wipes(view: StateView) -> list[WipeNode]:
 
 
 def standing_orders(view: StateView) -> list[Order]:
-    """Return the orders that hold in ``view``: every open lease, and every stop under way.
+    """Return the orders for the state ``view``: every open lease, and every stop under way.
 
-    A failed node is fenced even if no lease is left there, because its work may still run.
+    A failed node is fenced even if it has no lease any more, because its work may still run.
     """
     orders: list[Order] = []
     bounds = LeaseBounds(view)
@@ -91,10 +91,10 @@ def standing_orders(view: StateView) -> list[Order]:
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
     """Yield the commands that record ``reports`` in the ledger.
 
-    A report about a lease that is over in the ledger yields no command: the exit of an earlier
-    start of a run must not end the next start. Work that ends under a claim leaves the claim
-    unchanged. A run that was cancelled or completed by hand stays so, however its work ends. Ends
-    of runs and leases are one command, because waiting runs may need several of them.
+    A report about a lease that is over in the ledger yields no command, because the exit of an
+    earlier start of a run must not end the next start. Work that ends under a claim leaves the
+    claim unchanged. A run that was cancelled or completed by hand stays so, however its work ends.
+    All ends of runs and leases are one command, because a waiting run may need the GPUs of several.
     """
     for report in reports:
         if isinstance(report, WipeDone):

@@ -1,9 +1,9 @@
 """The lottery's secret, and the links of the chain that ends with it.
 
 The cost of a link, in hashes, is its distance from the secret. So one link in every ``STRETCH`` is
-remembered: the first call costs the whole chain, and each later one at most one stretch. The
+remembered: the first call computes the whole chain, and a later call at most one stretch. The
 process remembers the last chains that it used, because a service that begins a ledger also checks
-its secret.
+the secret.
 """
 
 from __future__ import annotations

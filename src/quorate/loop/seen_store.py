@@ -1,7 +1,7 @@
 """A ledger up to the head that its engine has read, while other writers append to it.
 
-Code that reads blocks together with the state must not meet a block that the state does not have,
-because the runs, nodes and owners of that block would be unknown.
+Code that reads blocks together with the state must not read a block that the state does not
+contain, because the runs, nodes and owners of that block would be unknown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SeenStore:
         return self._store.kept_end()
 
     def verified_head(self) -> Head:
-        """Return the head up to which the store vouches for the chain; at most ``head``."""
+        """Return the head up to which the store has verified the chain; at most ``head``."""
         return min(self._store.verified_head(), self._seen(), key=lambda head: head.height)
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:

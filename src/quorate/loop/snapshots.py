@@ -49,7 +49,7 @@ class Snapshots:
         self._thread: Thread | None = None
 
     def begin(self, state: State, head: Head) -> None:
-        """Begin a snapshot of ``state`` at ``head``; no other may be under way."""
+        """Begin a snapshot of ``state`` at ``head``; no other snapshot may be under way."""
         assert self._writing is None, "one snapshot at a time"
         writing = self._writing = _Writing(state, head, cut(state))
         if self.is_beside:
@@ -62,9 +62,10 @@ class Snapshots:
             self.settle()
 
     def settle(self) -> bool:
-        """Return, without waiting, whether the next snapshot may begin: no other is being written.
+        """Return, without waiting, whether the next snapshot may begin: none is being written.
 
-        If a snapshot was stored since the last call, the runs that it archived leave the state.
+        If a snapshot was stored since the last call, remove the runs that it archived from the
+        state.
         """
         writing = self._writing
         if writing is None:

@@ -15,8 +15,8 @@ from quorate.ports.store_port import EventStore
 def load_state(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
     """Return the state and head of the ledger in ``store``, and the sequence of its snapshot.
 
-    A long log is read in parts, with a snapshot after each part if the store can keep one. So the
-    ended runs need not all be in memory.
+    A long log is read in parts. After each part a snapshot archives the ended runs, if the store
+    can keep snapshots, so that they need not all be in memory.
     """
     state, head = State(), GENESIS
     kept = store.load_snapshot()

@@ -14,7 +14,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
-"""The least that a start holds, and the step by which a hold grows: docs/design/calculus.md."""
+"""The least GPU time that a start reserves with its payer, and the step by which it grows."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint unless it states a time."""
@@ -41,7 +41,7 @@ TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
 
 
 def hours_text(gpu_ms: int, *, up: bool = False) -> str:
-    """Return GPU-milliseconds as hours with at most two decimals, rounded down or ``up``."""
+    """Return GPU-milliseconds as hours with at most two decimals; round down, or up if ``up``."""
     hundredths, rest = divmod(gpu_ms, HOUR_MS // 100)
     hundredths += 1 if up and rest else 0
     whole, part = divmod(hundredths, 100)
@@ -56,7 +56,7 @@ def fits_double(amount: Decimal) -> bool:
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
     """Return ``parts`` rounded to whole multiples of ``unit`` that add up to their rounded sum.
 
-    Each part is rounded down; the missing multiples go to the parts that lost most by rounding.
+    First each part is rounded down. Then the parts that lost most by this are rounded up instead.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

@@ -145,7 +145,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields
 
 
 class Share(Part, frozen=True):
-    """``gpus`` of a planned start that ``payer`` pays for; each is held for ``hold_ms``."""
+    """A payer's part of a planned start: it reserves ``hold_ms`` for each of ``gpus`` GPUs."""
 
     payer: EnvelopeId
     tier: Tier
@@ -184,7 +184,7 @@ class Token(Part, frozen=True):
 
 
 class Cut(Part, frozen=True):
-    """A bundle that ends to make room (or whose spares end), and the leases that end with it."""
+    """A bundle that ends, or only loses its spares, to make room, and the leases that end."""
 
     step: CutStep
     run: str
@@ -241,8 +241,8 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
 
-    If it ``stays``, the run keeps its lease. ``nodes`` is how many GPUs of which nodes are meant
-    for the run, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
+    If it ``stays``, the run keeps its lease. ``nodes`` has the nodes chosen for the run, with their
+    GPUs, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
     """
 
     run: str
@@ -324,7 +324,7 @@ class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
 
 
 class NodeRemoved(Fact, frozen=True, tag="node-removed/1"):
-    """A node left the fleet; it had no lease, and no claim kept it."""
+    """A node without leases and without a claim was removed from the fleet."""
 
     node: str
     reason: str = ""
@@ -338,7 +338,7 @@ class PoolRemoved(Fact, frozen=True, tag="pool-removed/1"):
 
 
 class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
-    """Nodes were set apart for one user until ``end_ms``; the leases of ``claim`` come next."""
+    """Nodes were reserved for one user until ``end_ms``; the leases of ``claim`` start next."""
 
     claim: str
     user: str
@@ -363,7 +363,10 @@ class OwnerApplied(Fact, frozen=True, tag="owner-applied/1"):
 
 
 class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
-    """An owner that held nothing was removed; ``reason`` may be empty."""
+    """An owner without children, open runs or used envelopes was removed.
+
+    ``reason`` may be empty.
+    """
 
     owner: str
     reason: str = ""
@@ -397,7 +400,7 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 
 
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
-    """The ledger's own figures count for an owner: no accounting system reports its budget.
+    """The ledger's own figures apply to an owner again, as no accounting system reports its budget.
 
     ``is_linked`` is true if the accounting system does not answer, and false if the owner was
     unlinked. ``resource`` is as in ``BudgetReported``, and empty if the owner is linked to none.
@@ -466,14 +469,14 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
 
 
 class HoldExtended(Fact, frozen=True, tag="hold-extended/1"):
-    """A lease that outlived its hold got ``gpu_ms`` more from its payer."""
+    """The hold of a lease was extended: its payer reserved ``gpu_ms`` more for it."""
 
     lease: str
     gpu_ms: int
 
 
 class LeaseEnding(Fact, frozen=True, tag="lease-ending/1"):
-    """A lease is stopping, and has until ``deadline_ms``; its slots are still taken."""
+    """A lease is stopping, and must end by ``deadline_ms``; its slots are still taken."""
 
     lease: str
     reason: EndReason
@@ -517,7 +520,7 @@ class RunRequeued(Fact, frozen=True, tag="run-requeued/1"):
 
 
 class RunEnded(Fact, frozen=True, tag="run-ended/1"):
-    """A run is over and holds nothing."""
+    """A run is over, and has no leases any more."""
 
     run: str
     outcome: Outcome
@@ -562,7 +565,8 @@ class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
     """A run, ``filler``, got a spare's slots; the payer keeps room and money for the spare.
 
-    ``pledge`` names the spare until it returns. ``lease`` is the spare's lease, which ends next.
+    ``pledge`` is the id of the spare until it gets its slots back. ``lease`` is the spare's lease,
+    which ends next.
     """
 
     pledge: str
@@ -573,7 +577,7 @@ class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
 
 
 class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
-    """A filled spare was given up, or is about to come back as a lease of its own."""
+    """A filled spare was given up, or the next event gives it a lease again."""
 
     pledge: str
 
@@ -598,10 +602,9 @@ class MoveCode(Word):
     """Why a firm start was moved; the list of causes is complete."""
 
     LEASE_OVERRAN = "LeaseOverran"
-    """Leases last longer than declared, or than their recall allows; this start does not end them.
+    """Leases run longer than declared, or than their recall allows, and the start cannot end them.
 
-    The start does not end a lease that is not backfill before this start, or a lease of which it
-    needs only the quota.
+    A start ends only backfill that started ahead of it, and only to get GPUs, not to get quota.
     """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
@@ -621,8 +624,8 @@ class MoveCode(Word):
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """The run was to start by a conflict, but may not call one.
 
-    A conflict is called when the start is due. Each code below says why no conflict was possible.
-    Old ledgers have the reason in ``note``.
+    A run calls its conflict when its start is due. The codes below are the reasons why it could
+    not. Old ledgers have the reason in ``note``.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
@@ -639,7 +642,7 @@ class MoveCode(Word):
     CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
     """The owner has used up its budget, or the run would exceed the owner's target share."""
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
-    """No GPUs are missing any more in the place of the planned start."""
+    """The place of the planned start has enough free GPUs by now."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
     """Ending all work that may be ended in the domains of the start would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
@@ -765,7 +768,7 @@ class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request with an idempotency key was carried out by the ``count`` events before this one.
 
     ``digest`` identifies the content of the request. ``changes`` and ``warnings`` are the parts of
-    the response that no event has, so that a repeated request gets the same response.
+    the response that no other event records. A repeated request gets the same response from them.
     """
 
     key: str
@@ -800,7 +803,7 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
 
 
 class RoundCode(Word):
-    """Why a round differs from the answer of the pool's policy for all of its runs."""
+    """Why a round is not simply the answer of the pool's policy for all runs of the pool."""
 
     NO_POLICY = "NoPolicy"
     """This installation has no policy of that name, so all runs share by weight."""

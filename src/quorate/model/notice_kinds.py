@@ -45,5 +45,5 @@ RUN_KINDS: Final = (
 """The kinds about one run, which its submitter can receive by mail.
 
 Other kinds are about several runs or none. ``loan-returning`` names a run of the borrower, but is
-for the lender.
+sent to the lender.
 """

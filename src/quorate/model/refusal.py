@@ -63,8 +63,8 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Why an action was refused: its subject, and the numbers behind it.
 
-    ``also`` is a second reason that would hold if the first one did not. The refusal by a quota has
-    ``current``, the amount in use, and its ``limit``; the quota's owner is the ``subject``.
+    ``also`` is a second reason, which refuses the action even without the first. A refusal by a
+    quota has ``current``, the amount in use, and its ``limit``; its owner is the ``subject``.
     """
 
     code: RefusalCode
@@ -172,7 +172,7 @@ _QUOTA_NAMES: Final = {
 
 
 def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
-    """Return the text for a hard quota; a longer one if the limit is below the amount in use.
+    """Return the text for a hard quota, which is longer if the limit is below the amount in use.
 
     Both texts are fixed, because users' scripts match them word for word.
     """

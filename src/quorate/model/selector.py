@@ -34,7 +34,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether no place that has ``labels``, and perhaps more, can match ``selector``."""
+    """Return whether ``selector`` excludes all places with ``labels``, whatever labels they add."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

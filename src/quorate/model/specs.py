@@ -205,7 +205,7 @@ class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations that are not set follow from ``notice_ms``.
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it. Its value 0 forbade conflicts and still does; other values are ignored. Without an
+    sets it. The value 0 still forbids conflicts; other values are ignored. Without an
     ``executor`` the service's own executor runs the work of the pool. ``cluster`` is for
     Kubernetes. ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of
     the unit of currency.
@@ -267,7 +267,7 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def pause_ms(self) -> int:
-        """How long after a cut a run may not call a conflict itself: by default eight notices.
+        """How long a run may call no conflict after it was cut: by default eight notice periods.
 
         It is never less than a minute. Otherwise two runs could end each other in turn without
         progress.
@@ -315,7 +315,7 @@ class UpstreamFailure(Word):
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` only be over.
+    """Runs and arrays that must complete first; with ``UpstreamFailure.START`` they need only end.
 
     Runs and arrays in ``after_any`` must be over, however they end. ``after_task`` names arrays:
     each task of the following array follows the task with the same index in each of these arrays.

@@ -1,7 +1,7 @@
 """Arrays of runs: their indexes, the names of their tasks, and which tasks wait for which. Pure.
 
-One document asks for an array. Task 3 of the array ``train`` is the run ``train_3``. The tasks
-differ only in name and index, so the fields of one task are those of all tasks.
+One document declares an array. Task 3 of the array ``train`` is the run ``train_3``. Tasks differ
+only in name and index; all other fields are equal.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from quorate.views.runs.instant import Moment
 class Answer:
     """``tree`` is for programs, ``lines`` (wide or not) for people; both are made on demand.
 
-    ``csv`` is for spreadsheets, if the answer fits one. ``notes`` go to standard error or a header.
-    ``done`` describes the recorded changes, for the case that the output can no longer be printed.
+    ``csv`` is for spreadsheets, if the answer is a table. ``notes`` go to standard error or a
+    header. ``done`` describes the recorded changes, in case the output can no longer be printed.
     ``etag`` is the version of the one resource that is shown. ``stream`` is set if the answer may
     be too long for memory: its lines, each with its newline, are sent as they are made.
     """

@@ -13,7 +13,7 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
-"""The field that asks for a past state, for which the ledger is replayed."""
+"""The field with a past instant; the ledger is replayed up to this instant."""
 
 
 class Place(StrEnum):

@@ -36,10 +36,10 @@ def answer(context: AnyContext | CallerContext, operation: Operation, asked: Str
 def ordered_at_end(
     context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return what ``ordered`` returns; a command is refused only at the end of the ledger.
+    """Return what ``ordered`` returns; before a command is refused, read the ledger to its end.
 
-    Another writer may have recorded, and acknowledged, something that allows the command: a run
-    that does not exist here yet can be cancelled there.
+    The command may be allowed there. For example, another writer may have submitted the run that
+    the command cancels.
     """
     is_dry_run = getattr(asked, DRY_RUN, False)
     while True:

@@ -37,8 +37,8 @@ def check_count(documents: int, widths_max: int | None) -> None:
 def is_large(documents: Iterable[object]) -> bool:
     """Return whether deciding ``documents``, which are not checked yet, takes long.
 
-    Widths are counted for documents that declare them in the expected form; any other document
-    counts as one.
+    A document that declares its widths in the expected form counts once for each of them; any other
+    document counts once.
     """
     left = LARGE
     for document in documents:

@@ -1,4 +1,4 @@
-"""Checks that an admitted caller may continue, because a watch may outlast its permission."""
+"""Checks that an admitted caller may continue; a watch may outlast the caller's permission."""
 
 from __future__ import annotations
 

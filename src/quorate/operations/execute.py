@@ -216,8 +216,8 @@ class _Outcome:
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
         if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
-            # A repetition must get the same answer, and the effect on runs cannot be computed again
-            # then.
+            # A repeated request must get the same answer, but the effect on runs cannot be computed
+            # again later.
             return tree
         effect, others = redacted_effect(self.effect, self.sight.redaction)
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}

@@ -59,7 +59,7 @@ def answer_together(
     effect.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
-    # An order is refused only at the end of the ledger, so making one may move the head.
+    # Before an order is refused, the ledger is read to its end, which may move the head.
     orders = [(_order(asking), engine.head) for asking in askings]
     wanted = [
         Asked(

@@ -70,13 +70,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     fields are in the query or, if the method has a body, in the body. ``about`` is the kind of
     resource, if one handler serves several kinds. ``cli`` are its commands, and ``rpc`` its gRPC
     name if that differs. ``media`` is the media type of a REST response; if the response has
-    several documents, ``gives`` is the type of each. ``of_blocks``: answered from the blocks alone,
-    even if the state cannot be read. ``is_long``: changes nothing, and its cost grows with the
-    ledger, the queue or the request; with ``of_queue``, not with the ledger. ``is_apart``: computed
-    from the request alone. ``is_for_any_scope``: allowed with a token for any area, because the
-    area depends on the request. ``of_caller``: depends on the caller and the tenants alone.
-    ``of_service``: needs a running service; ``of_leader``: if several services share one ledger,
-    needs the leader.
+    several documents, ``gives`` is the type of each. An operation ``of_blocks`` reads only blocks,
+    and works even if the state cannot be read. An operation that ``is_long`` changes nothing, and
+    its cost grows with the ledger, the queue or the request, but not with the ledger if it is
+    ``of_queue``. An operation that ``is_apart`` reads only the request. If ``is_for_any_scope``, a
+    token for any area is enough, because the area depends on the request. The result of an
+    operation ``of_caller`` depends on the caller and the tenants alone. An operation ``of_service``
+    needs a running service. An operation ``of_leader`` needs the leader, if several services share
+    one ledger.
     """
 
     name: str

@@ -123,7 +123,10 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _out_of_scope(caller: Caller, command: Command) -> str:
-    """Return why ``command`` is outside the areas of the token; the table checks the rest."""
+    """Return why the content of ``command`` is outside the areas of the token; empty if it is not.
+
+    ``check_role`` checks the area of the operation.
+    """
     limits = f"your token is limited to {', '.join(sorted(caller.areas))}"
     match command:
         case _ if not caller.areas:

@@ -78,9 +78,9 @@ class RequestContext:
     of runs, ``reports`` the reports of simulations, ``accounting`` the status of the link to an
     accounting system, ``clock_control`` the check of the wall clock, and ``quorum`` the services of
     the ledger; each is None if it does not exist. ``mail_domains`` are the domains to which the
-    service sends the mail that runs ask for; None without a service. ``is_executed`` means that an
-    executor runs the work although the engine here, which only reads, has none. ``instant`` is the
-    shared instant of answers to several callers; without it, the answer is as of now.
+    service sends the mail that runs ask for; None without a service. ``is_executed`` means that the
+    executor of another engine runs the work; the engine here only reads. ``instant`` is the shared
+    instant of answers to several callers; without it, the answer is as of now.
     ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
     ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, the decision of
     an order is given up.

@@ -85,7 +85,7 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
-    """Return the specs of ``documents``, with the client's defaults for runs; arrays as tasks."""
+    """Return the specs of ``documents``, runs with the client's defaults, and arrays as tasks."""
     # This needs the ledger's tables; a client that only sends documents does without them.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 

@@ -35,9 +35,9 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 
 
 def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
-    """Return whether ``asked`` was carried out before under its key, and is still known.
+    """Return whether the ledger remembers a request with the key of ``asked``.
 
-    The ledger then has the effects of the first request: a resource that it removed is gone.
+    Then the effects of that first request are in the ledger: a resource that it removed is gone.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):

@@ -18,7 +18,7 @@ from quorate.model.state.state_view import StateView
 def own_field_faults(view: StateView, command: Command) -> list[Refusal]:
     """Return a refusal for each run of ``command`` that sets a field that only Quorate writes.
 
-    A run that is unchanged sets nothing, so a document that was read can be applied again.
+    An unchanged run sets no field, so a document that a caller has read can be applied again.
     """
     return [
         Refusal(

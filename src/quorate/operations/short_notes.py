@@ -1,4 +1,4 @@
-"""Texts that people write, and the ledger or an answer repeats: each is one printable line."""
+"""Notes and reasons that people write; the ledger records each as one printable line."""
 
 from __future__ import annotations
 

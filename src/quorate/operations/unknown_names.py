@@ -40,7 +40,7 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
 
 
 def _begun(name: str, known: Collection[str]) -> str | None:
-    """Return the first of ``known`` that continues ``name`` after a dash, like generated names."""
+    """Return the first of ``known`` that is ``name``, a dash and more, like a generated name."""
     return next((each for each in known if each.startswith(f"{name}-")), None)
 
 

@@ -38,7 +38,7 @@ class SteadyClock(Clock, Protocol):
 class ClockStatus:
     """The wall clock compared with the steady one.
 
-    ``trusted_ms`` is the time that decisions use; ``step_ms`` is how far the wall clock is from it.
+    ``trusted_ms`` is the time that decisions use; ``step_ms`` is how far the wall clock differs.
     ``why`` says why deciding has stopped, and is empty while the service decides.
     """
 

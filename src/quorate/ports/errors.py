@@ -39,8 +39,8 @@
         ├── SegmentError        archived blocks are missing or damaged
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
-The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
-thing to their readers. Adapters raise these and nothing else.
+Stores also raise the errors of the ledger, because readers treat a damaged row like a damaged
+block. Adapters raise no other errors.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class BlockTooLargeError(QuorateError):
 
 
 class OldTermError(QuorateError):
-    """An executor has accepted orders of a newer term; the sender of these no longer leads."""
+    """An executor has accepted orders of a newer term; the sender of older orders leads no more."""
 
     def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
         super().__init__(
@@ -246,7 +246,7 @@ class LedgerExistsError(StoreError):
 
 
 class LedgerServedError(StoreError):
-    """Services use a ledger that must not change meanwhile; ``services`` has their addresses."""
+    """Services use a ledger that must not change now; ``services`` has their addresses."""
 
     def __init__(self, place: str, services: Mapping[str, str]) -> None:
         names = ", ".join(f"{name} ({address})" for name, address in sorted(services.items()))

@@ -6,16 +6,16 @@ is not started again, and the earliest deadline of a stop applies. Only ``resume
 lease again, because the ledger may have been restored from a backup.
 
 Each order has the term of the leader that gives it; the term is 0 if a ledger has one writer. An
-executor that has accepted orders of a term refuses orders of older terms, from any service and
-however late. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots,
+executor that has accepted orders of a term refuses orders of older terms from any service, at any
+later time. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots,
 the work there continues. This happens in a hand-over, in a swap, and if a step takes the place of a
 lost group.
 
-Ends are polled, not called back: ``reports`` returns each end until an ``EndLease`` shows that the
-ledger has it, so no end is lost between a process and a commit. The end of a wipe is reported until
-the node takes work again.
+The loop polls for ends: ``reports`` returns each end until an ``EndLease`` shows that the ledger
+has it, so no end is lost between a process and a commit. The end of a wipe is reported until the
+node takes work again.
 
-``testing/executor_contract.py`` has these promises as tests, which every executor passes.
+``testing/executor_contract.py`` tests these rules, and every executor passes the tests.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only reserved.
 
     ``grace_ms`` is how long the work gets to checkpoint when it has to stop. ``partner`` is another
-    run, whose work runs on the same slots. The two exit separately, and the lease has ended when
-    both have. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` are the
+    run, whose work runs on the same slots. The two runs exit separately, and the lease ends with
+    the last exit. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` are the
     steps and seconds of the round in which each of ``runs`` starts; empty outside pools that share
     in rounds.
     """
@@ -67,10 +67,7 @@ class StopLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease has ended in the ledger: no process of the lease may be left.
-
-    Its end is not reported again.
-    """
+    """A lease has ended in the ledger: end all its processes, and do not report its end again."""
 
     lease: str
     reason: EndReason
@@ -165,20 +162,20 @@ class Executor(Protocol):
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept every open lease again, after a restart; work of other leases must end.
 
-        Unless ``is_whole``, work of other leases continues. The ledger may have leases after those
-        that were read; a new leader first reads them, and then resumes with ``is_whole``.
+        Unless ``is_whole``, work of other leases continues, because the ledger may have later
+        leases that were not read yet. A new leader then reads them, and resumes with ``is_whole``.
 
-        A stop follows the start of each lease that is ending. Nodes that have failed or have to be
-        wiped are named again. Raises ``OldTermError`` as ``carry_out`` does.
+        The orders have a stop after the start of each stopping lease. They name again the nodes
+        that have failed or have to be wiped. Raises ``OldTermError`` as ``carry_out`` does.
         """
         ...
 
     def reports(self) -> Sequence[Report]:
         """Return the ends that are not in the ledger yet.
 
-        Exits come first, oldest first. So the exit of work that was done when it had to stop comes
-        before the end of its lease. Then come runs that could not be started, leases that have
-        ended, and wipes.
+        Exits come first, oldest first. So if work exits during a stop, its exit comes before the
+        end of its lease. Then come runs that could not be started, leases that have ended, and
+        wipes.
         """
         ...
 

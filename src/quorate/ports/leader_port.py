@@ -104,7 +104,7 @@ class Candidacy(Protocol):
         ...
 
     def close(self) -> None:
-        """Take no further part in elections, so that another candidate can win at once."""
+        """Withdraw from elections, so that another candidate can win at once."""
         ...
 
 

@@ -1,11 +1,11 @@
 """The outbox port: deliveries to other systems, kept until they succeed (ADR-0021).
 
-A *sink* is one receiver of deliveries. It makes *parcels* while it reads the ledger, and stores
-each parcel in one transaction with its cursor: how far it has read. So after any crash it continues
-from the cursor, and a parcel is delivered at least once. The key of a parcel lets the receiver
-detect repetitions.
+A *sink* delivers to one receiver. It makes *parcels* while it reads the ledger. It stores each
+parcel in one transaction with its cursor: the last event that it has read. So after any crash it
+continues from the cursor, and a parcel is delivered at least once. The key of a parcel lets the
+receiver detect repetitions.
 
-``testing/outbox_contract.py`` has these rules as tests, which every adapter passes.
+``testing/outbox_contract.py`` tests these rules, and every adapter passes the tests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Parcel:
     """When the parcel was made, by the clock of the service that made it."""
 
     failing_since_ms: int | None = None
-    """Since when no parcel of its line could be delivered; None if no delivery has failed."""
+    """Since when deliveries of its line have failed; None if none has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Waiting:
 
     lines_failing: int
     trouble: str
-    """The reason of the last failure among lines that still fail; empty if none fails."""
+    """The reason of the last failure of a line that still fails; empty if no line fails."""
 
     trouble_ms: int | None
     """The instant of that failure."""
@@ -97,9 +97,9 @@ class Outbox(Protocol):
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
-        Later parcels of a line wait for the first one, however long its delivery takes. If a parcel
-        is due later than the longest back-off from ``now_ms``, the clock was set back since it
-        failed, so the parcel counts as due.
+        Later parcels of a line wait for the first parcel, however long its delivery takes. A parcel
+        that is due more than the longest back-off after ``now_ms`` counts as due, because the clock
+        was set back since the parcel failed.
         """
         ...
 

@@ -11,7 +11,7 @@ class StepReport:
     """A run has done ``step`` at ``at_ms``, with figures such as ``loss``.
 
     ``generation`` counts the starts of the run's processes; a later start may repeat steps. A
-    figure is None if it is no finite number, such as a loss that is NaN.
+    figure is None if it is not a finite number, such as a loss that is NaN.
     """
 
     step: int

@@ -1,6 +1,6 @@
 """The store port: an append-only log of blocks, a cached snapshot, an archive.
 
-``testing/store_contract.py`` has these rules as tests, which every adapter passes.
+``testing/store_contract.py`` tests these rules, and every adapter passes the tests.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class EventStore(Protocol):
     def is_shared(self) -> bool:
         """Whether other programs may append while this store is open for writing.
 
-        If true, an engine decides on an overlay, so that a lost race costs little, and it follows
-        the blocks of other programs.
+        If true, an engine decides on an overlay, so that it loses little work if another program
+        appends first. It also reads the blocks of other programs.
         """
         ...
 
@@ -43,10 +43,10 @@ class EventStore(Protocol):
         ...
 
     def verified_head(self) -> Head:
-        """Return the head up to which this store vouches for the chain; ``GENESIS`` for no block.
+        """Return the head up to which this store has verified the chain; ``GENESIS`` if no block.
 
-        The store has verified those blocks, and compares the bytes that it reads of them with a
-        hash that it keeps elsewhere. So a program can open the ledger without reading them.
+        The store compares the bytes of these blocks with a hash that it keeps elsewhere. So a
+        program can open the ledger without reading them.
         """
         ...
 
@@ -96,9 +96,9 @@ class EventStore(Protocol):
         """Store ``payload``, the state at ``head``, and drop the previous snapshot.
 
         Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
-        at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. Raises ``StoreError`` if
-        the stored snapshot is another one, and then changes nothing. This method may run on another
-        thread than the other methods, one call at a time, and no append waits for it.
+        at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. If the stored snapshot is
+        not the one at ``base_seq``, raises ``StoreError`` and changes nothing. This method may run
+        on another thread than the other methods, one call at a time, and no append waits for it.
         """
         ...
 
@@ -156,10 +156,10 @@ class TurnStore(Protocol):
         """Wait for this writer's turn: then no other program can append before this one.
 
         Writers get their turns in the order in which they ask. The turn ends with the next append,
-        with ``end_turn``, or after some seconds. A writer calls this method when it has lost races,
-        and again if it loses one during its turn. The call may return without a turn if the servers
-        of the store do not answer, or turns do not help. Raises ``NotLeaderError`` if only the
-        leader appends, and this writer leads no longer.
+        with ``end_turn``, or after some seconds. A writer calls this method if others keep
+        appending first, and again if that happens during its turn. The call may return without a
+        turn if the servers of the store do not answer, or turns do not help. Raises
+        ``NotLeaderError`` if only the leader appends, and this writer leads no longer.
         """
         ...
 

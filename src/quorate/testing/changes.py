@@ -21,11 +21,11 @@ from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
 
 Named = tuple[str, str]
-"""An object by kind and name, as in causes; ("family", owner) stands for the owner's parents."""
+"""An object by kind and name, as in causes; ("family", owner) means the parents of the owner."""
 
 
 class Changes:
-    """Takes every event with its number. Applying an object unchanged is not a change."""
+    """Reads every event with its number. Applying an object unchanged is not a change."""
 
     def __init__(self) -> None:
         self._last: dict[Named, int] = {}
@@ -42,7 +42,7 @@ class Changes:
         """Return whether ``what`` has changed for a run of ``owner`` since event ``number``.
 
         A payer also counts as changed if the parents of its owner or of the run's owner have
-        changed, and a quota if the parents of any owner have changed.
+        changed. A quota also counts as changed if the parents of any owner have changed.
         """
         kind, name = what
         found = {what}

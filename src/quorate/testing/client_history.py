@@ -9,14 +9,14 @@ got one. ``check_history`` returns the violations of these rules:
   have been carried out at any later instant, or never);
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
-- a write that was sent after another request was answered has a higher sequence. A read has seen
-  all that was acknowledged, or shown by a read that may not lag, before it was sent; a read that
-  may lag is at least as new as every answer that the same client received before it sent the read.
-  Either shows the run as the ledger has it at the sequence that it names, or at a later one.
+- a write that was sent after another request was answered has a higher sequence. A read that may
+  not lag is at least as new as every acknowledged write, and every other such read, that was
+  answered before the read was sent. A read that may lag is at least as new as every answer that the
+  same client had before. Each read returns the run as of the sequence in the answer, or later.
 
-``check_orders`` does the same for an executor: orders of an older term are never obeyed after those
-of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the ledger
-are checked by ``core/audit/history_audit.py``.
+``check_orders`` checks an executor: it never obeys orders of an older term after orders of a newer
+term, and starts a lease at most once. ``core/audit/history_audit.py`` checks quotas and slots in
+every prefix of the ledger.
 
 A history is linearizable if it is linearizable for each key, so each run is checked separately. The
 search keeps every state that the answers so far allow, with the pending requests that are already
@@ -88,7 +88,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run (None: no such run), in a state at or after ``seq``."""
+    """The answer to a read: the run as of ``seq`` or later; None if there is no such run."""
 
     copy: Copy | None
     seq: int
@@ -146,10 +146,9 @@ def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> l
 
 
 def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
-    """Return the operation on one run whose answer no order explains, or None.
+    """Return the first answered operation whose answer no order explains, or None.
 
-    Of several such operations, return the one that was answered first. All ``operations`` are about
-    the same run.
+    All ``operations`` are about the same run.
     """
     moments = [(each.sent, 0, number) for number, each in enumerate(operations)]
     moments += [
@@ -294,7 +293,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield a fault if the ledger never has the answer of a read, from the read's sequence on."""
+    """Yield a fault if the ledger, from the sequence of a read on, never agrees with the answer."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
@@ -359,7 +358,7 @@ def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
         for number, each in enumerate(operations)
         if each.answered is not None
     )
-    # What reads that may lag have shown is recorded, but need not be acknowledged yet.
+    # Events that reads that may lag have returned are recorded, but perhaps not acknowledged yet.
     recorded, known, at = 0, 0, 0
     own: dict[str, int] = {}
     for each in sorted((operations[number] for _, number in answered), key=lambda one: one.sent):

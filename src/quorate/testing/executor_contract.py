@@ -48,7 +48,7 @@ NOTICE_MS = 1_000
 """The default time that work has to stop."""
 GRACE_MS = 2 * NOTICE_MS
 LATE_MS = 6 * NOTICE_MS
-"""The duration of work that ends after other work, even if a busy machine delays the other."""
+"""The duration of work that ends after other work, even if a busy machine delays that work."""
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
@@ -72,18 +72,18 @@ class Work(StrEnum):
     FAILS = "fails"
     """The work exits with ``CODE_FAILED`` after ``lasts_ms``."""
     STAYS = "stays"
-    """The work goes on until it is stopped, and then exits."""
+    """The work continues until it is stopped, and then exits."""
     DEFIES = "defies"
-    """The work ignores stops, and goes on until it is killed."""
+    """The work ignores stops, and continues until it is killed."""
     COUNTS = "counts"
-    """The work reports steps, and goes on until it is stopped."""
+    """The work reports steps, and continues until it is stopped."""
 
 
 class ExecutorContract(ABC):
     """The contract of every executor."""
 
     outlives_service = True
-    """Whether work goes on, and is found again, after the service ends."""
+    """Whether work continues after the service ends, and the next service finds it."""
     ledger = "contract"
     """The ledger that the executors of a test work for."""
     wipes_nodes = True

@@ -66,7 +66,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return what ``place`` lacks, with ``others`` and open leases, under ``put_back``."""
+    """Return what ``place`` lacks beside ``others`` and open leases, assuming ``put_back``."""
     back = put_back or PutBack()
     return list(_lacking(view, place, others, back))
 
@@ -125,8 +125,8 @@ def _short_of_racks(
 ) -> Iterator[str]:
     """Yield the nodes with too few free GPUs for payers and runs that may only use these nodes.
 
-    Only selectors that name racks count. The nodes of one payer, and of any two together, must have
-    enough free GPUs for everything that may use no others.
+    Only selectors that name racks count. For each payer, and for every two payers together, their
+    nodes must have enough free GPUs for all places that may use only these nodes.
     """
     if any(("domain", domain) in back.limits for domain, _ in place.slice.domains):
         return
@@ -169,7 +169,7 @@ def _by_nodes(view: StateView, place: Place) -> Iterator[tuple[frozenset[str], i
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what the payers of a place, their lending and caps lack for all of ``there``."""
+    """Yield what the payers of a place, their lending and caps lack for all places ``there``."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -225,9 +225,10 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many nodes over quota each owner above a place is, with as few nodes as possible.
+    """Yield by how many nodes each owner above ``place`` exceeds its quota with places ``there``.
 
-    If nodes can be shared, unused GPUs of nodes that the owner already holds are used first.
+    The places use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the
+    owner already has are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -395,9 +396,9 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
 def _over_ms(view: StateView, run: str, back: PutBack) -> int:
     """Return the expected end of ``run``: the end of its last lease other than a spare.
 
-    Leases in ``back`` do not count. If these are all that are not stopping, the run has been
-    stopped. Stopping leases count only if there are no others, because a lease on a drained node
-    may stop after the end of its run.
+    Leases in ``back`` do not count. If some leases are not stopping, and ``back`` has all of these,
+    the run counts as over. Stopping leases count only if all leases of the run are stopping,
+    because a lease on a drained node may stop after the end of its run.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
@@ -461,7 +462,10 @@ def _expected_ms(view: StateView, lease: Lease, back: PutBack) -> int:
 
 
 def _climbed(view: StateView, from_ms: int, end_ms: int) -> int:
-    """Return ``end_ms``, or the first later rung after the present if ``end_ms`` has passed."""
+    """Return ``end_ms``; if it has passed, extend it step by step until it is in the future.
+
+    Each step is a quarter of the time since ``from_ms``, but at least ``HOLD_QUANTUM_MS``.
+    """
     is_late = end_ms < view.at_ms
     while is_late and end_ms <= view.at_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
@@ -521,8 +525,8 @@ def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutB
     """Return the leases that may be stopped for ``place``, or for places beside it.
 
     If overlapping places do not fit together, all of them lack room or money. A lease may then be
-    stopped for any of these places, and has ended when that place starts. If a place has no domain
-    in common with ``place``, only leases of payers that both places use count.
+    stopped for any of these places, and ends by the start of that place. If a place has no domain
+    in common with ``place``, only leases of payers that both places use are returned.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     payers, gone_ms = _pooled(view, place), dict[str, int]()
@@ -553,8 +557,8 @@ def _pooled(view: StateView, place: Place) -> set[str]:
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
     """Return the leases that should have been stopped for ``place`` by now, but were not.
 
-    These are stoppable leases with less than one grace left before the planned start of ``place``,
-    if ``place`` lacks room even after all stoppable leases with more time left are stopped.
+    These are the stoppable leases with less than one grace left before the planned start, in the
+    domains that lack room for ``place`` even if all other stoppable leases are stopped.
     """
     may_stop = stoppable(view, place)
     late = {n for n in may_stop if place.start_ms - view.leases[n].grace_ms < view.at_ms}

@@ -6,7 +6,7 @@ MIB = 1024 * 1024
 
 
 def _filled(unit: str, length: int, before: str, after: str) -> str:
-    """Return ``before``, as many times ``unit`` as ``length`` allows, and ``after``."""
+    """Return ``before``, then ``unit`` as often as ``length`` allows, then ``after``."""
     times = (length - len(before) - len(after)) // len(unit)
     return before + (unit * times).rstrip(", ") + after
 

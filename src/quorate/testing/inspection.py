@@ -1,7 +1,7 @@
 """Inspections: trials of one seed that are checked while they run.
 
 After every commit, an inspection checks the invariants of the changed objects, and sometimes of the
-whole state; that a second tick at the same instant changes nothing; and that the executor gets no
+whole state. A second tick at the same instant must change nothing, and the executor must get no
 impossible order. A repeated request must get the first response and change nothing. After every
 crash, all acknowledged requests must still be recorded. At the end, the whole history is audited,
 replayed and compared, and no run may hang. Each kind of event is counted, so that a test can
@@ -70,7 +70,10 @@ class Findings:
     moved_later: int = 0
     """How often a firm start moved later."""
     shared_slack: int = 0
-    """How many of these moves needed a younger lease that used slack of an overdue lease."""
+    """How many of the moves in ``moved_later`` needed a younger lease and an overdue lease.
+
+    The younger lease used slack that the overdue lease had used up.
+    """
     deeds: tuple[Deed, ...] = ()
 
 

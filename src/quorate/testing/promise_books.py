@@ -94,14 +94,14 @@ class _Promise:
     recorded: int
     """The number of the event that recorded the start."""
     due_ms: int | None
-    """When the run must start: as planned or, if no decision was made then, at the next one."""
+    """When the run must start: as planned, or at the first decision after the planned start."""
     missed_ms: int | None = None
-    """If no decision was made at the due instant: the next decision, which may make the start."""
+    """The first decision after the due instant, if none was made at that instant; else None."""
 
 
 @dataclass(slots=True)
 class _Cleared:
-    """Room that a conflict made for a reservation: the leases cut, and the last event before."""
+    """The cut leases by which a conflict made room, and the count of changes at that time."""
 
     conflict: str
     leases: tuple[str, ...]
@@ -141,10 +141,10 @@ class PromiseBooks:
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
-        """How many of these moves would not have happened without a younger lease. An overdue older
-        lease used up the slack, which the younger lease also used."""
+        """How many of the moves in ``moved_later`` would not have happened without a younger lease.
+        An overdue older lease used up the slack that the younger lease also used."""
         self._shares: dict[str, Share] = {}
-        """What the payer of each lease pays for."""
+        """The payer of each lease, and the GPUs and hours that it pays for."""
         self._handed: dict[str, tuple[int, tuple[str, ...]]] = {}
         """The leases that begin by a hand-over in the current block: the number of their event, and
         the leases that they replace."""
@@ -159,8 +159,8 @@ class PromiseBooks:
     def shaken(self, now_ms: int) -> None:
         """Record that the program was down until ``now_ms``, so starts due meanwhile may be late.
 
-        Starts due since the last block may also be late, because decisions after it are lost. No
-        other start may be late: the program decided earlier ones, and must meet later ones.
+        Starts due since the last block may also be late, because decisions after that block are
+        lost. No other start may be late, because the program runs when it is due.
         """
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
@@ -174,8 +174,8 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Record a decision at ``now_ms``; starts due since the last decision were missed.
 
-        A decision that recorded nothing, such as a refusal, does not count if the clock has since
-        gone back before it: by the ledger's time, no start was due yet.
+        A decision that recorded nothing, such as a refusal, does not count if the clock was set
+        back before it since. By the ledger's time, no start was due yet.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
@@ -235,13 +235,13 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """No longer let missed starts be late if a decision was made about them by ``at_ms``."""
+        """Allow no further delay of missed starts that a decision by ``at_ms`` has considered."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
 
     def _note_taken(self, event: Event) -> None:
-        """Record when a lease took its room; a swap or hand-over took it when its run started."""
+        """Record when a lease took its room; after a swap or hand-over, that is its run's start."""
         if not isinstance(event, LeaseStarted):
             return
         is_new = event.lease in self._began
@@ -341,9 +341,9 @@ class PromiseBooks:
         place = self._place(promise, planned_ms, view)
         if place.run not in view.pending:
             return
-        # Leases that began in this block are left out, because they did not exist before. Leases of
-        # activated firm runs are left out, because the recorded places of these runs count instead,
-        # unless the start that moves was recorded after they were activated.
+        # Leases that began in this block are left out, because they did not exist before. If a firm
+        # run was activated after the moving start was recorded, its leases are left out, too, and
+        # its recorded place counts instead.
         places = {
             run: activated
             for run, activated in self._activated.items()
@@ -351,7 +351,7 @@ class PromiseBooks:
         }
         late = {name for name in view.leases if view.leases[name].fact.run in places}
         began = self._began | late
-        # A place whose room a conflict makes takes no room from other places.
+        # A place that gets its room by a conflict takes no room from other places.
         activated = [p for run, p in places.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
         # A place that was due and has not started ends later by its delay.
@@ -372,9 +372,9 @@ class PromiseBooks:
         cured = replace(back, leases=back.leases | began, paid=self._paid_before())
         left = lacking(view, place, beside, cured)
         if left:
-            # Another place may have moved for its own cause and then started. It was not in the way
-            # if this place also lacks room without it, but lacks no room after its own cause is
-            # undone.
+            # Another place may have moved for its own cause and then started. It is ignored if this
+            # place lacks room even without the other place, but has room once the cause of its own
+            # move is undone.
             others = [other for other in beside if other.run not in self._moved]
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
@@ -390,7 +390,8 @@ class PromiseBooks:
     def _paid_before(self) -> dict[str, tuple[Share, ...]]:
         """Return who paid when the current event was written, for leases handed over later.
 
-        The place that a start leaves frees its payers for hand-overs in the rest of the block.
+        A start that moves frees its payers, and later events of the block may use them for
+        hand-overs.
         """
 
         def paid(lease: str) -> Iterator[Share]:
@@ -427,7 +428,7 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late run, named by itself or by ended leases."""
+        """Return whether a start moves behind a late run; the cause names it or ended leases."""
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
@@ -440,16 +441,17 @@ class PromiseBooks:
         """Return assumptions that undo the cause of a move, as far as the cause is true.
 
         A cause may name leases that are late, and objects that have changed since the start was
-        recorded. An overdue lease stands for all leases of its run, including spares, because the
-        run ends as a whole. If a cause names ``OBJECTS_MAX`` objects, every late lease counts.
+        recorded. If it names an overdue lease, all leases of the run count, including spares,
+        because the run ends as a whole. If it names ``OBJECTS_MAX`` objects, every late lease
+        counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
         if len(objects) >= OBJECTS_MAX:
             leases |= set(view.leases)
         runs = {known.fact.run for known in _overrunning(view, leases)}
-        # A late lease that ends after the move, in the same block, does not end its run: a spare of
-        # an overdue run that was filled, for example.
+        # A late lease may end after the move, in the same block, while its run continues. For
+        # example, a spare of an overdue run was filled.
         ended = {name.rpartition("/")[0] for name in leases & self._ended}
         runs |= {run for run in ended if _is_overdue(view, run)}
         leases |= {lease for run in runs for lease in view.runs[run].leases}
@@ -494,7 +496,7 @@ class PromiseBooks:
     def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
         """Yield a fault if a recalled lease was stopped too late despite a timely decision.
 
-        A decision is timely if it is before this instant and not before the stop was due.
+        A decision is timely if it was made before this instant, but not before the stop was due.
         """
         lease = view.leases.get(event.lease)
         recall = None if lease is None else recall_of(view, lease)
@@ -512,7 +514,7 @@ class PromiseBooks:
         """Let starts that were due a millisecond ago wait for a stop without grace.
 
         Such a stop begins a millisecond after the start was due, because the work may end by itself
-        until then. If the executor is late, another bundle may be stopped a millisecond later.
+        before that. If the executor is late, another bundle may be stopped a millisecond later.
         """
         for promise in self._promises.values():
             if promise.due_ms == event.at_ms - 1 and event.deadline_ms == event.at_ms:
@@ -539,12 +541,13 @@ class PromiseBooks:
             yield f"{event.lease} is stopped for a start, but no start is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
-        """Yield firm places that do not fit, and leases that overstay in their way.
+        """Yield firm places that do not fit, and overstaying leases that block them.
 
         Each place must fit beside open leases and all other places. Leases that may be stopped for
         the place do not count, because they are stopped one grace before its start. Leases that may
-        be stopped for another place do not count after that place's start: if both places do not
-        fit, the other place is reported. A missed start is checked again after the next decision.
+        be stopped for another place do not count after the start of that place. If then both places
+        do not fit, the other place is reported. A missed start is checked again after the next
+        decision.
         """
         places = places_of(view)
         for place in places:
@@ -596,7 +599,7 @@ class PromiseBooks:
     def _not_overstaying(
         self, declared: ConflictDeclared, event: ConflictResolved
     ) -> Iterator[str]:
-        """Yield runs that a conflict cuts as overstaying but that overtook no firm run.
+        """Yield runs that a conflict cuts as overstaying although they overtook no firm run.
 
         In the state before the block, a cut run must have started after the conflict's run began to
         wait. If the conflict is for no run, it must have started after a run with a firm start
@@ -618,15 +621,15 @@ class PromiseBooks:
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
-    """Return the leases of a block on GPUs that were not held or kept for their runs before it.
+    """Return the leases of a block on GPUs that their runs neither had nor kept before the block.
 
     A swap, a hand-over, and a spare whose filler has left use room that was taken already, unless
     their run starts in the block.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
-    # A run that starts has a lease other than a spare. If all new leases of a
-    # run are spares, the run was already running, and gets its spares back.
+    # A run that starts has a lease other than a spare. If all new leases of a run are spares, the
+    # run was already running, and gets its spares back.
     working = [event for event in new if event.role is not Role.SPARE]
     runs = {event.run for event in working}
     starting = {event.run for event in working if event.reason is StartReason.START}
@@ -637,10 +640,10 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
 
 
 def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return the leases that begin by a hand-over: the number of the event, and what they replace.
+    """Return, for each lease that begins by a hand-over, its event and the leases it replaces.
 
-    The number of the first of ``events`` is ``first``. If several leases begin together, the first
-    of them stands for all that they replace, because only the sum for each payer matters.
+    The number of the first of ``events`` is ``first``. If several leases begin together, all
+    replaced leases are listed with the first one, because only the sum for each payer matters.
     """
     found = dict[str, tuple[int, tuple[str, ...]]]()
     ended = dict[str, list[str]]()
@@ -724,7 +727,7 @@ def _is_overdue(view: StateView, run: str) -> bool:
 def _was_late(view: StateView, name: str) -> bool:
     """Return whether a lease is past its declared end, or past its deadline to stop.
 
-    Return True also if the lease is recalled and its stop may last longer than its notice.
+    Also return True if the lease is recalled and its stop may last longer than its notice.
     """
     lease = view.leases.get(name)
     if lease is None:

@@ -26,7 +26,7 @@ class RequestBooks:
         self._runs: set[str] = set()
 
     def answered(self, key: str, receipt: Receipt, engine: Engine) -> Iterator[str]:
-        """Record the response to a request; yield how a repetition differs from the first."""
+        """Record the response to a request; if it repeats a request, yield the differences."""
         decision = receipt.decision
         if decision.repeats is not None:
             if decision.events or decision.changes or decision.refusals:

@@ -98,7 +98,7 @@ class Replay:
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Only then, because the program may have ended before it reached that instant.
+                # Not before, because the program may have ended before that instant.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)
@@ -172,7 +172,7 @@ def failure_of(deeds: Sequence[Deed]) -> str:
 def shrink(
     deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
 ) -> list[Deed]:
-    """Return a part of ``deeds`` that still ``fails`` and needs all of its deeds.
+    """Return a part of ``deeds`` that still ``fails``, and that fails only with all of its deeds.
 
     The first deed, which declares the world, stays. Larger parts are left out before smaller ones.
     In total at most ``work_max`` deeds are played, so that the search ends.
@@ -206,9 +206,9 @@ def _plain(tree: Any) -> Any:
 
 
 def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
-    """Return ``deeds`` as a scenario in which only its steps happen.
+    """Return ``deeds`` as a scenario that does only its steps, and nothing between them.
 
-    Draws are left out: a scenario settles due conflicts after each step.
+    Draws are left out, because a scenario settles due conflicts after each step.
     """
     first = deeds[0]
     rest = [deed for deed in deeds[1:] if not isinstance(deed.command, Draw)]

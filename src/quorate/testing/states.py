@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
 
 
 def _hold_ends(state: State) -> dict[str, tuple[bool, bool]]:
-    """Return whether the heaps know when each open lease's hold is renewed, and when it ends."""
+    """Return, for each open lease, whether the heaps have the renewal and the end of its hold."""
     due, ending = set(state.holds_due()), set(state.holds_ending())
     return {
         name: ((lease.renew_ms, name) in due, (lease.hold_ends_ms, name) in ending)

@@ -15,7 +15,7 @@ LINE_CHARS_MAX: Final = 1_000
 LINES_CHARS_MAX: Final = 65_536
 """The most characters of all faults together; faults that do not fit are only counted."""
 _HEAD_CHARS: Final = 600
-"""How many first characters are kept, which name the field; the end has the remedy."""
+"""How many characters are kept of the beginning, which names the field; the end has the remedy."""
 
 
 def in_bounds(error: CommandError) -> CommandError:

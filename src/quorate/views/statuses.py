@@ -1,4 +1,4 @@
-"""The one table from error codes to HTTP status, gRPC status and exit code. Imports little.
+"""The table from error codes to HTTP status, gRPC status and exit code. Imports little.
 
 ``error_codes.py`` has the code of each exception.
 """

@@ -1,7 +1,7 @@
-"""Tables made to fit a terminal: sentences are shortened, names and numbers never. Pure.
+"""Tables made to fit a terminal: sentences are shortened, but never names and numbers. Pure.
 
-Tables arrive as lines, also from a service, which does not know the width of the terminal. Columns
-are recognised by the blanks that all lines of a table share.
+Tables are passed as lines, because a service does not know the width of the terminal. Columns are
+recognised by the blanks that all lines of a table share.
 """
 
 from __future__ import annotations

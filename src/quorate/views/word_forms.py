@@ -162,8 +162,7 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
-        # A refusal for lack of headroom and a refusal for an exceeded quota are about the same
-        # quota.
+        # For a run that waits for a quota, ``also`` is about the same quota, so it is not repeated.
         first, *rest = refusal_lines(refusal.also)
         lines += [f"and besides: {first}", *rest]
     return lines

@@ -88,9 +88,9 @@ def owner_documents(
 def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
     """Return the name of the GPU flavor for each ResourceFlavor.
 
-    The name is the product in the flavor's node labels, if no other ResourceFlavor has that product
-    and the flavor has no further labels. Otherwise the name is the ResourceFlavor's own, and a note
-    says which nodes need it.
+    If no other ResourceFlavor has the same product in its node labels, and this one has no further
+    labels, the name is the product. Otherwise it is the name of the ResourceFlavor, and a note says
+    which nodes need it.
     """
     products = Counter(each.product() for each in flavors)
     names: dict[str, str] = {}

@@ -81,7 +81,7 @@ class Topology:
     levels: tuple[str, ...]
 
     def level(self, label: str) -> Level | None:
-        """Return which place the level ``label`` corresponds to; None if there is no such level.
+        """Return the place for the level ``label`` of the Topology; None if it has no such level.
 
         The level above the nodes is the rack, and the next level is the domain. If there is only
         one level above the nodes, it is the domain. Regions, zones and all levels above the domain

@@ -21,7 +21,7 @@ _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "E
 
 
 def quantity(value: object) -> Decimal | None:
-    """Return the exact number that the quantity ``value`` stands for; None if it is no quantity."""
+    """Return the exact value of the quantity ``value``; None if it is not a quantity."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         return None
     match = _QUANTITY.fullmatch(str(value))
@@ -34,7 +34,7 @@ def quantity(value: object) -> Decimal | None:
 
 
 def gpu_count(value: object, at: At) -> int | None:
-    """Return the whole number of GPUs, 0 or more, that the quantity ``value`` stands for."""
+    """Return the quantity ``value`` as a whole number of GPUs, 0 or more."""
     found = quantity(value)
     if found is None:
         at.fault(f"must be a quantity, got {shown(value)}", "write a number of GPUs, such as 8")

@@ -138,7 +138,7 @@ def _level(label: str, topologies: Sequence[Topology]) -> Level | None:
 
 
 def _keeps(workload: Workload, path: tuple[str | int, ...], level: Level | None) -> bool:
-    """Return whether one domain satisfies ``level``, at least in part; then add a note."""
+    """Return whether one domain satisfies ``level``, at least in part; add a note if not fully."""
     if level is Level.DOMAIN:
         return True
     if level in {Level.RACK, Level.NODE}:
@@ -190,7 +190,7 @@ def _runtime(workload: Workload) -> Tree | None:
 
 
 def _work(workload: Workload, terms: Terms) -> Tree:
-    """Return the fields of the run that say what it starts: the program of its first pod set."""
+    """Return the fields of the run for its program, which is that of the first pod set."""
     (first, *others) = workload.pod_sets
     for each in others:
         workload.manifest.note(

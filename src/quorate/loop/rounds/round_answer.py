@@ -1,9 +1,9 @@
 """The shares of a pool in a round: its policy's answer, or equal shares if it has none.
 
-One run's numbers, or an error of the policy, must not cost the other runs their round. If a policy
-has no answer because of some runs, it names these runs. They are left out of the round, and the
-policy is called again. If the policy still has no answer, all runs share by weight, which needs no
-solver. Owners then get their targets, whatever the policy would have given them.
+The numbers of one run, or an error of the policy, must not stop the round for the other runs. If a
+policy has no answer because of some runs, it names these runs. They are left out of the round, and
+the policy is called again. If the policy still has no answer, all runs share by weight, which needs
+no solver. Owners then get their targets instead of the policy's shares.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def answered(
 ) -> Answered:
     """Return the answer by which ``members`` share the next round of a pool.
 
-    A cached answer to an equal problem is used again. Errors of the equal shares are raised; equal
-    shares have an answer for every run that can run.
+    A cached answer to an equal problem is used again. Equal shares have an answer for every run
+    that can run, so their errors are raised.
     """
     policy, kept = by
     if policy is None:
@@ -93,7 +93,7 @@ def _asked(
     by: tuple[PoolPolicy, KeptAnswers],
     now_ms: int,
 ) -> Allocation | Unsolved | RoundCause:
-    """Return the checked answer of a policy, its refusal, or the cause why it is not called."""
+    """Return the checked answer of a policy, its refusal, or the cause for not calling it."""
     policy, kept = by
     too_many = _too_many(policy, members, floor)
     if too_many is not None:
@@ -126,7 +126,7 @@ def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Ro
 
 
 def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
-    """Yield, for each run's set of flavors, the number of runs confined to it, and its GPUs."""
+    """Yield, for each run's set of flavors, how many runs use no others, and the set's GPUs."""
     runs_on = Counter(
         frozenset(place for place, rate in enumerate(member.rates) if rate) for member in members
     )
@@ -148,7 +148,7 @@ def _cause(policy: str, refusal: Unsolved) -> RoundCause:
     """Return the recorded form of a policy's refusal.
 
     The record names no run, because owners in a pool do not see each other's runs. The shares of
-    the round say which runs were left out, and the log says what error a policy made.
+    the round show which runs were left out, and the log has the error of a policy.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
         _LOG.error("the policy %s failed: %s", policy, refusal.message)

@@ -1,4 +1,4 @@
-"""Which of the runs that can start get which flavor in the next round."""
+"""The choice of the runs that get GPUs in the next round, and of their flavors."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
     """Return the grants of the next round, the most deserving run first.
 
     The time that every run is owed comes from the ledger, so a choice needs no memory of its own. A
-    run is skipped if it fits nowhere together with more deserving ones, or if its owner's money or
-    quotas are too small for it. The next run in turn is then chosen, and the skipped run is still
-    owed its time.
+    run is skipped if more deserving runs leave it no room, or if its owner's money or quotas are
+    too small for it. The next run in order is then chosen, and the skipped run is still owed its
+    time.
 
     GPUs left over go first to chosen runs that are slower on the flavor chosen for them, then to
     other runs that can use them, whatever their shares. A policy may withhold GPUs (``discounts``)
     so that no run gains by misstating its rates. In that case no run gets more than its share.
     ``is_thrifty`` is true if the policy considers prices; then no run is moved to a faster flavor
     that the policy did not choose. ``is_for_the_last`` is true if the policy's objective is the end
-    of the last run; then turns are divided by the slack of each run.
+    of the last run; then the slack of each run decides the order.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -82,8 +82,8 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
         room, likely = floor.room, choices.rows
         choices = chosen(Seats(floor.view, room.over(), by_name, held, likely))
         if choices.rows != likely:
-            # Nodes were kept for likely runs that were not chosen, and none for the runs chosen
-            # instead. The choice is repeated, and keeps the nodes of the chosen runs.
+            # Some likely runs, whose nodes were kept, were not chosen. The choice is repeated, and
+            # keeps the nodes of the runs that were chosen.
             choices = chosen(Seats(floor.view, room.over(), by_name, held, choices.rows))
     else:
         choices.gather(floor, by_name)
@@ -141,7 +141,7 @@ class _ChoicePass:
 def _spare(
     floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return runs that receive GPUs left over by runs that cannot use their share."""
+    """Return runs that get the GPUs that other runs have a share of, but cannot use."""
     left = dict(free)
     for each in choices.rows:
         if each.flavor in left:
@@ -176,8 +176,8 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
     """Yield a candidate for each row and each flavor on which the row has a share and can run.
 
     Runs without a share get only GPUs that these candidates leave over. Priority and deficit are
-    those of ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the row
-    that is owed most over all flavors comes first, then the row that had least so far.
+    those of ``policy.rounds`` for an allocation that begins now. Among rows with equal values on a
+    flavor, the row that is owed most over all flavors comes first, then the row that had least.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint

@@ -1,8 +1,8 @@
 """Funds: the payers of a run, and how many GPUs of a flavor each can pay for during a round.
 
-A round should choose runs that can be paid, because the GPUs of other runs are idle until the next
-round. This module only estimates: it considers each payer separately. Whether a grant is really
-paid is decided as for every start. docs/adr/0024-rounds-pools.md.
+A round should choose runs that can be paid, because GPUs given to other runs are idle until the
+next round. This module only estimates: it considers each payer separately. The decision then checks
+the payers of each grant, as for every start. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return which payers would pay for how many GPUs of ``run``, besides the GPUs in ``used``.
+    """Return how many GPUs of ``run`` each payer would pay for, besides the GPUs in ``used``.
 
     The parts may add up to fewer GPUs than the run needs. Payers pay in cover order. The borrowed
     part is at most the number that the run may borrow.
@@ -178,10 +178,10 @@ class Funds:
                 yield Payer(tuple(left), is_lent)
 
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
-        """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
+        """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
 
-        GPUs that runs of the pool have now are available to the chosen runs. The GPU-hours held for
-        these runs are not, because the unused hours are released too late for this round.
+        The chosen runs can get the GPUs that runs of the pool have now, but not the GPU-hours that
+        these runs hold and have not used, because those hours are released too late for this round.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

@@ -1,4 +1,4 @@
-"""The leases that each row has on a flavor, and would keep if it were chosen for it again."""
+"""The leases that each row has on a flavor, and keeps if it is chosen for this flavor again."""
 
 from __future__ import annotations
 

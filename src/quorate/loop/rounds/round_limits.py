@@ -1,7 +1,7 @@
 """Limits: how much may be chosen for an owner in one round, by payers and by quotas of runs.
 
-Each choice is counted at once. If a run exceeds a limit, the next run in turn is chosen. Whether a
-grant is really within the limits is decided as for every start.
+Each choice is counted at once. If a run exceeds a limit, the next run in order is chosen. The
+decision then checks the limits of each grant, as for every start.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from quorate.policy.rounds.row_choice import Candidate
 class Bill(NamedTuple):
     """The cost of one choice: GPUs by payer, and runs that begin under the quotas ``bounds``.
 
-    ``is_moved`` is true if the run has its GPUs already, but a more deserving run needs its payers,
-    so that other payers have to pay for it.
+    ``is_moved`` is true if the run keeps its GPUs, but other payers have to pay for them, because a
+    more deserving run needs the present payers.
     """
 
     parts: list[Part]
@@ -34,8 +34,8 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. If a candidate would stay, the GPUs that its payer
-    pays for at present are kept for it, as long as the rest is enough for the runs chosen before.
+    ``kept`` are all candidates with a share. For a candidate that would stay, its present payers
+    keep their GPUs, as long as the rest is enough for the runs chosen before it.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Limits:
     def bill(self, chosen: Candidate) -> Bill | None:
         """Return the cost of ``chosen``; None if payers or quotas have no room for it.
 
-        A run that stays keeps its payers, if they have room. Else payers pay in cover order: from
-        GPUs kept for no other run or, if these are not enough, from all GPUs that are left.
+        A run that stays keeps its payers, if they have room. Else payers pay in cover order. They
+        first use GPUs that are kept for no run. If these are not enough, they use all that remain.
         """
         spec = self._members[chosen.row[0]].record.spec
         present = self._waiting.pop((chosen.row, chosen.flavor), None)

@@ -43,9 +43,9 @@ def share_out(
 ) -> ShareOut:
     """Return the command that begins the next round of ``pool``, with the policies in ``kept``.
 
-    If the policy has no answer all runs share by weight, and the round says why. All runs keep
-    their GPUs if no run can run, or if the choice fails because of a bug. A bug does not end the
-    service, because the same round would be due again as soon as the service is back.
+    If the policy has no answer, all runs share by weight, and the round records the cause. All runs
+    keep their GPUs if no run can run, or if the choice fails because of a bug. A bug does not end
+    the service, because the same round would be due again when the service restarts.
     """
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
@@ -68,11 +68,11 @@ def share_out(
 
 
 def _keeps(policy: PoolPolicy | None) -> Keeps:
-    """Return which changes of rates do not lead to another call of ``policy``."""
+    """Return which changes of rates are so small that ``policy`` is not called again."""
     if policy is not None and policy.is_smooth:
         return Keeps.SMALL
     if policy is None or policy.reads_progress:
-        return Keeps.NONE  # It is called in every round.
+        return Keeps.NONE  # The policy is called in every round.
     return Keeps.ROUNDING
 
 

@@ -83,7 +83,7 @@ class PoolPolicy(Asked, Protocol):
 def problem_of(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Problem:
-    """Return the problem for ``policy``, with owners as entities that have their quotas' targets.
+    """Return the problem for ``policy``; its entities are owners, weighted by their targets.
 
     A run's own weight only divides its owner's part among the owner's runs. If the policy reads no
     entities, the weights of an owner's runs are scaled to add up to the owner's target.
@@ -145,7 +145,7 @@ def _bounded(rates: Floats) -> Floats:
 
 
 def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
-    """Return how long each run needs to its end on the flavor where it is fastest.
+    """Return how long each run still needs on the flavor where it is fastest.
 
     For a run without a number of steps, the pool's expected duration is used.
     """
@@ -174,8 +174,8 @@ def _deadlines_s(
 ) -> Floats:
     """Return the time within which each run has to end.
 
-    The time ends one round before the run's deadline, if the run can be that fast. Shares are given
-    out in whole rounds, so that a run may be one round behind its share.
+    The time ends one round before the run's deadline, if the run can be that fast. Runs get their
+    shares in whole rounds, so a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

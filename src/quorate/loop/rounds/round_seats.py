@@ -1,8 +1,8 @@
 """Seats: the nodes of every run that is chosen for a round, so that all of them have room.
 
-Candidates come in the order of rank. A run that has the flavor already keeps its nodes, unless a
-more deserving one fits nowhere else. In that case the least deserving runs make room, and are
-placed again in their turn, elsewhere if possible. A run that fits nowhere waits for the next round.
+Candidates come in the order of rank. A run that already has the flavor keeps its nodes, unless a
+more deserving run fits nowhere else. In that case the least deserving runs make room, and are
+placed again when their rank comes. A run that fits nowhere waits for the next round.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Held:
 class Seats:
     """The nodes of the runs that are chosen for one round.
 
-    ``likely`` are the runs that would be chosen if all GPUs were alike, the most deserving first.
+    ``likely`` are the runs that would be chosen if any GPUs would do, the most deserving first.
     Their present nodes are kept for them until another run needs them.
     """
 
@@ -94,7 +94,7 @@ class Seats:
             return False
         plan = self._find(chosen) or self._find_for(chosen)
         if plan is None:
-            # All runs in the way were moved, and later runs can only leave less room. So no other
+            # All runs in the way were moved, and later runs only reduce the room. So no further
             # run of this shape fits.
             self._hopeless.add(shape)
             return False
@@ -122,10 +122,7 @@ class Seats:
         self._sit(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Return the placement of ``chosen`` together with all other runs, and take that room.
-
-        None if there is no placement.
-        """
+        """Place ``chosen`` beside all other runs, and take that room; None if it fits nowhere."""
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -139,7 +136,7 @@ class Seats:
         """Return the placement of ``chosen`` if less deserving runs make room, and take that room.
 
         First only the least deserving run makes room. Each further attempt moves twice as many
-        runs, so few more are moved than necessary. Runs that turn out not to be in the way stay.
+        runs. Moved runs that were not in the way get their nodes back.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []

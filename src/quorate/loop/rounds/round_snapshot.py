@@ -24,7 +24,7 @@ STEADY_PARTS: Final = 20
 
 
 class Keeps(Enum):
-    """Which changes of rates leave a run the rates of the last round."""
+    """Which changes of rates are ignored, so that a run keeps its rates of the last round."""
 
     NONE = 0
     ROUNDING = 1
@@ -82,8 +82,8 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    ``counted`` are the records of runs whose steps are counted with this round. Rates
-    that have changed only as ``keeps`` says are taken from the last round.
+    ``counted`` are the records of runs whose steps are counted with this round. Rates with no
+    larger change than ``keeps`` allows are taken from the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool, counted or {}))
@@ -130,7 +130,7 @@ def _taking_part(
 
 
 def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, RoundsRun]]) -> bool:
-    """Return whether it matters which GPUs of a flavor a run gets, and not only how many."""
+    """Return whether runs need certain GPUs of a flavor, and not only a number of them."""
     owners = {record.spec.owner for record, _ in known}
     return (
         view.pools[pool].whole_nodes
@@ -147,7 +147,7 @@ def _members(
 ) -> Iterator[Member]:
     """Yield the members of a pool.
 
-    ``of_pool`` is the pool, the rates of its last round, and which changes leave them.
+    ``of_pool`` is the pool, the rates of its last round, and which changes of rates are ignored.
     """
     view, flavors = doors.view, tuple(doors.there)
     shared, used, keeps = of_pool
@@ -186,11 +186,11 @@ def steady(
 ) -> tuple[int, ...]:
     """Return ``rates``, each replaced by its ``used`` rate if the two differ by at most 5 %.
 
-    If ``change_max`` is given, they may also differ by no more than that.
+    If ``change_max`` is given, they must also differ by at most ``change_max``.
 
     No measurement repeats exactly. With unchanged rates a policy's cached answer can be used again.
-    The comparison is with the rates used in the last round, so that small changes do not add up
-    unseen.
+    Rates are compared with those used in the last round. So many small changes together are not
+    missed.
     """
     return tuple(
         [

@@ -1,4 +1,4 @@
-"""Spare GPUs: meant by a policy for runs that cannot use them, given to others for one round.
+"""Spare GPUs: runs with a share cannot use them, so other runs get them for one round.
 
 A policy does not know how much owners can pay together, how many nodes they may have, or which
 domains runs may use. So it may give GPUs to runs that are then skipped. Without this module these
@@ -30,9 +30,9 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner whose runs had the least GPU time for its target comes first, counting GPUs that it
-    gets here. Of its runs, the run that is owed most comes first, then the run that had least. The
-    caller changes ``taken`` and ``left`` between two results.
+    The owner whose runs had the least GPU time in relation to its target comes first; GPUs that it
+    gets here count. Of its runs, the run that is owed most comes first, then the run that had
+    least. The caller changes ``taken`` and ``left`` between two results.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())
@@ -71,10 +71,9 @@ def faster_candidates(
 ) -> list[Candidate]:
     """Return candidates that move ``chosen`` runs to idle flavors on which they are much faster.
 
-    A policy gives each run time on several flavors, and in one round a run has one of them. A run
-    may have its turn on a slow flavor while GPUs of a fast one are free. The most deserving run
-    chooses first. Each run keeps its rank, and takes nothing from a run with a share of that
-    flavor.
+    A policy gives a run shares of several flavors, but in one round the run has only one flavor. It
+    may get a slow flavor while GPUs of a fast flavor are free. The most deserving run chooses
+    first. Each run keeps its rank, and takes nothing from a run with a share of that flavor.
     """
     left = dict(free)
     for each in chosen:
@@ -90,8 +89,8 @@ def faster_candidates(
         if fitting:
             flavor = max(fitting, key=lambda f: rates[places[f]])
             left[flavor] -= each.gpus
-            # This candidate comes just before the same run on its slower flavor, which the run gets
-            # if this one fails.
+            # This candidate comes just before the same run on the slower flavor, which the run gets
+            # if this candidate fails.
             deficit_s = nextafter(each.deficit_s, inf)
             found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
     return found

@@ -15,10 +15,7 @@ Each wait is twice the previous one. Only time is lost, because runs keep the GP
 
 
 class RoundWaits:
-    """The instants until which pools wait.
-
-    This is kept in memory only, because a restarted service may try at once.
-    """
+    """The instants until which pools wait; in memory only, so a restarted service tries at once."""
 
     def __init__(self) -> None:
         self.until_ms: dict[str, int] = {}

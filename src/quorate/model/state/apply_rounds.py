@@ -25,7 +25,7 @@ def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
             run.started_ms = fact.start_ms
     run.refusal, run.since_ms = None, fact.start_ms
     if run.backfills:
-        # The marks belong to the run's earlier leases.
+        # The backfill marks belong to the run's earlier leases.
         run.backfills = ()
         state.backfilled.pop(fact.run, None)
     nodes = tuple(node for node, _ in fact.slots)
@@ -127,8 +127,8 @@ def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int
     member.counted_ms = {**counted, flavor: counted.get(flavor, 0) + ran_ms}
     if ran_ms >= MEASURED_MIN_MS:
         # The rate counts all the time for which the run had GPUs, including the grace. Steps done
-        # in the grace are reported, too, so without that time the rate would be too high. A run
-        # that stops slowly gets a lower rate, as if it had idled at any other time.
+        # in the grace are reported, too, so without that time the rate would be too high. Idle time
+        # in the grace lowers the rate, as idle time at any other moment does.
         rate = count.steps * PPM * SECOND_MS // ran_ms
         before = member.rates.get(flavor)
         # The result is the average of the previous rate and the new one, as in Gavel, section 5.

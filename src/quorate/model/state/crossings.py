@@ -1,10 +1,9 @@
-"""Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
+"""Crossings: for each owner, an instant before which its use of a budget crosses no threshold.
 
 Between two events about an owner its use is known for all future time. It grows with the GPUs and
-nodes that the owner has, and falls when past use leaves the rolling window. So each owner has an
-instant before which it crosses no threshold. This instant is computed again only after an event
-about the owner, or when it has passed. A query reads the first few instants, however many owners
-there are.
+nodes that the owner has, and falls when past use leaves the rolling window. So the instant is
+computed again only after an event about the owner, or when it has passed. A query reads the first
+few instants, however many owners there are.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from quorate.model.state.records import ReportRecord
 PERCENTS: Final = (80, 100, 120)
 """The thresholds, in percent of a budget."""
 REARM_POINTS: Final = 5
-"""How many percentage points use has to fall below a threshold before it can cross it again."""
+"""How far use must fall below a threshold, in percentage points, before it can cross it again."""
 _WHOLE: Final = 100
 """100 percent."""
 _AT_ONCE: Final = 0
@@ -280,9 +279,9 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
     """Return the start of the window at which the use in the window falls to ``percent``.
 
-    ``from_ms`` is the present start. The result assumes that no further use is added. The result
-    may be too early. At least one of the meters has to lose an equal part of the excess, and the
-    result is the first start at which one meter has lost that part.
+    ``from_ms`` is the present start. The result assumes that no further use is added, and may be
+    too early. Of n meters, at least one has to lose an n-th of the excess; the result is the first
+    start at which a meter has lost that much.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

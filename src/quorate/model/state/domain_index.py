@@ -1,8 +1,8 @@
 """The domains of one pool and flavor, by how many GPUs each has free.
 
 Domains are numbered in key order. ``levels`` has a bit for every free count that some domain has,
-and ``at`` has the domains with that count. So a search for the least free domain that has n GPUs,
-first by key, takes the same time for ten domains as for ten thousand.
+and ``at`` has the domains with that count. So the search for the domain with the fewest free GPUs,
+but at least n, takes the same time for ten domains as for ten thousand. Ties are ordered by key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.state.free_slots import IslandKey
 
 @dataclass(slots=True)
 class DomainIndex:
-    """Islands by free count. ``gpus_total`` is the number of all their GPUs, free or not."""
+    """The domains by free GPUs. ``gpus_total`` is the number of all their GPUs, free or not."""
 
     keys: tuple[IslandKey, ...]
     numbers: dict[str, int]

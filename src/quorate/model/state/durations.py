@@ -62,7 +62,7 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:
     """Return the bucket of a run that took ``actual_ms`` and had declared ``expected_ms``."""
-    # The ratio is rounded up, so that a ratio just above a bound does not count as the bound.
+    # The ratio is rounded up, so that a ratio just above a bound is in the next bucket.
     ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
     return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
 

@@ -26,14 +26,14 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, 
     """Return the time that each run of the pool's present round was due and had by ``until_ms``.
 
     Both times count from a run's first round on. The time owed to a run has a maximum, which the
-    round's event states, so that a long shortage is not made up all at once. The time by which a
-    run is ahead has a maximum if the run has a grant in this round, because GPUs that no other run
-    wanted are no debt. A run that had GPUs without a grant, in a grace longer than a round, kept
-    them from other runs, so its lead is not reduced.
+    round's event states, so that a long shortage is not made up all at once. The lead of a run that
+    has a grant in this round has a maximum, too, because a run need not give back the time of GPUs
+    that no other run wanted. A run that had GPUs without a grant, in a grace longer than a round,
+    kept them from other runs, so its lead is not reduced.
 
-    The maximum that a run can be owed is lower by the time for which it had GPUs in this round. If
-    more is due than can be given, every run is owed its maximum. A run that has just had GPUs is
-    then owed less than a run that waits, so the runs take turns.
+    The maximum that a run can be owed is reduced by the time for which it had GPUs in this round.
+    In a long shortage every run is owed its maximum. A run that has just had GPUs is then owed less
+    than a run that waits, so the runs take turns.
     """
     cache = state.owed_cache
     found = cache.get((pool, until_ms))

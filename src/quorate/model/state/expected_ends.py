@@ -63,7 +63,7 @@ class EndsBy(Generic[K]):
             layer = layer.below
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Cache ``kept`` for ``key``: below, unless this layer has ends or changes of its own."""
+        """Cache ``kept`` for ``key``, in the layer below unless this layer has its own entries."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return

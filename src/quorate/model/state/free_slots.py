@@ -1,8 +1,8 @@
 """The free-slot index of one flavor in one domain of one pool.
 
 Nodes are numbered in name order. For every count ``c``, the bits of one integer mark the nodes with
-exactly ``c`` free slots. So a search for the first node by name with the fewest free slots that has
-at least r takes a handful of integer operations, however many nodes there are.
+exactly ``c`` free slots. So the search for the node with the fewest free slots, but at least r,
+takes a handful of integer operations, however many nodes there are. Ties are ordered by name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Holdings: the nodes and runs of owners with a hard quota, and of their descendants.
 
 Holdings count running runs, and the nodes on which an owner has a lease or a filled spare, each
-node once. They change with each event. Owners to whom no hard quota applies, neither their own nor
-one of an ancestor, cost no time.
+node once. They change with each event. Owners without a hard quota, of their own or of an ancestor,
+are not counted, which saves time.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Holdings:
         return (owner, node) in self._uses
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Return (nodes, running runs) of every owner with a quota that holds nodes or runs."""
+        """Return (nodes, running runs) of every owner with a quota that has any of them."""
         return {
             name: (self.nodes.get(name, 0), self.runs.get(name, 0))
             for name in sorted({*self.nodes, *self.runs})

@@ -1,8 +1,8 @@
 """The lines of waiting runs in the order of their ranks, kept from one decision to the next.
 
-A rank is valid until an event concerns its owner or the first run of its line, or until an instant
-up to which its score stays within one step. Only lines whose rank may be outdated are ranked again,
-so a walk does not visit every line. An overlay records its own changes and reads the rest below.
+A rank is valid until an event concerns its owner or the first run of its line, or until its score
+may have changed by a step. Only lines whose rank may be outdated are ranked again, so a walk over
+the queue does not visit every line. An overlay records its own changes and reads the rest below.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LineRanks:
         self.owners: set[str] = set()
         """The owners that have changed since the order was last read."""
         self.lines: set[Line] = set()
-        """The lines in which a run has begun or ceased to wait since then."""
+        """The lines in which a run began or ceased to wait since the order was last read."""
         self.planned: dict[str, dict[Planned, PlannedRank]] = {}
         """The ranks of each owner with planned GPUs, by owner."""
 
@@ -92,7 +92,7 @@ class LineRanks:
     def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
         """Return the cache for the ranks of ``owner`` with planned GPUs.
 
-        None if the owner has changed in an overlay, because such ranks are not cached.
+        Return None if the owner has changed in an overlay, because such ranks are not cached.
         """
         layer = self
         while layer.below is not None:
@@ -145,7 +145,7 @@ class LineRanks:
     def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
         """Return how many lines of the same pool certainly come before ``mine``, at most ``most``.
 
-        No line is ranked: lines whose rank may have changed since it was computed do not count.
+        This ranks no line. Lines whose rank may have changed since it was computed do not count.
         """
         lines, owners, base = self.lines, self.owners, self
         while base.below is not None:

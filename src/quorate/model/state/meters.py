@@ -220,7 +220,7 @@ class Meter:
         return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
-        """Return the use until ``at_ms``, where each part has halved with every half-life since."""
+        """Return the use until ``at_ms``, decayed: use halves with every half-life after it."""
         faded, before = self._faded_by(at_ms, half_life_ms)
         span_ms = at_ms % HOUR_MS
         left = faded * halved(span_ms, half_life_ms)
@@ -241,9 +241,9 @@ class Meter:
     ) -> tuple[int, int] | None:
         """Return a lower and an upper bound of ``recent`` between two instants.
 
-        None if the instants are not in one hour, or a correction made a sum negative. The bounds
-        are the values at both instants, widened by the most that use and decay can bend the curve
-        in between.
+        Return None if the instants are not in one hour, or a correction made a sum negative. The
+        bounds are the values at both instants, widened by the most that use and decay can change
+        the amount in between.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
         used, span_ms = self._until(from_ms) - before, until_ms - from_ms

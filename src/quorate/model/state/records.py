@@ -89,7 +89,7 @@ class NodeMark(Struct, frozen=True, gc=False):
 
 
 class UnwipedNode(Record):
-    """A node that ``claim`` has, or that was not wiped since ``claim`` left it.
+    """A node that ``claim`` uses, or that was not wiped yet after ``claim``.
 
     Only the claim's user may use the node. ``leases`` counts the open leases of the claim on it.
     ``is_quarantined`` is true if its wipe failed.
@@ -231,7 +231,7 @@ class Lease(Record):
 
     @property
     def renew_ms(self) -> int:
-        """The last instant at which a stop of the lease still ends before its hold does."""
+        """The last instant at which a stop of the lease is early enough to end with its hold."""
         return self.hold_ends_ms - self.grace_ms
 
 
@@ -472,7 +472,7 @@ class PledgeRecord(Record):
 
     @property
     def places(self) -> Slots:
-        """The spare's nodes with 0 GPUs each: the GPUs count for the filler."""
+        """The spare's nodes with 0 GPUs each, because the GPUs are counted with the filler."""
         return tuple((node, 0) for node, _ in self.slots)
 
     def copy(self) -> PledgeRecord:
@@ -521,7 +521,7 @@ class ReportRecord(Record):
 
     @property
     def answers(self) -> bool:
-        """Whether the report counts, instead of the ledger's own figures."""
+        """Whether the report is used instead of the ledger's own figures."""
         return self.gpu is not None or self.node is not None
 
     def copy(self) -> ReportRecord:

@@ -48,7 +48,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The heap of bounds of one site for a number of GPUs, after the first ``changes`` changes."""
+    """The heap of bounds of one site for a number of GPUs; ``changes`` changes are included."""
 
     __slots__ = ("changes", "found", "site", "stale")
 

@@ -20,7 +20,7 @@ from quorate.model.state.tables import LayeredTable, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
+    """Which runs to list; a field of None matches all runs. ``owners`` may be listed, no others.
 
     ``after_seq`` is the sequence of an event: runs submitted by this event or earlier are excluded.
     ``before_seq`` is the sequence of an event, too: runs submitted by that event or later are
@@ -160,7 +160,7 @@ class RunTable(Table[str, RunRecord], Runs):
         super().__init__()
         self._archive: ArchivedRuns | None = None
         self._returned: set[str] = set()
-        # Records that have changed since the table was frozen; None while it is not.
+        # Records that have changed since the table was frozen; None while it is not frozen.
         self._changed: set[str] | None = None
 
     @property
@@ -332,7 +332,7 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         self[name] = record
 
     def layer(self) -> Table[str, RunRecord]:
-        """Return a further layer on top of this one, or of the table below if this one is empty."""
+        """Return a layer over this table or, if this table is empty, over the table below."""
         below = self if self._local or self._gone else self._base
         return cast("Table[str, RunRecord]", LayeredRuns(below))
 

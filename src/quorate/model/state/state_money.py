@@ -53,8 +53,8 @@ class MoneyState(WorkState):
         self._openings: list[int] | None = None
         self._holds_due: list[tuple[int, str]] | None = None
         self._holds_ending: list[tuple[int, str]] | None = None
-        # The state below an overlay, and the earliest instants of the holds that the overlay has
-        # listed; None, and no instants, in the owned state.
+        # Set in overlays only: the state below, and the earliest instants of the holds that the
+        # overlay has listed.
         self._below: MoneyState | None = None
         self._listed_renew_ms = self._listed_end_ms = NEVER_MS
 
@@ -109,9 +109,9 @@ class MoneyState(WorkState):
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
         """Return whether a hold may be due by ``now_ms``.
 
-        With an executor a hold is due at its renewal, without one at its end. An overlay compares
-        the earliest hold that it has listed, whose lease may have ended, and asks the state below,
-        without a heap.
+        With an executor a hold is due at its renewal, without one at its end. An overlay checks the
+        earliest hold that it has listed, even if that lease has ended, and then asks the state
+        below. It builds no heap.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:

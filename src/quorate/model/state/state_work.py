@@ -301,7 +301,7 @@ class WorkState(FleetState):
     def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
         """Release as many open tasks as the array's limit allows, in the order of their indexes.
 
-        So the tasks that may run are always the first ones that are not over. A task that was
+        So the first tasks that are not over are always the ones that may run. A task that was
         cancelled while it waited is skipped. A task that is not submitted yet keeps its place.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
@@ -320,8 +320,8 @@ class WorkState(FleetState):
     def upstream_ended(self, name: str) -> None:
         """Let the followers of ``name``, a run or an array that has ended, wait for room or fail.
 
-        For its followers an array has also ended when its first task that does not complete has
-        ended.
+        For its followers an array has also ended as soon as one of its tasks has failed or was
+        cancelled.
         """
         if self._follower_index is not None:
             for follower in tuple(self._follower_index.after.get(name, ())):

@@ -149,7 +149,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             yield key, record, self._base.get(key)
 
     def layer(self) -> Table[K, V]:
-        """Return a further layer on top of this one, or of the table below if this one is empty.
+        """Return a layer over this table or, if this table is empty, over the table below.
 
         This table must not change while the layer is in use.
         """

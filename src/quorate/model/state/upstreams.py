@@ -69,7 +69,7 @@ def is_released(view: UpstreamView, run: Run) -> bool:
 
 
 def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
-    """Return since when no upstream keeps a run from starting; None while an upstream does.
+    """Return since when no upstream blocks the start of a run; None while an upstream blocks it.
 
     For a follower this is when the last of its upstreams completed (or ended, if any end is
     enough). For other runs it is the time of their submission.
@@ -90,8 +90,8 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
     """Return when a follower fails because of a failed upstream; None if it does not fail.
 
-    Its grace begins when the first upstream fails or, if the upstream failed before, at the
-    submission of the follower.
+    The follower's grace begins when the first upstream fails. If that was before the follower was
+    submitted, it begins at the submission.
     """
     follow = record.spec.follow
     if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:

@@ -1,10 +1,10 @@
 """The waiting runs that no upstream blocks, indexed by line and by shape.
 
-A line has the runs of one owner that ask one pool for the same flavors, so that they have one
-score. A shape has the properties that decide whether there is room for a run, and which payers it
-has within its line. With both indexes a walk over the queue reads the first runs of each line and,
-beyond the pool's ``reservationDepth``, only runs whose shape fits. Its cost does not grow with the
-number of waiting runs.
+A line has the runs of one owner that ask one pool for the same flavors, so they have one score. A
+shape has the properties that decide whether there is room for a run, and which payers it has within
+its line. A walk over the queue reads the first runs of each line. Beyond the ``reservationDepth``
+of the pool, it reads only runs whose shape fits. Its cost does not grow with the number of waiting
+runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Line = tuple[str, str, tuple[str, ...]]
 Place = tuple[int, int, str]
 """(start of the wait, sequence, run): the order within a line."""
 Need = tuple[int, Place]
-"""(the duration that is paid in advance, by the run's document; the run's place)."""
+"""(the duration that has to be paid in advance, as the document declares it; the run's place)."""
 E = TypeVar("E", Place, Need)
 
 

@@ -25,13 +25,13 @@ _INSTEAD: Final = {
     ("recover", NodeStatus.CORDONED): "uncordon",
     ("uncordon", NodeStatus.FAILED): "recover",
 }
-"""A verb and a node's status -> the verb to use instead: a cordoned node is uncordoned."""
+"""A verb that does not fit the status of a node -> the verb to use instead."""
 
 
 def mark_node(
     context: RequestContext, asked: fleet_operations.MarkNode, operation: Operation
 ) -> Order:
-    """Return the order to set a node to the status that the operation stands for."""
+    """Return the order to give a node the status of the operation, such as cordoned."""
     verb, name = operation.about, asked.node
     check_node(context, name)
     now = context.recorded.node_status.get(name, NodeStatus.READY)

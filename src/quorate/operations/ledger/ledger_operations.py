@@ -26,7 +26,7 @@ class WatchEvents(PictureRequest, kw_only=True, frozen=True):
 
 
 class ListEvents(Asked, kw_only=True, frozen=True):
-    """At most ``limit`` events: the first from the event ``from`` on; without it, the last.
+    """At most ``limit`` events: from the event ``from`` on or, without ``from``, the last ones.
 
     To read on, ask from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and
     ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events.

@@ -23,8 +23,8 @@ QUEUE_STARTS_MAX: Final = 100
 class AboutRun(Asked, kw_only=True, frozen=True):
     """A submitted run.
 
-    With ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-    are planned for this answer, up to a bound that the answer states.
+    With ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
+    All runs ahead of it are then planned for this answer, up to a bound that the answer states.
     """
 
     run: Name
@@ -34,8 +34,8 @@ class AboutRun(Asked, kw_only=True, frozen=True):
 class PlanRuns(Asked, kw_only=True, frozen=True):
     """Run documents that are not submitted, in the order of their submission.
 
-    ``source`` is the name of their file in the proposed commands. With ``exact``, which allows one
-    document only, its start is searched beyond the runs that the pool plans.
+    ``source`` is the name of their file in the proposed commands. With ``exact``, there must be one
+    document only, and its start is computed even beyond the planning depth of the pool.
     """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
@@ -51,7 +51,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """One run; or one pool or all pools, with everything or with firm starts only."""
+    """A run, a pool or all pools to show; of pools everything, or only the firm starts."""
 
     run: Name | None = None
     pool: Name | None = None

@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The target of a watch: one run; or one or all pools, with everything or reservations only."""
+    """The target of a watch: a run, a pool or all pools; of pools perhaps only reservations."""
 
     run: str | None = None
     reservations: bool = False

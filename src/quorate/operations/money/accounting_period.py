@@ -1,4 +1,4 @@
-"""A ledger's events up to an instant, with the state they add up to: the input of accounts.
+"""A ledger's events up to an instant, and the state after them: the input of accounts.
 
 Holds that have run out and are not recorded yet are settled first, as for every read, so that
 amounts are right to the millisecond.

@@ -30,7 +30,7 @@ class WatchNotices(Asked, kw_only=True, frozen=True):
 
 
 class ListNotices(WatchNotices, kw_only=True, frozen=True):
-    """The first ``limit`` notices from the event ``from`` on; without it, the last ones.
+    """The first ``limit`` notices from the event ``from`` on or, without ``from``, the last ones.
 
     To read on, ask from ``next``. All notices of one event stay together, so there may be a few
     more than ``limit``. ``kind`` (several may be given) and ``owner`` select notices.

@@ -52,7 +52,7 @@ from quorate.views.runs.wait_view import wait_of
 from quorate.views.table import table
 
 _PART: Final = re.compile("[/@]")
-"""The separators after the first part of a name; that part alone matches the name."""
+"""The separators of the parts of a name; the first part alone matches the name, too."""
 _DIGITS_MAX: Final = 9
 """The most digits in the number of a reservation."""
 
@@ -213,7 +213,7 @@ def _is_over(moment: Moment, name: str) -> bool:
 def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
     """Return those of ``names`` that exist; all resources if no name is given.
 
-    The part before a ``/`` or ``@`` is enough. Hidden resources count as missing.
+    The part of a name before ``/`` or ``@`` is enough. Hidden resources count as missing.
     """
     if not names or kind.called_by is None:
         among = kind.names(moment)

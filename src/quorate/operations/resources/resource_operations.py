@@ -46,10 +46,11 @@ class ListThings(Asked, kw_only=True, frozen=True):
 
 
 class ListRuns(ListThings, kw_only=True, frozen=True):
-    """The runs of one owner, in one phase; with ``newest``, the last ones if there are more.
+    """Runs, perhaps only those of one owner or in one phase; with ``newest``, the last ones.
 
-    A page always lists its oldest run first; with ``newest``, ``next`` leads to the page before it.
-    ``grouped`` lists an array once instead of each of its tasks.
+    With ``newest``, the first page has the last runs, and ``next`` is the cursor of the page before
+    it. A page always lists its oldest run first. ``grouped`` lists an array once instead of each of
+    its tasks.
     """
 
     owner: Name | None = None
@@ -200,7 +201,7 @@ _KINDS: Final = (
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
-"""Kinds whose description has their whole history, which is read from the ledger: ``ABOUT``."""
+"""Kinds whose description has the whole history of the resource, read from the ledger."""
 _OF_EVERY_RUN: Final = ("charge",)
 """Kinds whose list has entries of every run ever submitted, so that all runs are read."""
 _DELETED: Final = ("node", "pool", "budget")

@@ -54,7 +54,7 @@ def _called(moment: Moment, name: str) -> list[str]:
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
-    """Return the nodes that were not wiped since the claim held them, in order."""
+    """Return the nodes of the claim that were not wiped since, in order."""
     return sorted(node for node, known in moment.view.unwiped.items() if known.claim == name)
 
 

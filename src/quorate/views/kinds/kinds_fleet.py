@@ -202,7 +202,7 @@ DOMAIN = Kind(
 
 
 def _pool_counts(moment: Moment, name: str) -> tuple[int, int, int]:
-    """Return the number of a pool's nodes, of their GPUs, and of the free ones among these."""
+    """Return how many nodes, GPUs and free GPUs a pool has."""
     keys = {key for key in island_keys(moment).values() if key.pool == name}
     islands = [moment.view.island(key) for key in keys]
     return (

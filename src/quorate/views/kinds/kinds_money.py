@@ -245,7 +245,7 @@ def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Ch
 
 
 def _charges_called(moment: Moment, name: str) -> list[str]:
-    """Return the charges of the run whose name ``name`` begins with."""
+    """Return the charges of the run that the part of ``name`` before a slash names."""
     record = moment.view.runs.get(name.partition("/")[0])
     return [] if record is None else list(_named_charges(moment, [record]))
 

@@ -115,7 +115,7 @@ class PlannedStart:
 
 
 def reservation_run(name: str) -> str:
-    """Return the run that a reservation, firm (``RUN@1``) or tentative (``RUN``), is for."""
+    """Return the run of a reservation: ``RUN`` for the firm ``RUN@1`` and the tentative ``RUN``."""
     return name.partition("@")[0]
 
 
@@ -172,7 +172,7 @@ def _recorded(
 
 
 def how_text(found: PlannedStart) -> str:
-    """Return how room is found for a reservation."""
+    """Return whether a reservation gets its room with or without a conflict."""
     if found.start_ms is None:
         return "-"
     return "by conflict" if found.record is not None and found.record.by_conflict else "by itself"

@@ -70,8 +70,8 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
     """Return the time until a run's start, its confidence, and the instant; ``-`` where unknown.
 
-    If the recorded ``reason`` of a run is shown, no start is searched for the run: it is ``not
-    planned``.
+    If ``reason`` is a recorded refusal, no start is computed for the run, and the confidence is
+    ``not planned``.
     """
     if not _is_planned(moment, record, reason):
         is_behind = reason is not None and reason.as_of_ms is not None
@@ -255,7 +255,7 @@ def _lease_row(moment: Moment, name: str) -> Row:
 
 
 def _round_cells(moment: Moment, lease: Lease) -> Row:
-    """Return the steps that a lease is for, and the priority by which it got its flavor."""
+    """Return the steps that fit into a lease, and the priority by which the run got its flavor."""
     bounds = lease_bounds(moment.view, lease)
     if bounds is None:
         return "-", "-"

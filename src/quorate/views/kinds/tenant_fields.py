@@ -1,4 +1,4 @@
-"""A tenant's fields, from flags or from a request: parsed by the document readers, same bounds."""
+"""A tenant's fields, from flags or from a request; the readers of documents parse them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def asked_for(declared: ConflictDeclared) -> str:
 
 
 def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
-    """Return for each stopping run the deadline by which it must have saved its work."""
+    """Return the deadline of each stopping run; by then it must have saved its work."""
     found: dict[str, int] = {}
     for _, event in numbered:
         if isinstance(event, LeaseEnding):

@@ -1,8 +1,8 @@
 """Tables as Apache Parquet: integers, floats, texts and booleans, plain and uncompressed.
 
-Only the part of the format that a table of runs needs: one page for each column and row group,
-format version 1. A full library is twice as large as the largest dependency of Quorate
-(docs/adr/0040). Pure.
+This module has only the part of the format that a table of runs needs: format version 1, with one
+page for each column and row group. A full library is twice as large as the largest dependency of
+Quorate (docs/adr/0040). Pure.
 """
 
 from __future__ import annotations

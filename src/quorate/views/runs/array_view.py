@@ -43,7 +43,7 @@ def count_phases(records: Iterable[RunRecord]) -> dict[Phase, int]:
 
 
 def phase_of(counts: Mapping[Phase, int]) -> Phase:
-    """Return the phase of an array from the phases of its tasks: Running while any task runs."""
+    """Return the phase of an array, given how many tasks it has in each phase."""
     return next(phase for phase in _ORDER if phase in counts)
 
 

@@ -149,7 +149,7 @@ def _plan(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _exact(found: Forecast) -> list[tuple[str, str]]:
-    """Return the command that searches for the start of a run beyond the planned ones."""
+    """Return the command that computes the start of a run beyond the planning depth."""
     if found.plan_state is not PlanState.NOT_BEFORE or found.long_walk is not None:
         return []
     asked = "-f FILE --dry-run" if found.recorded_phase is None else found.run.name
@@ -207,7 +207,7 @@ def _help_lines(
     found: Forecast, prefix: Sequence[str], source: str, *, show_wide: bool
 ) -> list[str]:
     if found.run.rounds is not None:
-        return []  # The run gets its turn without a change.
+        return []  # In a pool with rounds, the run gets its turn without a change.
     if not found.remedies:
         return ["what would help: none of the single changes that were tried would start it now"]
     shown = found.remedies if show_wide else found.remedies[:HELP_MAX]

@@ -109,7 +109,7 @@ def _own_events(
 ) -> tuple[Sequence[Event], list[str]]:
     """Return the events that get lines of their own, and a line that counts the others.
 
-    The users of ``mine``, the submitted runs, do not need to read why other runs go on waiting.
+    A user who submitted the runs ``mine`` need not read why other runs still wait.
     """
     is_others = [
         bool(mine) and isinstance(event, RunRefused) and event.run not in mine for event in events

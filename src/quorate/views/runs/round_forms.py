@@ -1,6 +1,6 @@
-"""The rounds of a pool from one run's side: its turn by flavor, the bounds of a lease. Pure.
+"""A run in the rounds of its pool: its priority by flavor, and the bounds of its lease. Pure.
 
-``policy.rounds`` chooses by these priorities and owed times, as they were in the ledger at the
+``policy.rounds`` chooses runs by these priorities and owed times. They are as recorded at the
 beginning of the pool's current round.
 """
 
@@ -23,8 +23,8 @@ from quorate.views.numbers import fraction_number
 def turns(view: StateView, run: str) -> list[Tree]:
     """Return share, owed time and priority of ``run`` for each flavor that it has a share of.
 
-    The priority is the run's turn in seconds (``turn_s``), as if it had no GPUs now. Empty if the
-    run's pool has no rounds, or the run was submitted after the round began.
+    The priority is the run's turn in seconds (``turn_s``), computed as for a run without GPUs. The
+    result is empty if the pool has no rounds, or the run was submitted after the round began.
     """
     found = LeaseBounds(view).shared(run)
     if found is None:
@@ -61,7 +61,7 @@ def turn_text(turn: Tree) -> str:
 
 
 def lease_bounds(view: StateView, lease: Lease) -> Tree | None:
-    """Return the time and steps that ``lease`` is for; None if its pool has no rounds.
+    """Return the time and the steps that ``lease`` allows; None if its pool has no rounds.
 
     The run can read these bounds when it starts.
     """

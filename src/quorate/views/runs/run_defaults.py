@@ -23,11 +23,11 @@ _NAME_BYTES: Final = 4
 def ready(
     document: Document, view: StateView, user: str, taken: set[str], *, for_others: bool = True
 ) -> Run:
-    """Return the run of ``document`` with the fields that it left to the client.
+    """Return the run of ``document``, with the client's values for fields that it leaves out.
 
     Missing fields are taken from an existing run of the same name, so that applying a file twice
-    changes nothing; without ``for_others``, only from a run of ``user``. ``taken`` are the names
-    that this request has used already; the new name is added.
+    changes nothing. Without ``for_others``, that run must be a run of ``user``. ``taken`` are the
+    names that this request has used already; the new name is added.
     """
     run = document.spec
     assert isinstance(run, Run), document

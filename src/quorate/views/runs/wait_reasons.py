@@ -1,7 +1,7 @@
-"""Why runs wait: the recorded refusal of each; for a few runs the refusal is computed again. Pure.
+"""Why runs wait: the recorded refusal of each run, or for a few runs the present one. Pure.
 
-The ledger records a refusal when its code changes, so the recorded numbers are as of that time. The
-first runs of a list show what admission answers now; the others show the recorded refusal and its
+The ledger records a refusal when its code changes, so the recorded numbers are as of that time. For
+the first runs of a list, admission is tried again; the others have the recorded refusal and its
 time.
 """
 
@@ -20,10 +20,10 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""The most waiting runs of one list that are tried anew; the others show the recorded refusal.
+"""The most waiting runs of one list that are tried again; the others show the recorded refusal.
 
-This number is the default planning depth of a pool: a screen shows present reasons, and a long list
-does not cost an admission for each row.
+This number is the default planning depth of a pool. So a screen shows present reasons, and a long
+list does not need an admission for each row.
 """
 
 STARTABLE: Final = "could start now; to start it: quorate tick"
@@ -63,7 +63,7 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
-    """Return why each waiting run of ``names`` waits; after the first ``LIVE_MAX``, as recorded."""
+    """Return why each of ``names`` waits: after the first ``LIVE_MAX``, the recorded reason."""
     records = [moment.view.runs[name] for name in names]
     waiting = [
         record

@@ -71,7 +71,7 @@ class MoneyView(Protocol):
         ...
 
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
-        """Return whether a hold may be due by ``now_ms``; False means that none is due."""
+        """Return False if no hold is due by ``now_ms``; True means that one may be due."""
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:

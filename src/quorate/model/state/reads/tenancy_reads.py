@@ -26,8 +26,8 @@ class Soft(NamedTuple):
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of the rest.
     ``budgeted`` are the owners with a budget of hours, in order. ``has_targets`` is true if some
-    owner has stated a share. ``undeclared`` are owners that only budgets name. If these get an
-    equal part, too, that part is ``shared_target_ppm``.
+    owner has stated a share. ``undeclared`` are owners that only budgets name.
+    ``shared_target_ppm`` is the equal part if undeclared owners get one, too.
     """
 
     rest_target_ppm: int
