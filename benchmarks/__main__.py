@@ -92,7 +92,7 @@ RESULTS = Path(__file__).parent / "out" / "results.json"
 def main(args: Sequence[str]) -> int:
     """Return 0 if every target is met, and 1 if a target is missed.
 
-    The code is also 1 if a benchmark named by ``--only`` gave no figure; the benchmark prints why.
+    Also return 1 if a benchmark named by ``--only`` gave no figure; the benchmark prints why.
     """
     asked = _parse(args)
     machine = describe_machine()

@@ -1,8 +1,8 @@
 """How the costs of memory, snapshots and opening grow with the number of ended runs.
 
-The ledgers have more and more ended runs, and always the same running work. Each ledger is measured
-in a fresh process (``archive_worker.py``), which opens it as a service does and then decides
-commands while snapshots are written.
+The ledgers differ in the number of ended runs, and have the same running work. Each ledger is
+measured in a fresh process (``archive_worker.py``), which opens it as a service does and then
+decides commands while snapshots are written.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _kept(path: Path, ended: int) -> Path:
                 blocks.append(seal(head, block))
                 head = blocks[-1].head
             store.append_all(blocks)
-        # The last open leaves a snapshot at the end of the ledger, whatever its size.
+        # The last open writes a snapshot at the very end of the ledger.
         for snapshot_events in (SNAPSHOT_EVENTS, 1_000, 1):
             with SqliteStore.open(made) as store:
                 engine = Engine.open(store, HandClock(NOW_MS), snapshot_events=snapshot_events)

@@ -1,7 +1,7 @@
 """The cost of reading hostile texts: 1 MiB of each shape that is designed to be costly.
 
-Services get JSON; its baseline is the reader of files, which also finds the place of every
-document. Commands read YAML from files; its baseline is the bare parser of another Python library.
+Services read JSON; the baseline is the reader of files, which also finds the place of every
+document. Commands read YAML from files; the baseline is the bare parser of another Python library.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ def _of_yaml(effort: Effort) -> Figure:
 
 
 def _least_ms(read: Callable[[], object], repeats: int) -> float:
-    """Return the least of several measurements, in which other work disturbs least."""
+    """Return the least of several measurements, because other work disturbs that one least."""
     return 1e3 * min(cpu_s(read) for _ in range(repeats))

@@ -1,10 +1,10 @@
 """The cost of finding payers among 1,000 owners, 5,000 envelopes and 500 caps.
 
 Owners are in families of ten, and half of all envelopes are under a cap. In six of ten families,
-most envelopes can pay. In three, half of the teams have used up their envelopes, and their
-siblings' envelopes pay. In one, the family's envelopes are used up, and its teams borrow. Requests
-are drawn from four cases in fixed proportions, with random owners and places. The number of owners
-is also varied.
+most envelopes can pay. In three of ten, half of the teams have used up their envelopes, and
+siblings' envelopes pay for these teams. In one of ten, all envelopes of the family are used up, and
+its teams borrow. Requests are drawn from four cases in fixed proportions, with random owners and
+places. The number of owners is also varied.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _world(owners: int) -> State:
 
 
 def _use(state: State, key: EnvelopeId, gpus: int) -> None:
-    """Charge an envelope for ``gpus`` GPUs, or as many as its caps allow, as leases would."""
+    """Charge an envelope as leases of ``gpus`` GPUs would, or of as many as its caps allow."""
     account = state.envelopes.own(key)
     caps = [state.caps.own(cap) for cap in account.caps]
     room = [(cap.spec.concurrency_max or 0) - cap.gpus_active for cap in caps]

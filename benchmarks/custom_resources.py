@@ -3,8 +3,8 @@
 etcd and the API server run beside the service on this machine; nodes of 8 GPUs and their kubelets
 are simulated. Runs are created at fixed instants, a fifth of them wide. The lag of a change is the
 wall time from its event in the ledger until a watch of the resource shows the change or a later
-one, so other work on the machine increases it. The CPU time of the service and its requests to the
-API server are also counted per run, and depend less on other work.
+one. Other work on the machine increases the lag. The CPU time of the service and its requests to
+the API server are also counted per run, and depend less on other work.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Figures not from the watch; ``facts`` has the instants of phases in the ledger."""
+    """Figures that do not come from the watch; ``facts`` has when phases began in the ledger."""
 
     nodes: int
     runs: int

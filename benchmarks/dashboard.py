@@ -2,11 +2,12 @@
 
 10,000 nodes are full and 50,000 runs wait. The first view of a page ends when the page shows its
 subject. Its figure is the CPU time of the service and of the page until then; the wall time is a
-detail. Then a run is submitted every second, and the page updates. The figures are the script time
-per response, as the browser measures it, and the CPU time of the service with its readers, less the
-CPU time of the same commits just before and just after without a page. Waiting runs do not change
-the map and the timeline, so their script time is measured while a node is cordoned and uncordoned.
-All readers have a state in all measurements.
+detail. Then a run is submitted every second, and the page updates. One figure is the script time
+per response, as the browser measures it. The other is the CPU time of the service with its readers,
+less the CPU time of the same commits without a page, which is measured just before and just after.
+Waiting runs do not change the map and the timeline, so the script time of these pages is measured
+while a node is cordoned and uncordoned. All readers have read the state before the first
+measurement.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ CHANGES: Final = 2
 SHOWN_S: Final = 4
 WAIT_MS: Final = 120_000
 CALM_CPU_S: Final = 0.7
-"""The most CPU seconds of a round of requests that did not have to read the state."""
+"""The most CPU seconds of a round of requests in which no reader had to read the state first."""
 CALM_ROUNDS: Final = 3
 WARM_ROUNDS_MAX: Final = 60
 
@@ -86,8 +87,8 @@ def measure(effort: Effort) -> list[Figure]:
 def _warm(service: Served) -> None:
     """Send requests until every reader has read the state and ordered the queue.
 
-    Free readers take the next request, so a few requests do not reach every reader. So rounds of
-    more requests than readers are sent until several rounds in a row have cost little.
+    Any free reader may take the next request, so a few requests do not reach every reader. Each
+    round has more requests than there are readers; rounds end after several cheap ones in a row.
     """
 
     def ask(number: int) -> None:

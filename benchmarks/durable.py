@@ -1,7 +1,7 @@
 """The throughput of runs from the document to the disk.
 
-A parsed JSON document is checked, paid, placed, recorded as events, and written in a block that
-SQLite has synced. The fleet has 10,000 nodes and is nine tenths full. Runs complete in separate
+A parsed JSON document is checked, paid for, placed, recorded as events, and written in a block,
+which SQLite syncs. The fleet has 10,000 nodes and is nine tenths full. Runs complete in separate
 group commits to make room, and the cost of completions is reported separately. The clock, the store
 and the disk are real.
 """
@@ -162,7 +162,7 @@ def measure(effort: Effort) -> list[Figure]:
         with SqliteStore.create(path) as store:
             cluster = _cluster(store)
             cluster.submit(FILL, BATCH)
-        # From here on, like a service that was started on a ledger in use.
+        # Open the ledger again, like a service that starts on a ledger in use.
         with SqliteStore.open(path) as store:
             cluster.engine = CheckedEngine.open(store, SystemClock())
             return _figures(cluster, effort)

@@ -1,11 +1,11 @@
 """Compares commits to a ledger in etcd with raw transactions of etcd.
 
 One member runs on this machine, and syncs every write to the disk of this folder. Raw transactions
-compare a key and put two others, as an append does, with the same client. They and the commits take
-turns, so that other work on the machine affects both. A transaction mostly waits for the disk, so
-its time is wall time. A commit of many commands mostly decides, so its time is the CPU time of this
-process plus a raw transaction of its size, which is its duration on an idle machine. Its wall time
-is reported as well.
+compare a key and put two others, as an append does, with the same client. Raw transactions and
+commits take turns, so that other work on the machine affects both. A transaction mostly waits for
+the disk, so its time is wall time. A commit of many commands mostly needs CPU. Its time is the CPU
+time of this process plus the time of a raw transaction of the same size, which is its duration on
+an idle machine. Its wall time is reported as well.
 """
 
 from __future__ import annotations

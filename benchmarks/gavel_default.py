@@ -1,12 +1,13 @@
 """Default mode beside strict mode, on average over generated traces.
 
-The production engine with its default mechanism, and Gavel's mechanism as it was published, play
-the same jobs: ten traces of the published generator (seeds 0 to 9), as large as the recorded ones.
-Under max-min fairness 96 jobs arrive one after the other, and their mean completion time counts;
-under the least makespan 100 jobs arrive at once, and the end of the last counts. Default mode must
-not be worse on average. In Gavel's mechanism jobs are as fast on several servers as on one, so both
-modes play without the rates on several servers. Needs the published table of rates beside the
-repository, in ``../shared``; without it it says so and measures nothing.
+The production engine with its default mechanism, and Gavel's published mechanism, play the same
+jobs: ten traces of the published generator (seeds 0 to 9), with as many jobs as the recorded
+traces. Under max-min fairness, 96 jobs arrive over time, and the figure is their mean completion
+time. Under makespan, 100 jobs arrive at once, and the figure is the end of the last job. Default
+mode must not be worse on average. In Gavel's mechanism a job is as fast on several servers as on
+one, so both modes play without the rates on several servers. The benchmark needs the published table
+of rates beside the repository, in ``../shared``; without it, it prints a message and
+measures nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from quorate.sim.traces.trace_job import Trace, TraceJob
 
 SEEDS: Final = 10
 SHORTER: Final = 6
-"""By what the published durations are divided: 17 hours on average there, and between two and three
-in the recorded traces."""
+"""The published durations are divided by this number. They are 17 hours on average; those of the
+recorded traces are between two and three hours."""
 _RATES: Final = "physical_cluster_throughputs.json"
 _TRACE: Final = "jobs.csv"
 
 
 class _Case(NamedTuple):
-    """A policy, the jobs that it gets and how they arrive, and the figure that it is for."""
+    """A policy, the number of its jobs, the mean time between their arrivals, and the figure."""
 
     policy: str
     jobs: int
@@ -70,7 +71,7 @@ CASES: Final = (
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return for each policy by what part default mode is worse than strict mode, on average."""
+    """Return a figure for each policy: the mean of default mode, with strict mode as the target."""
     if not DATA.is_dir():
         print(f"gavel-default: not measured: there is no {DATA}", file=sys.stderr)
         return []

@@ -1,4 +1,4 @@
-"""Packers with published rules for the node of a piece of work of whole GPUs.
+"""Packers that choose a node for each piece of work of whole GPUs, by published rules.
 
 Work needs all of its GPUs on one node. *First fit* takes the first node with room, *best fit* the
 node with room that has the fewest free GPUs, and *fragmentation gradient* the node on which the

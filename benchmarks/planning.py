@@ -1,9 +1,9 @@
 """The cost of planning on a full fleet with a queue, while runs end and arrive.
 
 Each figure is the CPU time of deciding and applying a command, or of a whole answer. The baseline
-does the same without results of earlier decisions: every index, rank, bound and expected end is
-computed again. The targets are for a machine that adds a million numbers one by one in 50 ms; the
-time of this machine is reported with the figures.
+does the same without caches: every index, rank, bound and expected end is computed again. The
+targets are for a machine that adds a million numbers one by one in 50 ms; the time of this machine
+is reported with the figures.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ from quorate.policy.table import POLICIES
 REPEATS = 15
 KINDS = 200
 WEIGHTS = np.array([1.0, 2.0, 5.0])
-"""The number of kinds of jobs for the figure of arrivals: types of the table with weights."""
+"""In the figure of arrivals, each of the ``KINDS`` of jobs is a type with one of these weights."""
 EXACT = 1e-6
 NEAR = 1e-4
-"""The most by which the baseline's objective may differ, which is its solver's exactness."""
+"""The most by which the baseline's objective may differ: the exactness of the baseline's solver."""
 
 Answer = Callable[[Problem], Allocation | Unsolved]
 
@@ -132,8 +132,7 @@ def _timed(asked: Problem, answer: Answer) -> tuple[Allocation, float]:
 def _of_steps(asked: Problem) -> list[Figure]:
     """Return the figures of policies that read the remaining steps of jobs.
 
-    The difference between the makespan and the plain program's is reported; the baseline's is only
-    within 5 %.
+    The makespan is compared with that of the plain program, because the baseline stops within 5 %.
     """
     delay = _figure(
         "finish-time fairness",

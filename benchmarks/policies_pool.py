@@ -1,7 +1,7 @@
 """The time for which a pool of rounds waits for the answer of each policy.
 
 The problems have 1,000 and 2,000 different runs of ten owners, on 800 GPUs of three flavors. If a
-pool calls a policy only with fewer runs, the problem has the largest such number. Policies that
+policy has a smaller limit on its runs in a pool, the problem has that number of runs. Policies that
 read pairs get 20,000 pairs.
 """
 

@@ -111,7 +111,7 @@ def busy(  # noqa: PLR0913 - the size of everything
     )
     found = Busy(state, Random(seed), owners)
     apply_all(state, list(history(found, [node.name for node in machines], waiting)))
-    # As after a replay, the garbage collector does not scan permanent objects.
+    # After this, as after a replay, the garbage collector does not scan permanent objects.
     gc.collect()
     gc.freeze()
     return found

@@ -186,7 +186,7 @@ def _full(nodes: int) -> State:
 
 
 def _leases(nodes: int) -> Iterator[Event]:
-    """Yield the runs of each two nodes: in turn small runs, a gang, a malleable run, spares."""
+    """Yield the runs of each pair of nodes: in turn small runs, a gang, a malleable run, spares."""
     for pair in range(nodes // 2):
         first, second = f"n{2 * pair:05d}", f"n{2 * pair + 1:05d}"
         match pair % 5:

@@ -1,4 +1,4 @@
-"""How long three services on a ledger in etcd accept a revoked token, and a failover lasts.
+"""How long three services on one ledger in etcd accept a revoked token, and the time of a failover.
 
 The services and one member of etcd run on this machine as separate programs. An access token is
 issued and, after all services accept it, revoked at one of the services in turn. The first figure

@@ -47,7 +47,8 @@ def measure(effort: Effort) -> list[Figure]:
     """Return the CPU time of a round, from the end of the last round to its last started grant.
 
     There are two figures. In the first, runs are as fast as declared, so the policy is not called
-    again. In the second, they are not, so every round has new measured rates and calls the policy.
+    again. In the second, they are faster or slower, so every round has new measured rates and calls
+    the policy.
     """
     known, slowest = _measured(effort, is_true=True)
     learnt, slowest_learnt = _measured(effort, is_true=False)

@@ -1,4 +1,4 @@
-"""Plays the published comparisons of Gavel (OSDI 2020) again, beside the published results.
+"""Repeats the published comparisons of Gavel (OSDI 2020), and shows the published results beside.
 
     python examples/gavel-osdi20/experiments.py --table TABLE --out FOLDER [--full] [--processes N]
 

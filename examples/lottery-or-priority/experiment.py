@@ -161,9 +161,9 @@ def _arm(
 def share_variance(outcome: Outcome) -> float:
     """Return how unequally the used GPU time was divided among the owners who wanted GPUs.
 
-    In each window of six hours, the ratio of each such owner's GPU time to an equal part of the
-    used GPU time is computed, and then the variance of these ratios. The result is the mean over
-    all windows in which two or more owners wanted GPUs; 0 means equal.
+    For each window of six hours, compute the ratio of each such owner's GPU time to an equal part
+    of the used GPU time, and the variance of these ratios. The result is the mean over all windows
+    in which two or more owners wanted GPUs; 0 means equal.
     """
     lines = {owner: Cumulated.of(busy(runs)) for owner, runs in runs_by_owner(outcome).items()}
     spans = [
@@ -259,7 +259,7 @@ def _from_start(jobs: Sequence[TraceJob], seed: int) -> list[TraceJob]:
 def _declared(job: TraceJob, liar: str, factor: float) -> TraceJob:
     least_s = CHECKPOINT_MS / SECOND_MS
     if job.owner != liar or job.duration_s is None or job.duration_s * factor < least_s:
-        return job  # It would be stopped before its first checkpoint, and never end.
+        return job  # Else it would be stopped before its first checkpoint, and never end.
     return replace(job, declared_s=job.duration_s * factor)
 
 

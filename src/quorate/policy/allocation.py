@@ -1,8 +1,7 @@
-"""An allocation: the part of its time for which each job has GPUs of each flavor.
+"""An allocation: for each job and flavor, the part of time in which the job has GPUs.
 
-It has its value of the objective, a bound on this value that no allocation can exceed, and the
-worth of one more GPU of each flavor. The answer to a problem that cannot be solved is a refusal,
-never a guess.
+It also has the value of the policy's objective, a bound on that value, and the gain from one more
+GPU of each flavor. If a problem cannot be solved, the answer is a refusal, never a guess.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from quorate.policy.problem import Floats, Ints, Problem
 
 ALONE: Final = -1
 FEASIBLE: Final = 1e-9
-"""The most by which rounding may break a constraint, relative to its limit."""
+"""The largest permitted rounding error in a constraint, relative to the constraint's limit."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of a rule: a rule optimises nothing, so it has no bound."""
+"""The bound of an allocation by ``Method.RULE``: a rule optimises nothing, so nothing bounds it."""
 
 
 class Method(StrEnum):
@@ -54,12 +53,12 @@ class Allocation:
     method: Method
     prices: Floats | None = None
     dropped: tuple[int, ...] = ()
-    """Jobs whose deadlines are given up so that others are met, if the policy reads deadlines."""
+    """Jobs whose deadlines the policy gave up so that other jobs meet theirs."""
     discounts: Floats | None = None
-    """The final factor on the shares of each job, if a policy has one."""
+    """The factor by which the policy has multiplied each job's shares at the end; usually None."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that could perhaps get more: the computation would take too much work
-    (``Problem.work_max``), or rounding hides the difference."""
+    """Jobs that could perhaps get more. To find out would take too much work
+    (``Problem.work_max``), or is impossible because of rounding."""
 
     @property
     def gap(self) -> float:
@@ -95,7 +94,7 @@ class Unsolved:
 
 
 def solver_failed(message: str, remedy: str) -> Unsolved:
-    """Return the refusal of a problem on which the solver failed or broke its contract."""
+    """Return the refusal of a problem on which the solver failed or gave an invalid answer."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED, subject="solver", message=message, remedy=remedy
     )

@@ -24,7 +24,7 @@ def added(places: Ints, amounts: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """Columns, and their entries, which say how fast a share moves a job.
+    """Columns, and their entries: the rate that a share of a column gives to a job.
 
     ``rows`` and ``flavors`` have the row and the flavor of each column. ``first`` and ``second``
     have the jobs of each row; rows of single jobs come first. An entry is a column (``columns``), a
@@ -59,14 +59,14 @@ class Space:
         return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
-        """Return an upper bound on the rate of each job, even without any other job."""
+        """Return the highest rate of each job in any column; no shares exceed this rate."""
         jobs, _ = self.problem.shape
         found = np.zeros(jobs)
         np.maximum.at(found, self.jobs, self.rates)
         return found
 
     def fitted(self, shares: Floats) -> Floats:
-        """Return ``shares``, reduced where a solver's rounding has exceeded limits."""
+        """Return ``shares``, reduced wherever the rounding of a solver made them exceed a limit."""
         found = np.maximum(shares, 0.0)
         jobs, _ = self.problem.shape
         time = added(self.jobs, found[self.columns], jobs)
@@ -135,9 +135,9 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     """Return the program over the columns of ``space`` that maximises ``gains``.
 
     Its rows are, in this order: the rate of each job (at least 0; the caller may raise
-    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` adds a
-    column at the end: the amounts that it adds to the rates of all jobs. ``gains`` has the gains of
-    these columns at the end.
+    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` is one
+    more column, after the others: the amounts that the column adds to the rates of all jobs. The
+    last values of ``gains`` belong to these columns.
     """
     jobs, flavors = space.problem.shape
     count = len(space.rows)
@@ -173,7 +173,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
 
 
 def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return a refusal if a policy that must serve every job can have no answer; else None."""
+    """Return a refusal if there are no jobs or GPUs, or a job cannot run or has no weight."""
     refused = without_anything(problem)
     if refused is not None:
         return refused

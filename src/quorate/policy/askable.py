@@ -21,7 +21,7 @@ class Asked(Protocol):
 
     @property
     def solve(self) -> Solve:
-        """The function that answers."""
+        """The function that solves a problem."""
         ...
 
     @property
@@ -71,8 +71,7 @@ def without_steps(problem: Problem) -> Unsolved | None:
 def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     """Return the answer of ``policy``, after checking the problem and the answer.
 
-    An allocation that breaks a constraint is never returned, but a refusal that names the job or
-    flavor.
+    If the allocation breaks a constraint, return a refusal that names the job or flavor instead.
     """
     refusal = without_anything(problem)
     if refusal is None and policy.reads_steps:

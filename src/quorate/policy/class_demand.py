@@ -51,7 +51,7 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return the rates of pairs, but 0 on flavors where a job of the pair makes no progress."""
+    """Return ``rates``, with 0 for a pair on flavors on which one of its jobs makes no progress."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
@@ -108,9 +108,9 @@ def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
 def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
     """Return pairs of jobs, among which the time of pairs of classes is divided evenly.
 
-    For two classes, the members of each divide a line into equal parts, and members whose parts
-    overlap are paired. For a class with itself, each member is paired with the next one, in a ring.
-    Both take about as many pairs as there are members.
+    For two different classes, the members of each class divide a line into equal parts, and members
+    whose parts overlap are paired. For a class with itself, each member is paired with the next
+    member, in a ring. Both methods make about as many pairs as there are members.
     """
     order = np.argsort(classes.of, kind="stable")
     starts = np.cumsum(classes.counts) - classes.counts

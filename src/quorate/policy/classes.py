@@ -19,10 +19,10 @@ from quorate.policy.problem import Bools, Ints, Problem
 BLOCK: Final = 12_288
 """The number of jobs that are processed together, so that their data fits the cache."""
 FEW: Final = 256
-"""The number of jobs that are read first, because they may show that classes do not help. For this
-many jobs or fewer, a dictionary is faster than arrays."""
+"""The number of jobs that are read first, to see whether classes help. For this many jobs or fewer,
+a dictionary is faster than arrays."""
 TABLES: Final = 8
-"""The number of tables to try for a job whose places in them belong to other classes."""
+"""The most hash tables to try for a job: if its place belongs to another class, try the next."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _PLACE: Final = np.uint64(64 - _BITS)
@@ -120,7 +120,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
     jobs = len(problem.jobs)
     if jobs <= FEW:
         return _classes_of_few(columns, at_most)
-    # A column with a single value distinguishes no jobs; if all columns are such, one is kept.
+    # A column with a single value distinguishes no jobs. If all are such, keep one.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)

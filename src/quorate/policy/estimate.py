@@ -25,7 +25,7 @@ from quorate.policy.problem import Floats
 RANK: Final = 10
 PENALTY: Final = 1e-2
 SETTLED: Final = 1e-3
-"""The matrix counts as settled if a pass changes it by at most this norm per entry."""
+"""The factorisation has settled if a pass changes the matrix by at most this norm per entry."""
 PASSES_MAX: Final = 100
 
 Known = NDArray[np.bool_]

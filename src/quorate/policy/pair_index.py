@@ -37,7 +37,7 @@ class PairIndex:
 
 
 def pair_of(key: str, rows: Mapping[str, int], at: At) -> tuple[int, int] | None:
-    """Return the two jobs of a key such as ``0,1``; None, with a fault, if it is no pair.
+    """Return the two jobs of a key such as ``0,1``; None, with a fault, for any other key.
 
     ``rows`` has the row of each job by name. The jobs are returned in the order of the key.
     """

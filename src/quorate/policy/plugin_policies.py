@@ -83,7 +83,7 @@ def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, .
 
 
 def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
-    """Return the fault of a policy that a package names, with its remedy; None if it has none."""
+    """Return the fault of a package's policy, with the remedy; None if the policy has no fault."""
     if not 1 <= len(policy.name) <= NAME_MAX or not _LETTERS.issuperset(policy.name):
         return (
             f"the name {policy.name!r} is not 1 to {NAME_MAX} letters, digits, '_', '-' or '.'; "

@@ -34,8 +34,8 @@ class Policy:
     If not, a pool calls the policy only when another value has changed.
     """
     is_for_the_last: bool = False
-    """Whether its objective is the end of the last job. A job that is to have all of its time then
-    sets the end of all, so a pool gives it its turn before jobs that can make up for lost time."""
+    """Whether the objective is the end of the last job. A job whose shares add up to its whole time
+    then decides that end, so a pool lets it run before jobs that can make up for lost time."""
     is_smooth: bool = False
     """Whether small changes of rates change the share of each job only a little. If so, a pool
     keeps the rates of the last round, and calls the policy only after a rate has changed by more
@@ -44,8 +44,8 @@ class Policy:
     """The most pairs with which a pool calls the policy, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """The most jobs with which a pool calls the policy, and the most per GPU that the jobs can use:
-    about a second of work with three flavors.
+    """The most jobs with which a pool calls the policy, and the most jobs per GPU that they can
+    use. With these numbers and three flavors, the policy takes about a second.
 
     None if the policy is always fast. Callers other than pools are not limited.
     """

@@ -34,7 +34,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 BIND: Final = "bind"
 _WEIGHT_UNITS: Final = 1_000
-"""A priority of 1000 is a weight of 1: the priority scheduler compares whole numbers."""
+"""The priority of a job is its weight times this, because priorities are whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

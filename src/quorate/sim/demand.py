@@ -47,7 +47,7 @@ START_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
 MAZE_GPUS: Final = 7
-"""The number of GPUs that the budget ``_maze`` seems able to pay for but cannot."""
+"""A number of GPUs for which the budget ``_maze`` cannot pay, although it seems that it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def draw_arrivals(
             run = replace(run, flavors=("H100",))
         if is_honest:
             run = _steady(run)
-        # The search for payers in the budget ``_maze`` is slow, so no run uses it for long.
+        # The search for payers in the budget ``_maze`` is slow, so its runs wait only briefly.
         is_lost = run.owner == "maze"
         patience_ms = chance.randrange(MINUTE_MS if is_lost else 4 * HOUR_MS)
         said_ms = run.expected_duration_ms or usual_ms.get(run.pool, HOUR_MS)
@@ -153,14 +153,14 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` changed so that its width never falls below the one it declared."""
+    """Return ``run`` with its least width as its declared width, so that it is never narrower."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)
 
 
 def _odd(chance: Random, run: Run) -> Run:
-    """Return ``run`` with a property that must be refused or is difficult to decide."""
+    """Return ``run`` changed so that it must be refused or is difficult to decide."""
     lost = replace(run, owner="maze", gpus=MAZE_GPUS, malleable=None, flavors=("H100",))
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
     lost = replace(lost, expected_duration_ms=1_000 * HOUR_MS)
@@ -243,7 +243,7 @@ def _wish_about(chance: Random, run: Run) -> Command:
 
 
 def _room(chance: Random) -> Resolve:
-    """Return a request to free GPUs by hand; some ask for too many or name no existing place."""
+    """Return a request to free GPUs by hand; some ask for too many GPUs or for an unknown place."""
     return Resolve(
         pool=chance.choice(("default", "default", "side")),
         flavor=chance.choice(("H100", "H100", "A100")),

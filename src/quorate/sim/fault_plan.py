@@ -1,6 +1,6 @@
 """Faults of a machine room, at instants drawn from a seed.
 
-Nodes lose power and come back, the program ends between commits and inside them, clocks jump,
+Nodes lose power and recover, the program crashes between commits or during one, clocks jump,
 messages arrive late or twice, and stops hang until an operator cuts the power of the node.
 """
 
@@ -28,7 +28,7 @@ RESCUE_AFTER_MS: Final = 2 * HOUR_MS
 
 
 class Loss(Enum):
-    """Whether the block of an append is stored, if the program ends during the append."""
+    """Whether the block of an append is stored if the program crashes during the append."""
 
     LOST = auto()
     KEPT = auto()
@@ -39,10 +39,10 @@ _RESOLVED: Final = b"conflict-resolved/"
 
 
 class CrashingStore:
-    """A store over another one; the program may end during one of its appends.
+    """A store that wraps another store; the program may crash during one of its appends.
 
-    The store calls ``watch`` for every block that declares or settles a conflict, the instants at
-    which a crash would help an attacker. If ``watch`` returns True, the program ends.
+    The store calls ``watch`` for every block that declares or settles a conflict, because a crash
+    at these instants would help an attacker. If ``watch`` returns True, the program crashes.
     """
 
     def __init__(self, inner: EventStore) -> None:
@@ -154,7 +154,7 @@ class FaultRates:
 
 
 class Courier:
-    """Delivers people's commands to the engine until it answers; some commands late, some twice.
+    """Delivers commands of people until the engine answers. Some commands come late, some twice.
 
     After an operator wipes a node, the courier reports it clean, unless another claim has or had
     the node since.
@@ -233,7 +233,7 @@ class Faults:
         self._store.watch = self._ends_at_a_conflict
 
     def _ends_at_a_conflict(self) -> bool:
-        """Return whether the program ends now, when a conflict is declared or settled."""
+        """Return whether the program crashes now, when a conflict is declared or settled."""
         if self._chance.randrange(100) >= self._rates.declared_crash_percent:
             return False
         self._reopen_once_down(self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS)))
@@ -380,7 +380,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return a function that draws the time of a stop: most end in their grace, some never."""
+    """Return a function that draws the duration of a stop: most end in their grace, some never."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

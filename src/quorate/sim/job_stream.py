@@ -1,7 +1,7 @@
 """The published generator of jobs: sizes, durations, types and arrivals, drawn from a seed.
 
 The order of the draws is as published (Gavel, ``simulate_scheduler_with_generated_jobs``), so a
-seed gives the same jobs as there.
+seed gives the same jobs as Gavel's generator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 JOB_SEED: Final = 2
 ARRIVAL_SEED: Final = 3
 DEADLINE_SEED: Final = 6
-"""Added to a simulation's seed, these give the seeds for jobs, arrivals and deadlines."""
+"""These numbers plus a simulation's seed are the seeds for jobs, arrivals and deadlines."""
 
 MINUTE_S: Final = 60
 _LONG_FROM: Final = 0.8

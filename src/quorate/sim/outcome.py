@@ -18,7 +18,7 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 class RunInterval:
     """An interval in which a run had a constant number of GPUs of one flavor in one domain.
 
-    It has 0 GPUs if the run worked on GPUs of another run: they count for the other run.
+    It has 0 GPUs if the run worked on the GPUs of another run, because they count for that run.
     """
 
     start_ms: int

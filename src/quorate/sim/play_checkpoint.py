@@ -1,7 +1,7 @@
 """The checkpoint of a simulation, as bytes: its scenario, its play, and its ledger.
 
-If a file has the ledger, the checkpoint does not repeat it, but has its head. The checkpoint has a
-hash of each file that the scenario names, not its content.
+If the ledger is in a file of its own, the checkpoint has only the ledger's head. For each file that
+the scenario names, the checkpoint has a hash, not the content.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 class PolicyShares:
     """Calls ``policy`` at each reset. ``jobs`` has every job that has arrived.
 
-    Some policies compare a job with its rate on an equal part of the cluster. For them, the work of
-    a job since the last call counts at that rate.
+    Some policies compare a job with its rate on an equal part of the cluster. For these policies,
+    each call adds the time that the job's work since the last call would have taken at that rate.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 
 PROFILER_SEED: Final = 4
-"""Added to a simulation's seed, this is the seed for the rates that the estimator knows."""
+"""This number plus a simulation's seed is the seed for the rates that the estimator knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] 
             "use at least one, and at most all of them",
         )
         return Faulty(faults=tuple(at.faults))
-    # Single precision, like the published matrix.
+    # Use single precision, like the published matrix.
     ratios = family.ratios[np.ix_(order, flavors, order)].astype(np.float32).astype(np.float64)
     rows = ratios.reshape(len(types), -1)
     profiler = Profiler(trial.seed + PROFILER_SEED, trial.seed)

@@ -10,10 +10,10 @@ from typing import Final
 from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
-"""The flavors that the published mechanism knows, in the order in which they choose. It gives other
-flavors no work; here, other flavors choose afterwards, ordered by name."""
+"""The flavors that the published mechanism knows, in the order in which they choose jobs. Other
+flavors get no work as published; here, they choose afterwards, ordered by name."""
 ORDER_SEED: Final = 5
-"""Added to a simulation's seed, this is the seed for the random order of flavors."""
+"""This number plus a simulation's seed is the seed for the random order of flavors."""
 
 
 def has_pairs(policy: str) -> bool:
@@ -22,12 +22,12 @@ def has_pairs(policy: str) -> bool:
 
 
 def is_aware(policy: str) -> bool:
-    """Return whether ``policy`` distinguishes flavors; if so, they choose in a fixed order."""
+    """Return whether ``policy`` distinguishes flavors; if so, their order of choice is fixed."""
     return has_pairs(policy) or "perf" in policy or policy.startswith("allox")
 
 
 def strict_rules(policy: str, round_s: float, reset_gap_s: float) -> Rules:
-    """Return the published rules of ``policy``; first come, first served leaves GPUs unused."""
+    """Return the published rules of ``policy``; under ``fifo``, left-over GPUs stay unused."""
     fills = not policy.startswith("fifo")
     return replace(STRICT, round_s=round_s, reset_gap_s=reset_gap_s, serves_without_share=fills)
 

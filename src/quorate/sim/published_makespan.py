@@ -1,7 +1,7 @@
 """The published makespan policy that does not distinguish flavors.
 
-It searches for a feasible makespan, and stops within 5 % of the least. Its shares are the solver's
-for that makespan: an interior point method returns the middle of all feasible shares. The table's
+It searches for a feasible makespan, and stops within 5 % of the least. For that makespan it takes
+the shares that an interior point solver returns: the middle of all feasible shares. The table's
 policy has the exact makespan, and assigns fast flavors first.
 """
 

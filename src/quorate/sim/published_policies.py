@@ -1,8 +1,8 @@
 """The published form of policies that differ from those of the table.
 
-Policies of this project are functions of a problem, but two of the published ones remember their
-earlier shares. These classes keep the published defects, because simulations with them are compared
-with published results.
+Policies of this project are functions of a problem, but two of the published policies remember
+their earlier shares. These classes keep the published defects, because simulations with them are
+compared with published results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from quorate.policy.solvers.chance import Chance
 RowRate = Callable[[Row, str], tuple[float, ...]]
 """Returns the steps per second of each job of a row on a flavor."""
 GAIN_LEAST: Final = 1.0
-"""A pair is kept only above this gain, the sum of its rates relative to each job alone."""
+"""A pair is kept only if the sum of its rates, each relative to the job alone, exceeds this."""
 
 
 class PublishedIsolated:
     """Each job gets an equal part of all GPUs during its own time.
 
-    It has no memory. Its shares differ from those of the table's policy in the last bit, which
-    breaks ties between jobs and so changes published results.
+    Its shares differ from those of the table's policy only in the last bit, but that bit breaks
+    ties between jobs and so changes published results.
     """
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
@@ -37,9 +37,10 @@ class PublishedIsolated:
 class PublishedFifo:
     """First come, first served: a job keeps its flavor until it ends.
 
-    It keeps two published defects. It draws a flavor but gives the job another one: the last by
-    name of the flavors with any free GPU, even if the job does not fit there; a job that cannot run
-    there is skipped. The drawn flavor counts as full when the given flavor has no free GPU.
+    It keeps two published defects. First, it draws a flavor but gives the job another flavor: of
+    the flavors with a free GPU, the last by name, even if the job does not fit there. A job that
+    cannot run on that flavor is skipped. Second, the drawn flavor counts as full when the given
+    flavor has no free GPU.
 
     A job that cannot take the place of an ended job stays in the queue. The publication allows
     several readings; only this one reproduces the recorded figures of the 96-job trace.

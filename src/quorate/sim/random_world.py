@@ -46,10 +46,10 @@ _EVERYWHERE: Final[Selector] = ((REGION, "r"),)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All data that is given before anything is decided.
+    """The data of a simulation before the first decision.
 
-    In an honest world every run takes as long as it declares and nothing breaks, so no firm start
-    may move.
+    In an honest world every run takes as long as it declares and nothing fails, so a firm start
+    must never move.
     """
 
     specs: tuple[Applied, ...]
@@ -215,7 +215,7 @@ def _recall_notice_ms(name: str, end_ms: int) -> int | None:
 
 
 def _maze(until_ms: int) -> Budget:
-    """Return a budget that cannot pay for ``MAZE_GPUS``, which is hard to prove.
+    """Return a budget that cannot pay for ``MAZE_GPUS``, although a search needs long to prove it.
 
     A run that outlasts all windows has a hold on each envelope up to the end of its window. One
     window ends early, so the cap on GPU-hours seems to suffice for all envelopes. Each other window

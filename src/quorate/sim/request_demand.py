@@ -54,7 +54,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
         first = Keyed(Submit(arrival.run), f"submit-{name}", _digest(chance))
         submits[name] = first
         if one_in(chance, 2):
-            # After the first request, unless it arrives later than callers wait.
+            # The repetition comes after the first request, unless the first one arrives very late.
             after_ms = 30 * MINUTE_MS + chance.randrange(chance.choice(_AGAIN_AFTER_MS))
             wishes.append(Wish(arrival.at_ms + after_ms, _again(chance, first, arrival)))
     wishes += _token_wishes(chance, size, world.until_ms)

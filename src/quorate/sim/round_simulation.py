@@ -44,7 +44,7 @@ _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
 
 class RoundsStuckError(ValueError):
-    """Some jobs will never run in any round, or not within a reasonable time."""
+    """Some jobs will never run in any round, or would take too many rounds."""
 
 
 class NeverRunError(RoundsStuckError):
@@ -122,7 +122,7 @@ class Round:
 
 
 class Lasting(NamedTuple):
-    """A row that works until ``until_s``, and the steps that each of its jobs does."""
+    """A row, the time until which it works, and the steps that each of its jobs does."""
 
     row: Row
     place: Place
@@ -266,7 +266,7 @@ class Play:
 
     def _pass_time(self) -> None:
         if self._coming is None and not self._running and self.setting.rules.reset_gap_s:
-            # Published: when no job runs or arrives, the allocation may be renewed at once.
+            # As published: when no job runs or arrives, the allocation may be renewed at once.
             self._book = replace(self._book, since_s=0.0)
         latest_s = max((lasting.until_s for lasting in self._running), default=0.0)
         if latest_s > 0.0:

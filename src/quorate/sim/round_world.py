@@ -88,8 +88,8 @@ def _table() -> tuple[FlavorRates, ...]:
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
     """Return ``arrival`` with a known job type; its declared rates may be wrong.
 
-    It belongs to one of ``owners``, and usually has the same size as other runs, so that two can
-    share GPUs.
+    The run belongs to one of ``owners``, and usually has the same size as other runs, so that two
+    of them can share GPUs.
     """
     run = arrival.run
     if run.pool != POOL or run.rounds is None or one_in(chance, 4):

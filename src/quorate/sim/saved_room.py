@@ -1,6 +1,6 @@
 """A paused play as data: the actions of its timers, and the state of its machine room.
 
-The ledger has the events of leases and the specs of runs, so they are not saved here.
+Events of leases and specs of runs are in the ledger, so this module does not save them.
 """
 
 from __future__ import annotations

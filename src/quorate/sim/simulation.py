@@ -103,7 +103,7 @@ class Observer(Protocol):
         ...
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Observe the state after a group was decided, whether or not it needed a block."""
+        """Observe the state after a group was decided, even if no block was recorded for it."""
         ...
 
     def reopened(self, view: StateView) -> None:
@@ -131,7 +131,7 @@ class WatchedEngine(Engine):
 
 @dataclass(slots=True)
 class _Line:
-    """The connection from one opened engine to the executor; silent after the engine ends."""
+    """The connection from an opened engine to the executor; drops orders after the engine ends."""
 
     executor: Executor
     is_cut: bool = False
@@ -180,7 +180,7 @@ class Simulation:
         self._engine: WatchedEngine | None = engine
         self._adopt(engine)
         self.due_ms: int | None = None
-        """When the driver is due next; None: only after the next action."""
+        """When the driver is due next; None if it has to wait for the next action."""
 
     def _begun(self) -> WatchedEngine:
         return WatchedEngine.create(
@@ -227,7 +227,7 @@ class Simulation:
     def send_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Send ``commands`` of one instant to the engine; none is answered if it is down.
 
-        They are decided before anything that is due, as requests that come together.
+        The engine decides them together, before any due work.
         """
         if self._engine is None:
             return []
@@ -238,7 +238,7 @@ class Simulation:
             return []
 
     def crash(self) -> None:
-        """End the engine without notice; only the store and the executor remain."""
+        """End the engine as in a crash; only the store and the executor remain."""
         if self._line is not None:
             self._line.is_cut = True
         self._engine, self.due_ms = None, None

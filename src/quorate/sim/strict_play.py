@@ -1,7 +1,7 @@
 """The published experiments: a trace played in rounds, by a policy and a table of rates.
 
-The mechanism is the published one, with its defects and its random generators, and without budgets
-and payers. To play a trace in the production engine, see ``fleet_simulation.py``.
+The mechanism is as published, with its defects and random generators, and without budgets and
+payers. To play a trace in the production engine, see ``fleet_simulation.py``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SECOND_MS: Final = 1_000
 _HOUR_S: Final = 3_600.0
 _TOGETHER: Final = False
 _AS_SOLVED: Final = ("max_min_fairness_perf", "max_min_fairness_packed")
-"""Policies of the table that choose among optimal allocations, unlike the published ones."""
+"""Policies for which strict mode takes the first optimal allocation of the solver, as published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Experiment:
 
 
 class StrictPlay:
-    """A running experiment: ``go_on`` plays a part of it, and says whether more is left.
+    """A running experiment: ``go_on`` plays a part of it, and returns whether more is left.
 
     ``never_ran`` has the jobs that could never run.
     """
@@ -97,7 +97,7 @@ class StrictPlay:
                 if next(self._rounds, None) is None:
                     return False
         except NeverRunError as error:
-            # Published: the simulation ends when nothing can run any more.
+            # As published: the simulation ends when nothing can run any more.
             self.never_ran = error.jobs
             return False
         finally:

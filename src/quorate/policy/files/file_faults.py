@@ -173,7 +173,7 @@ def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) ->
 
 
 def are_two_rates(value: Any) -> bool:
-    """Return whether ``value`` is two floats of at least 0, a fast check for most pairs.
+    """Return whether ``value`` is two floats of at least 0; a fast check for most pairs.
 
     Other values may still be valid and need a full check.
     """

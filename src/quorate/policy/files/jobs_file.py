@@ -137,7 +137,7 @@ def _either(fields: dict[str, Any], at: At, name: str, synonym: str) -> tuple[An
 
 
 def _steps(fields: dict[str, Any], at: At) -> tuple[Any, At]:
-    """Return the value and place of the remaining steps: total steps if the job has done none."""
+    """Return the value and place of the remaining steps; without that field, of the total steps."""
     used = "num_steps_remaining" if "num_steps_remaining" in fields else "total_steps"
     return fields.get(used), at.below(used)
 

@@ -2,9 +2,9 @@
 
 The format is the published one (Gavel, ``simulation_throughputs.json``): flavor -> type -> ``null``
 (the type alone) or another type (the rates of the pair). ``[0, 0]`` means that the pair cannot
-share GPUs. A file may list a pair under only one of its types; it is written under both. A type is
-a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates on GPUs of
-several nodes are listed under the name of the flavor with ``_unconsolidated``.
+share GPUs. A file may list a pair under only one of its types; ``write_throughputs`` lists it under
+both. A type is a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates
+on GPUs of several nodes are listed under the name of the flavor with ``_unconsolidated``.
 
 A wrong value is a fault. A missing value is a gap: it is reported, and a problem that needs the
 value is refused.

@@ -50,7 +50,7 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
     costs += problem.ages_s[order][:, None]
     columns = assign(costs)
     assert columns is not None, "every job runs on a flavor that has a place for each job"
-    # The last place of a GPU comes first.
+    # The job at the place furthest from the end of a GPU's plan runs first.
     by_gpu = np.lexsort((places.number[columns], places.gpu[columns]))
     gpus = places.gpu[columns][by_gpu]
     heads = by_gpu[np.append(gpus[1:] != gpus[:-1], True)]
@@ -60,7 +60,7 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
 
 
 def _by_levels(problem: Problem) -> tuple[Ints, float]:
-    """Return what ``_as_published`` returns, for many jobs: the GPUs of a flavor are alike.
+    """Return what ``_as_published`` returns; faster, because it treats GPUs of a flavor as equal.
 
     The longest jobs are placed first: they run last, so few placed jobs have to move later. Of jobs
     at the same distance from the end, older jobs are first on a GPU.
@@ -96,11 +96,10 @@ class _Places:
 
 
 def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
-    """Return places, and the place of each row of ``seconds``, with which jobs end earliest.
+    """Return the places of the plan with the least cost, and the place of each row of ``seconds``.
 
-    First, only a likely sufficient number of distances from the end is tried. No job gains by a
-    larger distance than one with room, so only if the last distance of a flavor is full, twice as
-    many are tried.
+    First, try only as many distances from the end as are probably needed. If the last distance of
+    some flavor is full, try twice as many; otherwise no job gains from a larger distance.
     """
     jobs, _ = problem.shape
     depth = 4 * -(-jobs // int(problem.gpus.sum()))
@@ -132,9 +131,9 @@ def _levels(problem: Problem, depth_max: int) -> _Places:
 def _places(problem: Problem) -> _Places:
     """Return the places that a best plan may use, by distance from the end, flavor and GPU.
 
-    On a flavor with N GPUs, no job of M is further from the end than M / N, rounded up, because a
-    nearer place would be free. Of a flavor with more than 2 M GPUs, 2 M are used: at most M are
-    taken, and one search visits at most M.
+    If M jobs share N GPUs of a flavor, no job is further from the end than M / N, rounded up,
+    because a nearer place would be free. If the flavor has more than 2 M GPUs, only 2 M are used:
+    jobs take at most M, and one search visits at most M.
     """
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)

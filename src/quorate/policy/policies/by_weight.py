@@ -1,6 +1,6 @@
 """The fallback for rounds in which the pool's policy has no answer: shares by weight alone.
 
-Each owner has its part of every flavor that any of its jobs can use, however many jobs it has.
+Each owner gets its part of every flavor that any of its jobs can use, for any number of jobs.
 """
 
 from __future__ import annotations

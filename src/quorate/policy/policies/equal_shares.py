@@ -31,8 +31,8 @@ def isolated(problem: Problem) -> Allocation | Unsolved:
 def proportional(problem: Problem) -> Allocation | Unsolved:
     """Return shares that give every job the same part of its time, on the cluster's mix of flavors.
 
-    Normalised rates are relative to this mix (Gavel, section 4.1). If the jobs do not all fit,
-    every job has the same, largest possible part of its time, whatever its scale.
+    Normalised rates are relative to this mix (Gavel, section 4.1). If the jobs do not all fit, jobs
+    of every scale have the same part of their time, as large as possible.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

@@ -4,8 +4,8 @@ To such a policy all GPUs are equally good, so its program decides how much time
 on which flavor. The solver returns a corner of these optima: some jobs have only the slow flavor,
 while GPUs of the fast flavor are idle. This module gives every job the same mix of flavors, uses
 fast flavors in full before slow ones, and gives out the time that is left over. Finish-time
-policies leave over most of the time: a job that cannot end in time sets the level, and the policy
-gives the other jobs nothing beyond this level.
+policies leave most of the time unused: a job that cannot end in time decides the level, and the
+policy gives the other jobs nothing beyond this level.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def evenly_mixed(
 
     ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor on
     which the job makes progress. ``raised`` gives out the time that is left over; the default is
-    ``least_first``. Flavors are given out from the fastest on. Jobs that cannot run on every flavor
-    are mixed over the flavors on which they can run, and are served first. If the other jobs then
-    do not fit, ``found`` is returned.
+    ``least_first``. The fastest flavor is given out first. Jobs that cannot run on every flavor are
+    mixed over the flavors on which they can run, and are served first. If the other jobs then do
+    not fit, ``found`` is returned.
     """
     assert (found.second == ALONE).all(), "a policy without flavors has no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
@@ -65,9 +65,9 @@ def least_first(problem: Problem, time: Floats) -> Floats:
 def to_the_middle(problem: Problem, time: Floats) -> Floats:
     """Return the time of all jobs at the center between ``time`` and their whole time.
 
-    This is the analytic center, at which interior point methods end. It maximises, within the
-    available GPUs, the product of two factors per job: its time above ``time``, and the time it
-    lacks to its whole time. A narrow job gets a larger part of its lacking time than a wide job.
+    This is the analytic center, at which interior point methods end. Within the available GPUs, it
+    maximises the product of two factors per job: the time that the job gets above ``time``, and the
+    time that it still lacks. A narrow job gets a larger part of its lacking time than a wide job.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time

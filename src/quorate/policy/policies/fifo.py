@@ -1,8 +1,8 @@
 """First in, first out: jobs run in the order of the problem, each on one flavor until it ends.
 
-A job gets GPUs of a flavor that has room. The first job for which no flavor has room is the last
-one considered, so no job overtakes it. As published, a job that makes no progress on any flavor
-with room is skipped, because it could not use the GPUs that later jobs then get.
+A job gets GPUs of a flavor that has room. The search ends at the first job for which no flavor has
+room, so no job overtakes that job. As published, a job that makes no progress on any flavor with
+room is skipped, because it could not use the GPUs that later jobs then get.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
 
     A job draws an order of the flavors, which the seed determines, and gets the first flavor with
     room. So a job does not move when another job arrives or ends. The published code draws a flavor
-    and then takes another one, whether it has room or not (Gavel's repository, ``fifo.py``); this
-    function implements the intention.
+    but then gives the job another flavor, even one without room (Gavel's repository, ``fifo.py``);
+    this function does what was intended.
     """
 
     def drawn(job: int, flavors: list[int]) -> int:
@@ -54,7 +54,7 @@ def fifo_perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the allocation of ``fifo_perf``, with waiting jobs beside jobs that gain from sharing.
+    """Return the allocation of ``fifo_perf``, plus waiting jobs that share GPUs with other jobs.
 
     The next waiting job shares with the job with which it gains most, among jobs of the same scale
     that do not share yet. The first waiting job that gains with no job ends the search. As

@@ -1,8 +1,8 @@
 """Finish-time fairness: the largest delay of any job is as small as possible (Themis).
 
 A job's delay is its duration divided by its duration alone on an equal part of the GPUs (Gavel,
-section 4.2). The level to raise is the negative delay. The rate that a job needs is convex in the
-delay, so prices and tangents find the least delay directly, without bisection.
+section 4.2). The level that the policy raises is the negative delay. The rate that a job needs is
+convex in the delay, so prices and tangents find the least delay directly, without bisection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """Minus infinity, because delays are finite, so at every level some job needs a rate."""
+        """Minus infinity, because at every finite delay some job needs a rate."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

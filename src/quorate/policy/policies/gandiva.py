@@ -27,10 +27,10 @@ from quorate.policy.solvers.chance import Chance
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
 
-    There are as many draws as jobs. A draw takes two jobs; if they are not a pair of the problem,
-    for example because their scales differ, the draw has no effect. Rates are not read, because
-    Gandiva tries a pair to measure its rates, so a problem should not list pairs that make no
-    progress.
+    There are as many draws as jobs. A draw picks two jobs; if the problem does not list them as a
+    pair, for example because their scales differ, the draw has no effect. Rates are not read,
+    because Gandiva tries a pair to measure its rates, so a problem should not list pairs that make
+    no progress.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

@@ -52,9 +52,9 @@ def _fair_worth(problem: Problem) -> Floats:
 
 FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
 EFFICIENCY: Final = replace(FAIRNESS, worth=_fair_worth)
-"""As ``FAIRNESS``, but of several best allocations, the best for all jobs together is taken."""
+"""Like ``FAIRNESS``; of several best allocations, takes the one with the largest total worth."""
 EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
-"""As if all flavors were equal: a share of time counts the same on every flavor."""
+"""Treats all flavors as equal: a share of time counts the same on every flavor."""
 
 
 def any_flavor(problem: Problem) -> Floats:

@@ -56,7 +56,7 @@ def max_sum(
 
 
 def _needed(problem: Problem) -> Floats:
-    """Return the rate with which each job meets its deadline: 0 without one, infinite if past."""
+    """Return each job's least rate to meet its deadline: 0 without one, infinite after it."""
     needed = np.zeros(len(problem.jobs))
     has = np.isfinite(problem.deadlines_s) & (problem.steps_left > 0)
     late = has & (problem.deadlines_s <= 0)
@@ -92,7 +92,7 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
 
 
 def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
-    """Return the program with another column for each job of ``due``: whether it is in time.
+    """Return the program with one more column for each job of ``due``: 1 if the job is in time.
 
     Rates are in units of each job's need, so that all these rows have a similar size.
     """

@@ -46,7 +46,7 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 
 
 def reference_rates(problem: Problem) -> Floats:
-    """Return the rates of jobs as if every flavor they run on were as fast as the first of them.
+    """Return rates at which each job is as fast on all its flavors as on the first of them.
 
     The published policy uses the rate on one named flavor for all flavors, including flavors on
     which a job cannot run, so jobs get GPUs that they cannot use.

@@ -29,7 +29,7 @@ CELLS_MAX: Final = 2_000_000
 
 
 def strategy_proof(problem: Problem) -> Allocation | Unsolved:
-    """Return the discounted allocation of the largest product of rates.
+    """Return the allocation with the largest product of rates, reduced by the discounts.
 
     The objective is the geometric mean before the discounts. If several shares are optimal, their
     middle is taken, so that equal jobs have equal shares.

@@ -2,10 +2,10 @@
 
 The level of a job is its rate times its scale, divided by its rate on an equal share of every
 flavor and by its weight (Gavel, sections 4.1 and 4.3). The levels of all jobs rise together. A job
-that cannot be raised without lowering others is stuck, and the other jobs continue. That a job is
-stuck is proved by an inequality that every allocation satisfies, and that the present allocation
-meets with equality. The inequality comes from the dual prices of a program with a slightly higher
-level, so no integer program is needed.
+that cannot be raised without lowering others is stuck, and the other jobs continue. The proof that
+a job is stuck is an inequality that every allocation satisfies, and that the present allocation
+satisfies with equality. The inequality comes from the dual prices of a program with a slightly
+higher level, so no integer program is needed.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ ASKED_MAX: Final = 200
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""The bound of the same distance, if a solver's rounding leaves the job further below."""
+"""The most that ``MISSED`` may become if a solver's rounding leaves a job further below."""
 RAISED: Final = 1e-7
 """How far a stuck job may usually still be raised, relative to the largest first level."""
 RAISED_MAX: Final = 1e-5
-"""The bound of the same distance, if rates differ a millionfold and walls are less exact."""
+"""The most that ``RAISED`` may become if rates differ a millionfold and walls are less exact."""
 UNSURE_MAX: Final = 1e-2
-"""The largest permitted tolerance; an answer reports jobs that need more than ``RAISED_MAX``."""
+"""The largest permitted tolerance; an answer names jobs that needed more than ``RAISED_MAX``."""
 TOGETHER: Final = 10.0
-"""Jobs stop together with the job nearest to a wall if they are at most this many times as far."""
+"""Jobs stop with the job nearest to a wall if they are at most this many times as far from it."""
 STALLED_MAX: Final = 5
-"""The search gives up if a missed level is not lowered this many times."""
+"""The search fails when a missed level could not be lowered this many times."""
 NOTHING: Final = 1e-12
 """A rise of less than this part of a job's largest possible rate counts as rounding."""
 MANY: Final = 300
@@ -122,7 +122,7 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 def _alike(problem: Problem) -> Classes | None:
     """Return the classes of jobs that rise equally, if there are far fewer classes than jobs.
 
-    Equal jobs of an entity that divides fairly rise equally; jobs in an entity's queue do not.
+    Equal jobs of an entity rise equally if the entity divides fairly, but not if it is a queue.
     """
     jobs = len(problem.jobs)
     kin = np.full(jobs, float(NO_ENTITY))
@@ -183,7 +183,7 @@ def _fill(
 ) -> Filled | Unsolved | None:
     """Return the levels of all jobs; None if even the first level takes too much work.
 
-    If prices gave the start, the answer then has the first level that prices reach.
+    If prices gave the start, return the first level that prices reach instead of None.
     """
     problem = space.problem
     jobs, _ = problem.shape
@@ -214,8 +214,8 @@ def _fill(
         nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
         if nearest > RAISED and not gauge.grown(filled):
-            # Small parts of a wall prove less because of rounding, but the job nearest to it is
-            # stuck.
+            # Small parts of a wall prove less because of rounding, but the job nearest to the wall
+            # is stuck.
             if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             near = max(RAISED_MAX, TOGETHER * nearest)
@@ -252,11 +252,11 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
 
     Return None if this takes too much work.
 
-    Each answer that falls short adds a wall, and the level is lowered to the wall. This is Newton's
-    method from above; it ends when a wall is met.
+    Each answer that misses the level adds a wall, and the level is lowered to the wall. This is
+    Newton's method from above; it ends when a wall is met.
     """
     before, stalled = np.inf, 0
-    # If a wall no longer lowers the level, the shortage is the rounding of all jobs.
+    # If a wall no longer lowers the level, what is missing is the rounding of all jobs.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):

@@ -1,9 +1,9 @@
-"""The book from which rounds are chosen: the time that each job has had and is owed.
+"""The records from which rounds are chosen: the time that each job has had and is owed.
 
-A round is a stretch of time in which every chosen job has GPUs of one flavor. The choice follows
-from the present allocation and from the time that each job has had under it (Gavel, section 5). A
-*row* of the allocation is a job alone, or a pair of jobs that share GPUs. All data here are
-immutable values. Time is in seconds, from an origin that the caller chooses.
+A round is a period in which every chosen job has GPUs of one flavor. The choice follows from the
+present allocation and from the time that each job has had under it (Gavel, section 5). A *row* of
+the allocation is a job alone, or a pair of jobs that share GPUs. All data here are immutable
+values. Time is in seconds, from an origin that the caller chooses.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 Row = tuple[str, ...]
 """A row: one job, or the two jobs of a pair in the order of the problem."""
 Shares = Mapping[Row, Mapping[str, float]]
-"""An allocation: the part of its time for which each row should have GPUs of each flavor."""
+"""An allocation: for each row and flavor, the part of time in which the row should have GPUs."""
 
 ROUND_S: Final = 360.0
 OWED_ROUNDS_MAX: Final = 20.0
 """The most rounds that a row can be owed when the next allocation begins, so that a long shortage
 is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""The most rounds that a row can be ahead when the next allocation begins. More time than this was
-wanted by no other job, so it is not a debt."""
+"""The most rounds that a row can be ahead when the next allocation begins. No other job wanted the
+time beyond this, so that time is not a debt."""
 SHARE_LEAST: Final = 0.02
 """The least share when turns are compared; smaller shares count as this one. Otherwise a row with a
 tiny share and owed time of an earlier allocation would go before all other rows."""
@@ -54,8 +54,9 @@ class Rules:
     of ending. ``starts_pairs_at_zero``: a new pair goes before all other rows, and is then owed
     half a round. ``compares_age_to_deadline``: the deadline, a time on the clock, is compared with
     the time since the job's arrival, so jobs that arrive late rarely miss it. ``ignores_spread``: a
-    job is as fast on several servers as on one. ``places_by_size``: larger rows take the GPUs of
-    smaller rows that would keep them, and servers are filled in order, even if a row is then split.
+    job is as fast on several servers as on one. ``places_by_size``: larger rows are placed first,
+    even on GPUs that smaller rows had and would keep, and servers are filled in order, even if this
+    splits a row.
     """
 
     round_s: float = ROUND_S
@@ -113,9 +114,9 @@ class Book:
     """The time that each row has had under the present allocation, and is owed from earlier ones.
 
     Rows are in the order of their arrival. ``had_s`` includes the head start. ``given_s`` is the
-    total time of all rows on each flavor, in seconds of rows and not of GPUs, because a share is a
-    part of a row's time, whatever its number of GPUs. ``held`` has the flavor of each row in the
-    last round; ``fresh`` has the rows that have had no time yet.
+    total time of all rows on each flavor. It counts seconds of rows and not of GPUs, because a
+    share is a part of a row's time and does not depend on its GPUs. ``held`` has the flavor of each
+    row in the last round; ``fresh`` has the rows that have had no time yet.
     """
 
     flavors: tuple[str, ...]
@@ -175,11 +176,11 @@ def is_due(book: Book, at_s: float, rules: Rules) -> bool:
 
 
 def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
-    """Return the book as ``shares`` come into force at ``at_s``.
+    """Return the book after ``shares`` replace the old allocation at ``at_s``.
 
-    The time that each row should have had under the old allocation but did not have is added to its
-    owed time, and its had time starts again. Rows of ``shares`` that are not in the book join it. A
-    pair without a share leaves the book unless it is owed time.
+    For each row, the time that it should have had under the old allocation, minus the time that it
+    had, is added to its owed time. Then ``had_s`` starts again. Rows of ``shares`` that are not in
+    the book join it. A pair without a share leaves the book unless it is owed time.
     """
     fresh = [row for row in shares if row not in book.had_s]
     if fresh:
@@ -188,7 +189,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     untouched = dict.fromkeys(book.flavors, start_s) if rules.forgets_owed else None
     owed: dict[Row, Mapping[str, float]] = {
         row: book.owed_s[row]
-        # The row was due no time and had none. This is so for most pairs, and there are many pairs.
+        # The row was due no time and had none. Most pairs are such rows, and there are many pairs.
         if row not in book.shares and had == untouched
         else {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
         for row, had in book.had_s.items()
@@ -248,13 +249,12 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind its share: its owed time over the share, to a millisecond.
 
-    A row without GPUs for some time is behind by this time, whatever its share and its number of
-    GPUs. So a wide row with a small share also gets its turn (docs/adr/0037-turns.md). A row that
-    would keep its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another
-    round would make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS``
-    behind. If other rows are further behind, because there are too few GPUs, rows take turns in
-    every round. Turns are rounded, so rows are equal if their shares differ only in the last
-    digits.
+    A row that had no GPUs for some time is behind by this time, whatever its share and width. So a
+    wide row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
+    its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another round would
+    make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS`` behind. If
+    other rows are further behind, because there are too few GPUs, rows take turns in every round.
+    Turns are rounded, so rows are equal if their shares differ only in the last digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0
@@ -271,8 +271,8 @@ def over_slack(turn: float, shares: Iterable[float]) -> float:
     """Return a turn divided by the slack: the part of its time in which a row is to have no GPUs.
 
     A row can make up for a lost round only within its slack, so a row that is due all of its time
-    never can. If the end of the last row counts, such a row sets it. A turn that is not due stays
-    unchanged.
+    never can. If the objective is the end of the last row, such a row decides that end. A turn that
+    is not due stays unchanged.
     """
     if turn <= 0.0:
         return turn

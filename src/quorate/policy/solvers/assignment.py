@@ -1,8 +1,8 @@
 """An assignment at least cost: each row of a matrix gets a different column.
 
 Rows are added one after another; each moves earlier rows along the cheapest path (Crouse, On
-implementing 2D rectangular assignment algorithms, 2016). Of columns with equal cost, a free column
-is preferred: of free columns the last one visited, and of other columns the first. Columns are
+implementing 2D rectangular assignment algorithms, 2016). Among columns of equal cost, the free
+column visited last is preferred, and without a free column, the column visited first. Columns are
 visited from the last to the first. When a column is finished, the column that would be visited last
 takes its place. The published results of AlloX depend on this order.
 """

@@ -14,7 +14,7 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 STEPS_MAX: Final = 100
-"""More steps than this are a fault, because the number of steps hardly grows with the jobs."""
+"""More steps than this are a fault, because more jobs hardly need more steps."""
 WITHIN: Final = 1e-12
 """The center is found when the next step adds at most this to the logarithm of the product."""
 NEAR: Final = 0.05

@@ -137,8 +137,8 @@ class Path:
 
         The present level counts as within the limits. No summand is below 0, and only the growth of
         summands counts, so that the rounding of constant summands does not keep a job from rising.
-        The result is at most ``known``, a result for other limits; if the result is near ``known``,
-        it is found quickly.
+        ``known`` is the result for other limits, and a bound on this result. A result near
+        ``known`` is found quickly.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
         within, above = 0, int(np.searchsorted(self.stops, known, side="right"))

@@ -1,9 +1,9 @@
 """Finds the highest level for all jobs of a problem, by the fastest method for it.
 
-For few classes of equal jobs, a linear program of the classes is fastest; for many different jobs,
-prices. For few jobs, or if equal jobs differ in their pairs, it is the plain linear program, which
-is also the fallback if the price method runs out of passes. All three give the same level; a test
-checks this.
+With few classes of equal jobs, a linear program of the classes is fastest; with many different
+jobs, the price method is. With few jobs, or if equal jobs differ in their pairs, the plain linear
+program is fastest; it is also the fallback if the price method runs out of passes. All three give
+the same level; a test checks this.
 """
 
 from __future__ import annotations

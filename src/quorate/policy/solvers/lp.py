@@ -255,23 +255,23 @@ class Standing:
     def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
         """Return an optimum in which the first rows are at least ``row_low``, or the status.
 
-        ``row_prices`` has the gain of one more unit of each row's limit, as everywhere. The search
-        ends after ``steps_max`` steps.
+        ``row_prices`` has the gain of one more unit of each row's limit. The search ends after
+        ``steps_max`` steps.
         """
         most = STEPS_EACH_MAX * self._size
         most = most if steps_max is None else min(most, steps_max)
         self._highs.setOptionValue("simplex_iteration_limit", most)
         count = len(row_low)
         rows = np.arange(count, dtype=np.int32)
-        # The stubs of highspy leave this method out.
+        # The type stubs of highspy lack this method.
         change = cast("Any", self._highs).changeRowsBounds
         change(count, rows, row_low, self._row_high[:count])
-        # From a given basis, the primal method; from HiGHS's own basis, the dual method.
+        # Use the primal method from a given basis, and the dual method from HiGHS's own basis.
         self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
         self._is_begun = True
         found = _answer(self._highs)
         if found is not Status.FAILED:
             return found
-        # From the last basis, rounding made the method fail; from scratch it may succeed.
+        # Rounding made the method fail from the last basis; from scratch it may succeed.
         self._highs.clearSolver()
         return _answer(self._highs)

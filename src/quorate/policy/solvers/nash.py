@@ -22,10 +22,10 @@ STEPS_MAX: Final = 120
 """The most steps; about twenty-five are usual."""
 CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
-"""The search stops when the mean logarithm of the rates can gain at most the first value, or at
-most the second value if a step no longer halves the possible gain, which is then rounding."""
+"""The search stops when the mean logarithm of the rates can gain at most ``CLOSE``. It also stops
+at ``NEAR`` if a step no longer halves the possible gain, because the gain is then rounding."""
 LEFT: Final = 1e-3
-"""The most that the mean logarithm may still gain where problems without one job start."""
+"""Problems without one job start at the last point whose mean logarithm could gain this much."""
 _EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
@@ -253,8 +253,7 @@ def _bends(point: Point, slopes: Floats) -> Floats:
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])
     found[:, :, each, each] += point.floors / point.shares
-    # With many equally good shares the matrix is nearly singular, so these shares are held in
-    # place.
+    # With many equally good shares the matrix is nearly singular, so these shares are kept fixed.
     steepest = found[:, :, each, each].max(axis=2)
     found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
     return found
@@ -288,7 +287,7 @@ def _products_at(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Put ``found`` into its places in ``best``, where less is missing than before."""
+    """Replace the products of ``best`` at ``places`` by those of ``found`` that miss less."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

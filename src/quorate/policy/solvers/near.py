@@ -44,8 +44,8 @@ class _Edges:
 
     A job uses a slow and a fast flavor for its whole time, or a fast flavor for part of its time;
     in the second case, ``slow`` is the number of flavors. ``steep`` is the cost of one more unit of
-    the job's rate, ``over`` is the worth of more of its time, and ``above`` is the additional cost
-    of each flavor over the cheapest, for all GPUs of the job.
+    the job's rate, ``over`` is the worth of one more unit of its time, and ``above`` is the
+    additional cost of each flavor over the cheapest, for all GPUs of the job.
     """
 
     prices: Floats
@@ -113,7 +113,7 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
     """Return the part of the highest level of ``path`` that prices alone reach.
 
-    None if the passes ran out.
+    Return None if the passes ran out.
     """
     demand, level, prices = _demand(scaled), begun.level, begun.prices
     for _ in range(LOWERED_MAX):
@@ -204,8 +204,8 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
     """Return the basis with jobs on their edges, and as few jobs as possible on a third flavor.
 
-    The jobs that lose least use a third flavor. One such job for every flavor but one is enough to
-    fill all flavors. The shortfall is also in the basis.
+    The jobs that lose least use a third flavor. To fill all flavors, one such job fewer than there
+    are flavors is enough. The shortfall is also in the basis.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -232,8 +232,8 @@ def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]
     """Return the shares (job, flavor) that join the basis in addition to the edges.
 
     A flavor after the last one means the job's idle time, and a job after the last one means idle
-    GPUs. Each share links the prices of two flavors that are not linked so far, or of a flavor and
-    something free. Of these shares, the one with the least additional cost is taken.
+    GPUs. Each share links the prices of two flavors that are not linked so far, or the price of a
+    flavor with idle time or idle GPUs. Shares with less additional cost come first.
     """
     jobs, flavors = demand.rates.shape
     rows, moves = np.arange(jobs), edges.slow < flavors

@@ -24,24 +24,25 @@ BEGINNING: Final = 5
 """The rounds of rough choices for the first basis. More rounds do not help, because the simplex
 method does the rest."""
 WIDEST: Final = 1e7
-"""A job's row is divided by its need, or by its fastest rate over this factor if this is larger,
-because a solver does not accept larger numbers."""
+"""A job's row is divided by the larger of its need and its fastest rate over this factor, because a
+solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
 """A row is divided by its need only if the need grows at most this many times as fast as itself."""
 NARROWEST: Final = 1e5
-"""If the fastest rate is this many times the need, rounding may hide the need: it is added."""
+"""If the fastest rate is this many times the need, rounding may lose the need; ``_top_up`` adds
+it."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
-"""The most programs for needs that are not linear, and the usual number. After the usual number,
-the solver's tolerance is reduced, because its rounding may cause the shortage."""
+"""For needs that are not linear, the most programs (``TANGENTS_MAX``) and the usual number. After
+the usual number, the solver's tolerance is reduced, because its rounding may cause the shortage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Shares:
     """The shares that can be above 0: a column for each, with its entries in the program's rows.
 
-    ``entry_of`` has the row of the demand of each entry; a share adds ``rate`` to its rate and
-    ``time`` to its time.
+    Each entry belongs to a row of the demand (``entry_of``); the share adds ``rate`` to the row's
+    rate and ``time`` to its time.
     """
 
     row: Ints

@@ -35,7 +35,7 @@ LEANING: Final = 0.9
 KEPT: Final = 0.7
 """The part of the best prices that the next prices keep if the last pass gained nothing."""
 SLOW: Final = 0.8
-"""If a gap is still more than this part of the previous gap, the mixture's prices gain little."""
+"""If a gap is more than this part of the previous gap, the prices of the mixture gain little."""
 HALF: Final = 0.5
 """If the part of the empty choice is above this, the prices of the mixture are not used yet."""
 SAME: Final = 0.01
@@ -141,7 +141,7 @@ class _Search:
         return leaning * mean + (1.0 - leaning) * asked
 
     def _level(self, level: float, kept: float) -> float:
-        """Return the level to try: the bound, as its choices can be mixed with the empty choice.
+        """Return the level to try: the bound, whose choices can be mixed with the empty choice.
 
         If the bound no longer gains, return the level of the mixture.
         """

@@ -20,7 +20,7 @@ ROUNDS: Final = 8
 """The rounds in which prices follow the demand; more rounds gain little."""
 FOLLOWING: Final = 0.5
 SETTLING: Final = FOLLOWING / 3
-"""The exponent by which excess demand raises a price: first, and later."""
+"""The exponents by which excess demand raises a price, at first and later."""
 LEAST: Final = 0.1
 """The demand for a flavor counts as at least this part of the largest demand."""
 SAMPLE: Final = 512

@@ -24,7 +24,7 @@ _NEAREST: Final = 8
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 LEAST: Final = 1e-8
-"""The least factor of a job in a wall, relative to the wall's limit; a lower is rounding."""
+"""The least factor of a job in a wall, relative to the wall's limit; less is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -22,9 +22,9 @@ LAS_QUEUE_GPU_MS: Final = 8 * HOUR_MS
 class EasyBackfill:
     """First come, first served, with EASY backfill (Lifka, JSSPP 1995).
 
-    The first job that does not fit gets a reservation: the time by which enough running jobs will
-    have reached their limits. A later job starts before the first if it ends by that time, or if it
-    needs only GPUs that the reservation leaves free. No job is stopped.
+    The first job that does not fit gets a reservation at the time by which enough running jobs will
+    have reached their time limits. A later job starts before the first if it ends by that time, or
+    if it needs only GPUs that the reservation leaves free. No job is stopped.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
@@ -65,7 +65,7 @@ def _limit_ms(each: Live, now_ms: int) -> int:
 def _reservation(
     running: Sequence[Live], ends: Mapping[str, int], wanted: int, free: int
 ) -> tuple[int, int]:
-    """Return the time at which ``wanted`` GPUs are free, and how many more are free then."""
+    """Return the time at which ``wanted`` GPUs are free, and how many other GPUs are free then."""
     freed = free
     for each in sorted(running, key=lambda live: ends[live.job.name]):
         freed += each.job.gpus

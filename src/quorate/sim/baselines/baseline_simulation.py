@@ -60,7 +60,7 @@ class Scheduler(Protocol):
         ...
 
     def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
-        """Return when time alone may next change the choice; None means never."""
+        """Return when the choice may next change without an arrival or end; None means never."""
         ...
 
 
@@ -167,7 +167,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the earliest end of a running job or instant of ``others``, or None."""
+    """Return the earliest instant of ``others`` or end of a running job; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

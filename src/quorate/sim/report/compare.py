@@ -25,7 +25,7 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
-"""By default, this first part of the time of submissions is warm-up: its jobs do not count."""
+"""The default warm-up, as a part of the time of submissions; jobs submitted in it do not count."""
 RESAMPLES: Final = 10_000
 NEGLIGIBLE: Final = 1e-5
 """A smaller difference, relative to the figure, is rounding: work is in whole milliseconds."""

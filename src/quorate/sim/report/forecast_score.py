@@ -23,7 +23,7 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredStart:
-    """One forecast, and the start of the run; None if it did not start in the ledger."""
+    """One forecast, and the actual start; None if the run did not start in the ledger."""
 
     run: str
     owner: str
@@ -40,9 +40,9 @@ class ForecastScore:
     ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
     start. ``undecided`` are runs that were cancelled or whose P90 is after the ledger's end;
     ``unforeseen`` are runs that waited and had no planned start, such as those far back in the
-    queue. ``by_p50`` and ``by_p90`` are the parts of ``starts`` that came by their P50 or P90.
-    Losses are mean quantile losses in seconds of the runs that started; of two forecasts of the
-    same waits, the one with the lower loss is better.
+    queue. ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which the run had started by its
+    P50 or P90. Losses are mean quantile losses in seconds, over the runs that started; of two
+    forecasters of the same waits, the better has the lower loss.
     """
 
     starts: int
@@ -65,7 +65,7 @@ class _Asked:
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> tuple[list[ScoredStart], int, int, int]:
-    """Return a ledger's forecasts, the runs without forecast, those started at once, and its end.
+    """Return (forecasts, runs without a forecast, runs that started at once, end) of a ledger.
 
     With ``every`` of n, only each n-th waiting run is forecast, because a forecast costs as much as
     a plan.

@@ -1,7 +1,7 @@
-"""Counts GPUs that were idle while a run waited that asked for at most as many.
+"""Counts idle GPUs while some run waited that asked for no more GPUs than were idle.
 
-They include fragments of domains, and GPUs kept idle by budgets, quotas and reservations. The waits
-by cause show which.
+The count includes fragments of domains, and GPUs that budgets, quotas and reservations keep idle.
+The waits by cause show the reasons.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the GPU-milliseconds idle while a waiting run asked for at most the idle GPUs.
+    """Return the idle GPU-milliseconds while a waiting run asked for at most the idle GPUs.
 
     Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.

@@ -2,9 +2,9 @@
 
 Figures of runs (completion times, waits, fairness, deadlines, preemptions) include only runs that
 are measured and were submitted in the window. Figures of the fleet (makespan, cost, utilisation,
-shares, queue, idle GPUs) include all runs, because runs that are not measured used GPUs too; these
-figures cover the window. Percentiles are by nearest rank, so each is the value of some run. Times
-are in seconds, computed from whole milliseconds.
+shares, queue, idle GPUs) cover the window and include all runs, because runs that are not measured
+used GPUs too. Percentiles are by nearest rank, so each is the value of some run. Times are in
+seconds, computed from whole milliseconds.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class OwnerShare:
 class Metrics:
     """The figures of one outcome. A distribution over no runs is None.
 
-    ``finish_time_fairness`` is the time of a run from submission to end, divided by its duration
-    alone on its part of a fleet as crowded as it was then. The crowding is the number of requested
-    GPUs over the number of GPUs, and at least 1. ``idle_while_wanted`` is the part of the capacity
-    that was idle while a waiting run asked for at most the idle GPUs of its flavor. ``share_gap``
-    is the mean distance of shares from their targets over time, from 0 to 1; None if no owner has a
-    target. ``estimated`` are the fields that are estimates.
+    ``finish_time_fairness`` is the time of a run from submission to end, divided by its fair time.
+    The fair time is its duration alone, times the ratio of requested to existing GPUs during its
+    life if this ratio is above 1. ``idle_while_wanted`` is the part of the capacity that was idle
+    while a waiting run asked for at most the idle GPUs of its flavor. ``share_gap`` is the mean
+    distance of shares from their targets over time, from 0 to 1; None if no owner has a target.
+    ``estimated`` are the fields that are estimates.
     """
 
     name: str

@@ -49,7 +49,7 @@ class _Skips:
 
 
 def read_philly(text: str) -> Trace:
-    """Return the jobs of the digest; owners are its virtual clusters; the first job comes at 0."""
+    """Return the digest's jobs; owners are its virtual clusters, and the first job arrives at 0."""
     read = [
         (line.instant_ms("timestamp"), line, order)
         for order, line in enumerate(headed(text, ",", PHILLY))
@@ -135,8 +135,8 @@ def read_sacct(text: str) -> Trace:
 
     Steps of jobs (``17.batch``), jobs without GPUs, and jobs that never ran or have not ended are
     counted as skipped. The number of GPUs may be a total (``gres/gpu=4``), by type
-    (``gres/gpu:a100=4``), or both. The allocated type does not say which type a job asked for. If
-    there is a column ``TimelimitRaw``, the declared duration of a job is its time limit.
+    (``gres/gpu:a100=4``), or both. The trace ignores the type, because a job may have asked for any
+    type. If there is a column ``TimelimitRaw``, the declared duration of a job is its time limit.
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):

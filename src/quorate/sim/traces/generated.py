@@ -19,7 +19,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
 DAY_SWING: Final = 0.8
-"""The part by which the rate of diurnal arrivals rises at noon and falls at midnight."""
+"""The part by which the rate of diurnal arrivals is higher at noon and lower at midnight."""
 JOBS_MAX: Final = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Forks a ledger at an instant, with a change, and continues it with the recorded arrivals.
+"""Forks a ledger at an instant, applies a change, and plays the later recorded arrivals again.
 
 ``recorded_inputs`` finds the commands from outside in the ledger, ``recorded_work`` the duration of
 each run's work, ``recorded_speeds`` the rates of runs in rounds, and ``recorded_claims`` the ends

@@ -13,7 +13,7 @@ from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """A run with different outcomes; an outcome is None if it does not have the run."""
+    """A run with different outcomes; None for an outcome that does not have the run."""
 
     run: str
     owner: str

@@ -1,7 +1,7 @@
-"""Makes a fork: a ledger up to an instant, changes, then the recorded arrivals decided anew.
+"""Makes a fork: a ledger up to an instant, then changes, then new decisions on recorded arrivals.
 
-The engine, the driver and every rule are the production ones. The fork copies no event after the
-instant: without changes it decides everything again, with the same events.
+The engine, the driver and every rule are those of production. The fork copies no event after the
+instant: it decides everything again. Without changes, this gives the same events.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
 from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, lengths_of
 
 LATE_MS: Final = 2 * SECOND_MS
-"""The longest delay of a real driver: a recorded wake-up this close counts as the same."""
+"""The longest delay of a real driver: a recorded wake-up that is later than this is not reused."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
 """The actors of the events that a driver causes when it wakes up, including rounds."""
@@ -80,7 +80,7 @@ class _Fork:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
         self._lengths, self._claims = lengths_of(every), RecordedClaims(every)
         self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
-        # If nothing was ever due at a set time, only an executor shows that a driver was at work.
+        # If no work was ever due by time alone, only an executor shows that a driver was running.
         is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
         self._has_driver = is_clocked or self._executor is not None
         self._store = MemoryStore()
@@ -159,10 +159,10 @@ class _Fork:
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
     def _act(self) -> bool:
-        """Take the next planned action; return whether it, or one recorded with it, was valid.
+        """Take the next action and all others of its recorded block; return whether any was valid.
 
-        The actions of one recorded block are taken together, before anything that is due: a driver
-        records together what its executor has reported until then.
+        They are taken together, before any due work, because a driver records together everything
+        that its executor has reported by then.
         """
         at_ms, seq, _, action = heappop(self._heap)
         is_valid = action()
@@ -199,7 +199,7 @@ class _Fork:
     # --- What happens ---
 
     def _giving(self, *asked: Asked) -> Action:
-        """Return the action that gives the commands of one block: what is due follows them."""
+        """Return the action that sends the commands of one block; due work comes after them."""
 
         def give() -> bool:
             done = 0
@@ -321,7 +321,7 @@ class _Fork:
 
 
 def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
-    """Return whether an executor was at work: it reported, or confirmed stops later."""
+    """Return whether the ledger had an executor: it reported, or a stop ended in a later block."""
     for block in blocks:
         ended = {each.lease for each in block if isinstance(each, e.LeaseEnded)}
         for event in block:
@@ -340,7 +340,7 @@ def _wake() -> bool:
 def _parted(
     blocks: Sequence[Sequence[e.Event]], at_ms: int
 ) -> tuple[list[Sequence[e.Event]], list[Sequence[e.Event]], int]:
-    """Return the blocks up to ``at_ms``, the later blocks, and the latter's first sequence."""
+    """Return the blocks up to ``at_ms``, the later blocks, and the first later sequence."""
     before: list[Sequence[e.Event]] = []
     after: list[Sequence[e.Event]] = []
     seq = 0

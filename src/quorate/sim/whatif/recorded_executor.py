@@ -1,4 +1,4 @@
-"""The executor of a fork: it reports what the fork enters from the recorded reports."""
+"""The executor of a fork: it reports the recorded results that the fork enters into it."""
 
 from __future__ import annotations
 

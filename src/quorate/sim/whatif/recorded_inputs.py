@@ -2,8 +2,8 @@
 
 All other events follow from these commands, from the work of runs, and from time.
 ``recorded_work.py`` has the duration of work, so a run that starts earlier in the fork also ends
-earlier. A run that was cancelled is cancelled at the same instant in the fork, in whatever phase it
-is.
+earlier. A run that was cancelled is cancelled at the same instant in the fork, even if its phase
+differs.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def inputs_of(
 
     ``owners`` has the owners that existed before ``blocks``.
 
-    A person's block without a known command comes from a command that changed nothing and was
-    followed by due work. It becomes a tick. Without ``has_driver``, due work is done only in such
-    blocks, and each of them becomes a tick.
+    If a person's block records no known command, the command changed nothing and only due work was
+    recorded. Such a block becomes a tick. Without ``has_driver``, only commands cause due work, so
+    every block without a known command becomes a tick.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))
@@ -185,7 +185,7 @@ def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for ea
 
 
 def _is_with(event: e.Event, before: _DECLARED) -> bool:
-    """Return whether one command made both declarations."""
+    """Return whether the command that made ``before`` also made ``event``."""
     return (
         isinstance(event, _DECLARED)
         and not _is_reasoned(event)

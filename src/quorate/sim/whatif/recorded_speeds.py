@@ -1,7 +1,8 @@
 """The rates of runs of rounds pools on each flavor, and the steps they reported.
 
-A measured rate is the mean over all step counts of the run; a flavor without a measured rate has
-the declared rate. Rates are in millionths of a step per second of the whole run, as in the ledger.
+A measured rate is the mean over all step counts of the run. If a run has no measured rate on a
+flavor, its declared rate is used. Rates are in millionths of a step per second of the whole run, as
+in the ledger.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class RecordedRates:
 
 @dataclass(slots=True)
 class ToldSteps:
-    """The steps that a run had reported by each round, and the work it had done by then."""
+    """The steps that a run had reported when each round began, and its work done by then."""
 
     works: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -90,8 +91,8 @@ class ToldSteps:
     def at(self, work: int, step: int) -> int:
         """Return the steps that the run reports after ``work``; a step takes ``step`` of work.
 
-        If the ledger has a count of steps after exactly this work, the count is returned. If it has
-        several, because the run waited for some rounds, each call returns the next of them.
+        If the ledger has one count of steps at exactly this amount of work, return that count. If
+        it has several, because the run waited for some rounds, each call returns the next count.
         """
         first, last = bisect_left(self.works, work), bisect_right(self.works, work) - 1
         if first <= last:

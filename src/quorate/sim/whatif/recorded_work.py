@@ -3,9 +3,9 @@
 The work of a run that binds its GPUs is GPU time under its leases, without spares. The work of a
 run that shares in rounds is counted in steps, by its rate on each flavor (``recorded_speeds.py``).
 A run that ended has done all its work; for a run that had not ended, the rest of its declared
-duration remains, or a small amount of work. A recorded stop takes its recorded time, and another
-stop the median of all stops. The leases of a claim are not work, because a claim ends at its stated
-time.
+duration remains, or a small amount of work. A recorded stop takes its recorded time; any other stop
+takes the median time of all stops. The leases of a claim are not work, because a claim ends at its
+stated time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.model.specs import Run
 from quorate.sim.whatif.recorded_speeds import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
-"""The sequence of events that the ledger does not have: after all recorded ones of an instant."""
+"""The sequence of events that the ledger does not have; it sorts after all recorded sequences."""
 UNSTATED_MS: Final = HOUR_MS
 """The assumed duration of a run that never started and declared no duration."""
 _NO_WORK: Final = (e.Role.SPARE, e.Role.CLAIM)
@@ -32,8 +32,8 @@ class Effort:
     """The work of one run: the work of its ended leases and of its open leases.
 
     ``open`` has the start and the work per millisecond of each open lease. ``by_hand`` is True if
-    people, not an executor, ended the run. ``over`` is the recorded end of the run, and the
-    sequence of that event. ``was_idle`` is True if the run had no lease at its end, as between
+    people, not an executor, ended the run. ``over`` has the instant and the sequence of the event
+    with which the run ended. ``was_idle`` is True if the run had no lease at its end, as between
     rounds.
     """
 
