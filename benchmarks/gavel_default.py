@@ -5,9 +5,9 @@ jobs: ten traces of the published generator (seeds 0 to 9), with as many jobs as
 traces. Under max-min fairness, 96 jobs arrive over time, and the figure is their mean completion
 time. Under makespan, 100 jobs arrive at once, and the figure is the end of the last job. Default
 mode must not be worse on average. In Gavel's mechanism a job is as fast on several servers as on
-one, so both modes play without the rates on several servers. The benchmark needs the published table
-of rates beside the repository, in ``../shared``; without it, it prints a message and
-measures nothing.
+one, so both modes play without the rates on several servers. The benchmark needs the published
+table of rates beside the repository, in ``../shared``; without it, it prints a message and measures
+nothing.
 """
 
 from __future__ import annotations

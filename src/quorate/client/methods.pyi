@@ -207,8 +207,8 @@ class Methods:
         """Cordon a node and stop the work on it. A node, and the reason."""
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
-        its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
-        for this answer, up to a bound that the answer states."""
+        its start is computed even if the run is beyond the planning depth of its pool. All runs
+        ahead of it are then planned for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -352,10 +352,10 @@ class Methods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, or the last. At most ``limit`` events: the
-        first from the event ``from`` on; without it, the last. To read on, ask from ``next`` of the
-        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
-        claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: from
+        the event ``from`` on or, without ``from``, the last ones. To read on, ask from ``next`` of
+        the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a
+        run, claim, node, reservation or resolveroutcome) select events."""
     def list_leases(
         self,
         *,
@@ -387,9 +387,9 @@ class Methods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on; without it, the last ones. To read on, ask from ``next``. All
-        notices of one event stay together, so there may be a few more than ``limit``. ``kind``
-        (several may be given) and ``owner`` select notices."""
+        from the event ``from`` on or, without ``from``, the last ones. To read on, ask from
+        ``next``. All notices of one event stay together, so there may be a few more than ``limit``.
+        ``kind`` (several may be given) and ``owner`` select notices."""
     def list_owners(
         self,
         *,
@@ -424,10 +424,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. The runs of one owner, in one phase; with ``newest``,
-        the last ones if there are more. A page always lists its oldest run first; with ``newest``,
-        ``next`` leads to the page before it. ``grouped`` lists an array once instead of each of its
-        tasks."""
+        """List the waiting runs, in order. Runs, perhaps only those of one owner or in one phase;
+        with ``newest``, the last ones. With ``newest``, the first page has the last runs, and
+        ``next`` is the cursor of the page before it. A page always lists its oldest run first.
+        ``grouped`` lists an array once instead of each of its tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     def list_reservations(
@@ -464,9 +464,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. The runs of one owner, in one phase; with ``newest``, the last ones if there
-        are more. A page always lists its oldest run first; with ``newest``, ``next`` leads to the
-        page before it. ``grouped`` lists an array once instead of each of its tasks."""
+        """List runs. Runs, perhaps only those of one owner or in one phase; with ``newest``, the
+        last ones. With ``newest``, the first page has the last runs, and ``next`` is the cursor of
+        the page before it. A page always lists its oldest run first. ``grouped`` lists an array
+        once instead of each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -551,19 +552,20 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run; or one pool
-        or all pools, with everything or with firm starts only."""
+        """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
+        pools to show; of pools everything, or only the firm starts."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
-        ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-        are planned for this answer, up to a bound that the answer states."""
+        ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
+        All runs ahead of it are then planned for this answer, up to a bound that the answer
+        states."""
     def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
         submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. With ``exact``, which allows one document only, its start is searched
-        beyond the runs that the pool plans."""
+        proposed commands. With ``exact``, there must be one document only, and its start is
+        computed even beyond the planning depth of the pool."""
     def put_budget(
         self,
         name: str,
@@ -921,8 +923,8 @@ class AsyncMethods:
         """Cordon a node and stop the work on it. A node, and the reason."""
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
-        its start is searched beyond the runs that the pool plans: all runs ahead of it are planned
-        for this answer, up to a bound that the answer states."""
+        its start is computed even if the run is beyond the planning depth of its pool. All runs
+        ahead of it are then planned for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1066,10 +1068,10 @@ class AsyncMethods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, or the last. At most ``limit`` events: the
-        first from the event ``from`` on; without it, the last. To read on, ask from ``next`` of the
-        answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a run,
-        claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: from
+        the event ``from`` on or, without ``from``, the last ones. To read on, ask from ``next`` of
+        the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a
+        run, claim, node, reservation or resolveroutcome) select events."""
     async def list_leases(
         self,
         *,
@@ -1101,9 +1103,9 @@ class AsyncMethods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on; without it, the last ones. To read on, ask from ``next``. All
-        notices of one event stay together, so there may be a few more than ``limit``. ``kind``
-        (several may be given) and ``owner`` select notices."""
+        from the event ``from`` on or, without ``from``, the last ones. To read on, ask from
+        ``next``. All notices of one event stay together, so there may be a few more than ``limit``.
+        ``kind`` (several may be given) and ``owner`` select notices."""
     async def list_owners(
         self,
         *,
@@ -1138,10 +1140,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. The runs of one owner, in one phase; with ``newest``,
-        the last ones if there are more. A page always lists its oldest run first; with ``newest``,
-        ``next`` leads to the page before it. ``grouped`` lists an array once instead of each of its
-        tasks."""
+        """List the waiting runs, in order. Runs, perhaps only those of one owner or in one phase;
+        with ``newest``, the last ones. With ``newest``, the first page has the last runs, and
+        ``next`` is the cursor of the page before it. A page always lists its oldest run first.
+        ``grouped`` lists an array once instead of each of its tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     async def list_reservations(
@@ -1178,9 +1180,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. The runs of one owner, in one phase; with ``newest``, the last ones if there
-        are more. A page always lists its oldest run first; with ``newest``, ``next`` leads to the
-        page before it. ``grouped`` lists an array once instead of each of its tasks."""
+        """List runs. Runs, perhaps only those of one owner or in one phase; with ``newest``, the
+        last ones. With ``newest``, the first page has the last runs, and ``next`` is the cursor of
+        the page before it. A page always lists its oldest run first. ``grouped`` lists an array
+        once instead of each of its tasks."""
     async def list_tenants(
         self,
         *,
@@ -1265,19 +1268,20 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. One run; or one pool
-        or all pools, with everything or with firm starts only."""
+        """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
+        pools to show; of pools everything, or only the firm starts."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. With
-        ``exact``, its start is searched beyond the runs that the pool plans: all runs ahead of it
-        are planned for this answer, up to a bound that the answer states."""
+        ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
+        All runs ahead of it are then planned for this answer, up to a bound that the answer
+        states."""
     async def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
         submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. With ``exact``, which allows one document only, its start is searched
-        beyond the runs that the pool plans."""
+        proposed commands. With ``exact``, there must be one document only, and its start is
+        computed even beyond the planning depth of the pool."""
     async def put_budget(
         self,
         name: str,

@@ -40,7 +40,7 @@ class Allocation:
 
     ``first`` and ``second`` are the jobs of a row; ``second`` is ``ALONE`` in the row of a single
     job. The rows of all single jobs come first, in the order of the problem. ``objective`` is the
-    value that the policy maximises or, with ``Policy.minimises``, minimises; ``bound`` is the best
+    value that the policy maximises or, with ``Policy.is_least``, minimises; ``bound`` is the best
     value that any allocation can have, ``NO_BOUND`` for a rule. ``prices`` has the change of the
     objective for one more GPU of each flavor; a rule has no prices.
     """
