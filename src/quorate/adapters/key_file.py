@@ -36,7 +36,7 @@ def lottery_path(ledger: Path) -> Path:
 def create_lottery_secret(path: Path, secret: bytes | None = None) -> bytes:
     """Return a secret, written to the new file ``path``, which only its owner may read.
 
-    If ``secret`` is None, the secret is a new one. Raises ``KeyFileError`` if the file cannot be
+    If ``secret`` is None, a new secret is made. Raises ``KeyFileError`` if the file cannot be
     created, or if it exists; an existing file is not changed.
     """
     secret = secrets.token_bytes(_SECRET_BYTES) if secret is None else secret
@@ -48,7 +48,7 @@ def create_lottery_secret(path: Path, secret: bytes | None = None) -> bytes:
 def load_lottery_secret(path: Path) -> bytes:
     """Return the lottery's secret from the file ``path``.
 
-    Raises ``KeyFileError`` if it is missing, not a plain file, readable by others, or not a secret.
+    Raises ``KeyFileError`` if the file is missing, not plain, readable by others, or has no secret.
     """
     text = read_private(path, "lottery's secret file", _NO_DRAW)
     try:
@@ -65,7 +65,7 @@ def load_lottery_secret(path: Path) -> bytes:
 def copy_secret(source: Path, out: Path, what: str) -> None:
     """Copy the secret file ``source``, called ``what`` in messages, to the new file ``out``.
 
-    Raises ``KeyFileError`` if ``source`` cannot be read or others may read it, or if ``out``
+    Raises ``KeyFileError`` if ``source`` cannot be read, if other users may read it, or if ``out``
     exists.
     """
     loss = _NO_DRAW if source.suffix == ".lottery" else _NO_CHECKPOINT
@@ -96,7 +96,7 @@ def create_key(path: Path) -> bytes:
 def load_key(path: Path) -> bytes:
     """Return the raw private key from the file ``path``.
 
-    Raises ``KeyFileError`` if it is missing, not a plain file, readable by others, or not a key.
+    Raises ``KeyFileError`` if the file is missing, not plain, readable by others, or has no key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow import

@@ -1,7 +1,7 @@
 """Encrypts secrets of the lottery with a key derived from the ledger's signing key.
 
-The signing key is on every machine that may lead, and is never revealed. The secret of one chain
-cannot encrypt the next one: the last draw of a chain publishes its secret.
+The signing key is on every machine that may lead, and is never revealed. The secret of a chain
+cannot encrypt the secret of the next chain, because the last draw of a chain publishes its secret.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return a run's system user, and the owner or user it is for; raises ``RunAsError``."""
+        """Return a run's system user, and the owner or user that has it; raises ``RunAsError``."""
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"

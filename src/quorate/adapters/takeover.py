@@ -3,7 +3,7 @@
 A forked child shares all descriptors of its parent until it executes its program; Linux cannot
 exclude a descriptor from a fork. If a service is killed between fork and execution, its child, the
 future keeper, still holds the service's address, ledger and work folder. The supervisor starts the
-next service at once, so that service must wait for them.
+next service immediately, so that service must wait for all three.
 """
 
 from __future__ import annotations

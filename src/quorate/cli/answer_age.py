@@ -11,7 +11,7 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""The age from which an answer has a note; a service that lost etcd for as long is not ready."""
+"""An answer of this age gets a note; a service that cannot reach etcd for as long is not ready."""
 _NOTED: Final = "quorate.answer-age"
 
 

@@ -40,8 +40,8 @@ def ask_each(
     """Request one operation several times, and print the responses with lines between them.
 
     An operation that writes is requested for each of ``questions``, even if the output was closed
-    or a request was refused. With ``line_of``, a table shows only the line that it returns for each
-    response.
+    or a request was refused. With ``line_of``, a table shows only the line that ``line_of`` returns
+    for each response.
     """
     operation = OPERATIONS[name]
     questions, key = with_keys(settings, operation, questions)
@@ -104,7 +104,7 @@ class OwnRuns(NamedTuple):
     owner: str | None
 
     def has(self, user: str, owner: str) -> bool:
-        """Return whether a run of ``user`` and ``owner`` is the caller's; user names may repeat."""
+        """Return whether a run is the caller's; owners may have users of the same name."""
         return user == self.user and self.owner in (None, owner)
 
 
@@ -193,7 +193,7 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def kept_logs_beside(ledger: Path) -> Logs | None:
-    """Return the stored output of runs; None if no service has run any beside this ledger."""
+    """Return the stored output of runs; None if no service has run work beside this ledger."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 

@@ -66,7 +66,7 @@ def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
 
 
 def _new_store(url: str) -> EventStore:
-    """Return an empty store: a new one, or one whose creation was interrupted."""
+    """Return an empty store: a new store, or a store whose creation was interrupted."""
     try:
         return create_store(url)
     except LedgerExistsError:

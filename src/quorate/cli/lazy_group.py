@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
         width = max(map(len, self._table))
         for heading, names in self._sections.items():
             with formatter.section(heading):
-                # Padded, so that the help lines of all sections begin in the same column.
+                # Names are padded, so that the help lines of all sections begin in the same column.
                 formatter.write_dl([(name.ljust(width), self._table[name][2]) for name in names])
 
 

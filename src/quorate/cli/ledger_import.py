@@ -135,7 +135,7 @@ def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
 
 
 def sound_part(head: Head) -> str:
-    """Return how many blocks are valid, if the last valid one ends at ``head``."""
+    """Return how many blocks are valid, if the last valid block ends at ``head``."""
     if head == GENESIS:
         return "no block is valid"
     blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"

@@ -185,7 +185,7 @@ def run_program(program: click.Command, called: str) -> None:
 
 
 def _open_closed() -> None:
-    """Replace missing output streams, as after ``>&-``, by ones that discard everything."""
+    """Replace missing output streams, as after ``>&-``, by streams that discard everything."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -97,7 +97,7 @@ class Printouts:
     def check(self) -> None:
         """Raise the stored refusals, or the failure of the output with all that was recorded.
 
-        Does nothing if there was neither.
+        Does nothing if no request was refused, and the output did not fail.
         """
         if self._refused:
             raise self._all_refused()

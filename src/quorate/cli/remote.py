@@ -69,8 +69,8 @@ def ask_service(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    With ``line_of``, a table shows only the line that it returns for each response. ``key`` is the
-    idempotency key of the whole command, if the operation takes one.
+    With ``line_of``, a table shows only the line that ``line_of`` returns for each response.
+    ``key`` is the idempotency key of the whole command, if the operation takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:

@@ -22,15 +22,15 @@ _FIELD: Final = "jsonpath={.status.ledgerName}"
 def name_in_ledger(name: str) -> str:
     """Return the name of a run in the ledger.
 
-    Without a namespace of the command it is ``name``; with one, it is read from the status of the
-    custom resource. Raises ``CommandError``.
+    Without a namespace of the command it is ``name``. With a namespace it is read from the status
+    of the custom resource. Raises ``CommandError``.
     """
     namespace = namespace_of_command()
     return name if namespace is None else _of_resource(name, namespace)
 
 
 def namespace_of_command() -> str | None:
-    """Return the namespace of this command's runs; None without one."""
+    """Return the namespace of this command's runs; None if none was given."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(NAMESPACE)
 

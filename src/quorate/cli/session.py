@@ -1,7 +1,7 @@
 """Opens a ledger for one command: to read its current state, or to write.
 
-Readers never take the writer's lock. Holds that have run out since the last event are settled for
-readers in an overlay, so that amounts are exact to the millisecond. These changes are recorded by
+Readers never take the writer's lock. For readers, holds that have run out since the last event are
+settled in memory only, so that amounts are exact to the millisecond. These changes are recorded by
 the next command that writes.
 """
 

@@ -19,7 +19,7 @@ CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
 KEY_CHARS_MAX: Final = 240
-"""A service takes 255 characters, and each of several requests appends its number to the key."""
+"""A service takes 255 characters; a command with several requests adds a number to each key."""
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0
@@ -101,7 +101,7 @@ class Settings(NamedTuple):
         )
 
     def idempotency_key(self) -> str | None:
-        """Return the key of the option, None without one; raises ``CommandError``."""
+        """Return the key of the option, None without the option; raises ``CommandError``."""
         if self.key_option is None:
             return None
         if not self.key_option.isascii():

@@ -48,7 +48,7 @@ def read_bytes(name: str) -> bytes:
 
 
 class Written(NamedTuple):
-    """A document, its file, the text of that file, and its position there."""
+    """A document, its file, the text of the file, and the document's position in it."""
 
     document: Document
     source: str
@@ -142,7 +142,7 @@ def tree_of(document: Document) -> dict[str, Any]:
 
 
 def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
-    """Return the checkpoints in ``files``; raises ``CommandError`` for a file without one."""
+    """Return the checkpoints in ``files``; raises ``CommandError`` if a file has none."""
     import msgspec
 
     from quorate.ledger.checkpoint import read_checkpoint

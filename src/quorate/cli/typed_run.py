@@ -44,7 +44,7 @@ def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
 
 
 def _spelled(typed: str, known: Sequence[str]) -> str:
-    """Return the flavor in ``known`` that equals ``typed`` but for case, else ``typed``."""
+    """Return the flavor in ``known`` that equals ``typed``, ignoring case, else ``typed``."""
     if typed in known:
         return typed
     alike = [each for each in known if each.lower() == typed.lower()]
@@ -61,7 +61,7 @@ def _spelled(typed: str, known: Sequence[str]) -> str:
 def team_or_own(settings: Settings, typed: str | None) -> str | None:
     """Return the typed owner, or the caller's tenant at the service.
 
-    None if there is neither: a caller of a ledger's file has no tenant.
+    None if no owner is typed and the caller has no tenant, as with a ledger's file.
     """
     if typed is not None:
         return typed.removeprefix("owner/")

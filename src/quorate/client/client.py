@@ -216,14 +216,14 @@ class RunHandle:
     def explain(self, *, exact: bool = False) -> Explanation:
         """Return why the run waits, and which changes would start it now.
 
-        With ``exact`` also return the start of a run that is further back than its pool plans.
+        With ``exact`` also plan a run that is too far back in the queue for its pool's plan.
         """
         return self._client.explain_run(self.name, exact=exact)
 
     def plan(self, *, exact: bool = False) -> Forecast:
         """Return when the run starts, and the facts that its start depends on.
 
-        With ``exact`` also return the start of a run that is further back than its pool plans.
+        With ``exact`` also plan a run that is too far back in the queue for its pool's plan.
         """
         return self._client.plan_run(self.name, exact=exact)
 

@@ -22,7 +22,7 @@ from quorate.client.run_document import Said
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 
 CHANGES: Final = "changes"
-"""The parameter that takes several fields of a resource at once."""
+"""The parameter that takes several fields of a resource together."""
 _SPOKEN: Final = ("user", "days")
 """Optional fields that may be positional arguments, like path parameters and required fields."""
 _WIDTH: Final = 92

@@ -32,7 +32,7 @@ class ServiceRing:
             self._move()
 
     def goes_on(self, fault: QuorateClientError, tried: int) -> bool:
-        """Choose the next service after ``fault``; return whether to ask it at once.
+        """Choose the next service after ``fault``; return whether to ask it immediately.
 
         ``tried`` services have failed so far.
         """
@@ -45,7 +45,7 @@ class ServiceRing:
 
 
 def runner_of(place: Place, make: Callable[[Place], SyncRunner]) -> SyncRunner:
-    """Return the runner for the service at ``place``, or for the several services there."""
+    """Return the runner for the service, or the several services, at ``place``."""
     places = place.each()
     return make(place) if len(places) == 1 else FailoverRunner([make(each) for each in places])
 

@@ -142,7 +142,7 @@ def conclusion(
 
 
 def _is_decided(error: QuorateClientError) -> bool:
-    """Return whether ``error`` is a decision about the request, so that no try was recorded."""
+    """Return whether ``error`` is a decision about the request, so no try was recorded."""
     undecided = BusyError | FailedError | UnauthenticatedError | ForbiddenError
     if not isinstance(error, RefusedError) or isinstance(error, undecided):
         return False

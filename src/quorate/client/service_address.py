@@ -45,7 +45,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return f"Place({self.server!r}, ca_file={self.ca_file!r})"
 
     def each(self) -> list[Place]:
-        """Return a place for each service, in the order in which they are tried."""
+        """Return a ``Place`` for each service, in the order in which they are tried."""
         return [
             Place(server=each, token=self.token, ca_file=self.ca_file)
             for each in self.server.split(SEPARATOR)

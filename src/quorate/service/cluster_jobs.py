@@ -58,8 +58,8 @@ class Compared:
     """The changes to make in the cluster, after the ledger has recorded the new state of its runs.
 
     ``seq`` is the sequence of the compared state. ``refused`` has the refused commands with their
-    reasons, ``broken`` the workloads that a bug keeps waiting. ``spent_s`` is the time that the
-    ledger thread spent.
+    reasons, ``broken`` has the workloads that wait because of a bug. ``spent_s`` is the time that
+    the ledger thread spent.
     """
 
     seq: int
@@ -182,7 +182,7 @@ class JobKeeper:
         self._broken: frozenset[str] = frozenset()
 
     def _tell(self) -> None:
-        """Have ledger and cluster compared soon; may be called from any thread."""
+        """Request a comparison of ledger and cluster; may be called from any thread."""
         with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -191,7 +191,7 @@ class JobKeeper:
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Return when watching, recording and changing have ended."""
+        """Stop; wait until watching, recording and changing have ended."""
         assert self._task is not None, "started first"
         self._task.cancel()
         with suppress(asyncio.CancelledError):
@@ -223,7 +223,7 @@ class JobKeeper:
             _LOG.warning("cluster %s: its Jobs cannot be handled: %s", self._rules.cluster, trouble)
 
     async def _news(self, wait_s: float) -> None:
-        """Return when the cluster or the ledger has changed, or after ``wait_s``."""
+        """Wait until the cluster or the ledger has changed, at most ``wait_s``."""
         if self._changed.is_set():
             self._changed.clear()
             return
@@ -283,8 +283,8 @@ class JobKeeper:
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
         """Change a workload; return False if that must be tried again.
 
-        The watch reports a workload that was changed or deleted meanwhile. A start that the API
-        server calls invalid fails the run.
+        If the workload was changed or deleted in between, the watch reports it. If the API server
+        refuses a start as invalid, the run fails.
         """
         try:
             await asyncio.to_thread(self._api.merge, job.workload.path, patch)

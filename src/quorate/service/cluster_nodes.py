@@ -38,7 +38,7 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
-"""How long until a change of the ledger is compared with an unchanged cluster."""
+"""How often the ledger is checked for changes while the cluster does not change."""
 TROUBLE_S: Final = 5.0
 """How long to wait after a failed commit."""
 
@@ -126,9 +126,9 @@ def _place_text(node: Node) -> str:
 
 
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
-    """Return whether a taint ends the work on a node: the work does not tolerate it and may be cut.
+    """Return whether ``taint`` evicts a run from ``node``: not sensitive, and without a toleration.
 
-    The cluster deletes such pods; while their leases exist, the executor would create them again.
+    The cluster deletes its pods; while the run has leases, the executor would create them again.
     """
     if taint is None:
         return False
@@ -240,7 +240,7 @@ class NodeKeeper:
         return {f"{self._rules.actor} nodes": trouble} if trouble else {}
 
     def changed(self) -> None:
-        """Have cluster and ledger compared soon; may be called from any thread."""
+        """Request a comparison of cluster and ledger; may be called from any thread."""
         with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -251,7 +251,7 @@ class NodeKeeper:
         self._task = asyncio.create_task(self._keep(watch))
 
     async def stop(self) -> None:
-        """Return when watching and recording have ended."""
+        """Stop; wait until watching and recording have ended."""
         assert self._task is not None, "started first"
         assert self._watch is not None, "started first"
         await asyncio.to_thread(self._watch.close)
@@ -271,7 +271,7 @@ class NodeKeeper:
             if seen is None:
                 due_s = None
                 self._changed.clear()
-                # Compare as soon as the nodes are seen again.
+                # The nodes are compared as soon as they are seen again.
                 continue
             if not (self._changed.is_set() or is_due or is_old):
                 continue
@@ -279,7 +279,7 @@ class NodeKeeper:
             due_s = await self._compare(seen)
 
     async def _compare(self, seen: SeenNodes) -> float | None:
-        """Record changes; return when to compare again if nothing changes."""
+        """Record changes; return the time of the next comparison if nothing changes."""
         rules = self._rules
         try:
             found, seq = await self._ledger_thread.run(
@@ -314,8 +314,8 @@ def record_nodes(
 ) -> tuple[NodeChanges, int]:
     """Record the differences between a cluster and the ledger, on the ledger thread.
 
-    Returns the changes, and the ledger's sequence afterwards. A refused command is returned as left
-    out, with its reason.
+    Returns the changes, and the ledger's sequence afterwards. A node whose command is refused is
+    returned as left out, with the reason.
     """
     found = node_changes(engine.view, rules, seen, now_s)
     refused: list[LeftOut] = []

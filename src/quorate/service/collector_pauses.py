@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Final
 
 LONG_S: Final = 0.02
-"""After a longer collection, its live objects are excluded from later ones."""
+"""After a collection longer than this, its live objects are excluded from later collections."""
 _OLDEST: Final = 2
 
 

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 CHECK_S: Final = 1.0
 """How often, while commits fail, the service checks whether the store accepts writes again."""
 CHECKING_S: Final = 0.1
-"""How often the ledger thread looks whether a check has ended."""
+"""How often the ledger thread polls a running check."""
 
 
 class _Checking(Thread):
@@ -48,9 +48,9 @@ class _Checking(Thread):
 class CommitHealth:
     """Whether commits work. Written by the ledger thread, and read by any thread.
 
-    A load balancer sends nothing to a service that is not ready, so no commit would show that it
-    has recovered. So ``check_writable`` is called instead; it raises a ``QuorateError`` while the
-    store accepts no writes. A store on other machines may keep it waiting, so it runs on a thread
+    A load balancer sends nothing to a service that is not ready, so no commit would show that the
+    store has recovered. So ``check_writable`` is called; it raises a ``QuorateError`` while the
+    store accepts no writes. A store on other machines may delay this call, so it runs on a thread
     of its own.
     """
 
@@ -71,7 +71,7 @@ class CommitHealth:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Record why an order was not committed, if the store failed.
+        """Record why a command was not committed, if the store failed.
 
         The loss of the leadership is no failure: the service follows from then on, and its store
         works.
@@ -84,10 +84,10 @@ class CommitHealth:
         self.trouble, self._next_s = text, monotonic() + CHECK_S
 
     def note_head(self, head: Head) -> None:
-        """Record that commits work if the ledger's head has moved.
+        """If the ledger's head has moved, record that commits work.
 
-        The ledger thread calls this before it answers a committed request, so that its client never
-        reads afterwards that commits fail.
+        The ledger thread calls this before it answers a committed request. So a client whose
+        request was committed never reads that commits fail.
         """
         if head != self._head:
             self._head = head
@@ -104,7 +104,7 @@ class CommitHealth:
         self.trouble = ""
 
     def wait_s(self) -> float:
-        """Return how long until the next check, or until the present one is looked at."""
+        """Return how long until the next check begins, or the running check is polled."""
         if self._checking is not None:
             return CHECKING_S if self._checking.is_alive() else 0.0
         if not self.trouble or self._check_writable is None:
@@ -112,13 +112,13 @@ class CommitHealth:
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """Begin a check whether the store accepts writes again, or look at its result, if due."""
+        """If due, begin a check whether the store accepts writes, or poll the running check."""
         checking = self._checking
         if self.wait_s() > 0:
             return
         if checking is not None:
             self._checking, self._next_s = None, monotonic() + CHECK_S
-            # A commit that has failed since it began is newer.
+            # If a commit failed after the check began, that failure is newer than the result.
             if checking.is_writable and checking.trouble is self.trouble:
                 self.worked()
             return

@@ -60,7 +60,7 @@ class Configuration:
     tolerated_taints: str
     """The keys of taints, separated by commas."""
     declare_nodes: str
-    """The names of clusters, separated by commas, as in the next two fields."""
+    """The names of clusters, separated by commas; the next two fields have the same form."""
     kubernetes_resources: str
     job_clusters: str
     kubernetes_admission: Address | str
@@ -72,7 +72,7 @@ class Configuration:
     reports_folder: str
     quorum_name: str
     quorum_advertise: str
-    """Empty if other services reach this one at its listen address, as in the next field."""
+    """Empty if other services reach this one at its listen address; the same for the next field."""
     quorum_grpc_advertise: Address | str
     quorum_ca: str
     log_format: str
@@ -120,7 +120,7 @@ class Configuration:
 
     @property
     def oidc(self) -> Oidc | None:
-        """The OIDC issuer that is trusted besides access tokens; None if not configured."""
+        """The OIDC issuer that is trusted in addition to access tokens; None if not configured."""
         if not self.oidc_issuer:
             return None
         return Oidc(
@@ -158,7 +158,7 @@ class Configuration:
 
     @property
     def run_mail_domains(self) -> tuple[str, ...]:
-        """The mail domains to which runs may have mail sent; empty if the service sends no mail."""
+        """The mail domains that runs may name for mail; empty if the service sends no mail."""
         server = self.mail_server
         return () if server is None else server.domains
 

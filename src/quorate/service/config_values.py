@@ -23,7 +23,7 @@ LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """An address to listen at: a host, and a port; port 0 means any free one."""
+    """An address to listen at: a host, and a port; port 0 means any free port."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the address stands for all addresses of this machine."""
+        """Whether the address means all addresses of this machine."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:

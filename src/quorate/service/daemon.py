@@ -273,7 +273,7 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # Without a link, no other part would mark the recorded budgets as outdated.
+                # If no link is configured, no other part marks the recorded budgets as outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 

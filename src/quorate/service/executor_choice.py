@@ -131,7 +131,7 @@ def _job_users(configuration: Configuration) -> JobUsers | None:
 
 
 def check_kept(configuration: Configuration) -> None:
-    """Raise ``CommandError`` if runs are still at work that this service would not manage."""
+    """Raise ``CommandError`` if runs of an unused local executor still work on this machine."""
     kept = kept_runs(_work_folder(configuration))
     if kept and configuration.executor != "local":
         raise CommandError(

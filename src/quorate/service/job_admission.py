@@ -37,7 +37,7 @@ The grace period of a pod begins later than the stop.
 
 @dataclass(slots=True)
 class JobChanges:
-    """The commands to record, the changes to the cluster, and the workloads with pods to find.
+    """The commands to record, the changes to the cluster, and the workloads whose pods to look up.
 
     ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
     without pods, if their pods were looked for; ``overdue`` has those whose pods have outlived the
@@ -113,7 +113,7 @@ def _is_home(rules: JobRules, record: RunRecord, workload: Workload) -> bool:
 
 
 def _live_runs(view: StateView, rules: JobRules) -> list[str]:
-    """Return the runs of workloads of this cluster that wait or have leases."""
+    """Return the runs that belong to workloads of this cluster, and wait or have leases."""
     names = dict.fromkeys([*view.pending, *(lease.fact.run for lease in view.leases.values())])
     pools = pools_of(view, rules)
     found = [(name, view.runs[name].spec) for name in names]
@@ -166,7 +166,7 @@ def _suspend(job: SeenJob, message: str, found: JobChanges) -> None:
 
 
 def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Let a workload work while its run has leases, stop it, or report the run's end."""
+    """Start or suspend the workload of a run with leases, or record that the workload has ended."""
     name = record.spec.name
     if _ends_leases(view, record):
         _suspend(job, f"run {name} has to stop", found)
@@ -205,23 +205,23 @@ def _changed(job: SeenJob, record: RunRecord) -> str:
 
 
 def _start(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Start a suspended workload on the nodes of its run, or fail the run if it cannot work."""
+    """Start a suspended workload on the nodes of its run; fail the run if they do not match."""
     name, gpus_of = record.spec.name, _nodes_of(view, record)
     is_alone = view.pools[record.spec.pool].whole_nodes
     wrong = _changed(job, record) or misfit(job, gpus_of, is_alone=is_alone)
     if wrong:
-        # The workload may have worked before, and may have been changed since.
+        # The workload may have run before it was changed, and may still have pods.
         if _is_gone(job.workload, found):
             found.commands.append(Fail(name, wrong, has_gone=True))
         return
     nodes = tuple(gpus_of)
-    # Its controller must have seen the suspension; otherwise it would keep the old pods.
+    # The controller must have seen the suspension; otherwise it would keep the old pods.
     if job.is_idle and (job.placed_on in (None, nodes) or _is_gone(job.workload, found)):
         found.patches.append((job, start_patch(job, name, nodes)))
 
 
 def _is_gone(workload: Workload, found: JobChanges) -> bool:
-    """Return whether no pod of a workload is left; if unknown, have its pods looked for."""
+    """Return whether no pod of a workload is left; if this is unknown, request a look-up."""
     if str(workload) in found.gone:
         return True
     found.unsure.append(workload)
@@ -253,7 +253,7 @@ def _confirm(
 
 
 def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
-    """Return the number of the run's GPUs by node; all GPUs of the node for whole nodes."""
+    """Return the number of the run's GPUs by node; in a pool of whole nodes, all GPUs of a node."""
     is_alone = view.pools[record.spec.pool].whole_nodes
     found: dict[str, int] = {}
     for lease in record.leases:

@@ -32,7 +32,7 @@ class JobRules:
 
 
 def run_name(workload: Workload) -> str:
-    """Return the name of the run of a workload; workloads of one name get different ones."""
+    """Return the name of a workload's run; workloads of the same name get different run names."""
     return f"{workload.name[:NAME_CHARS_MAX].rstrip('.-')}-{workload.uid[:UID_CHARS]}"
 
 
@@ -66,7 +66,7 @@ def run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
 
 
 def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
-    """Return why a workload cannot be work of its owner; empty if it can."""
+    """Return why a workload cannot become a run of its owner; empty if it can."""
     if not job.is_suspended:
         return "it is not suspended, so it runs without Quorate; create it with suspend: true"
     if job.fault:

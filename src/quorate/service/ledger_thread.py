@@ -88,7 +88,7 @@ SUBMITS_CPU_S_MAX: Final = 0.25
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU time deciding one large request may take; a slower request is refused."""
 CONFIRMED_S_MAX: Final = 1.0
-"""How long a read of a leader waits until the state has all that etcd had when the read began."""
+"""How long a read at a leader waits for all events that etcd had when the read began."""
 NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger thread may take to finish its work and close the ledger."""
@@ -107,10 +107,10 @@ class Listener(Protocol):
 class LedgerThread:
     """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
-    ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
-    ledger for reads on other threads; without it this thread also answers reads. With ``ledger``,
-    the URL of the store, separate processes answer reads. With a ``supply`` of executors, this
-    service decides while it leads (``stand``), and follows the ledger otherwise.
+    ``opening`` makes the engine on the ledger thread, which owns it from then on. ``reading`` opens
+    the ledger for reads on other threads; without it this thread also answers reads. With
+    ``ledger``, the URL of the store, separate processes answer reads. With a ``supply`` of
+    executors, this service decides while it leads (``stand``), and follows the ledger otherwise.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -270,7 +270,7 @@ class LedgerThread:
         return len(self._line)
 
     async def stand(self, own: CandidateAddress, within_s: float) -> None:
-        """Stand for election; return when some service leads, or after ``within_s``."""
+        """Stand for election; wait until some service leads, at most ``within_s``."""
         self.own_name = own.name
 
         def stand(engine: Engine) -> None:
@@ -293,7 +293,7 @@ class LedgerThread:
     def lag_s(self) -> float:
         """The lag: how long ago the state was known to have all events of the ledger.
 
-        0 at a service that leads, or shares its ledger with no other.
+        0 if this service leads, or is the only service of its ledger.
         """
         return max(0.0, monotonic() - self.whole_s)
 
@@ -305,8 +305,8 @@ class LedgerThread:
     async def is_confirmed(self) -> bool:
         """Return whether the state has everything that was recorded before this call.
 
-        A leader asks etcd where the ledger ends, because programs beside the services may append
-        to it. False if etcd does not answer, or if this service follows.
+        A leader asks etcd where the ledger ends, because programs that are not services may append
+        to it, too. False if etcd does not answer, or if this service follows.
         """
         if not self.is_led:
             return True
@@ -324,7 +324,7 @@ class LedgerThread:
 
     @property
     def held_term(self) -> int:
-        """The term in which this service leads now; 0 if it does not, or is the only service.
+        """The term in which this service leads now; 0 if it does not lead, or is the only service.
 
         ``leadership`` is from the last turn of the ledger thread. A service that was suspended for
         a while, or whose thread waits for the store, may have lost its lease since.
@@ -334,7 +334,7 @@ class LedgerThread:
 
     @property
     def may_decide(self) -> bool:
-        """Whether this service may decide now: it has the leader's lease, or is the only one."""
+        """Whether this service may decide now: it has the leader's lease, or is alone."""
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property
@@ -352,7 +352,7 @@ class LedgerThread:
         return others is not None and others.has_all_there_is and not self.leadership.leads
 
     def nudge(self) -> None:
-        """Have the executor's reports read, and call ``work_listeners``; from any thread."""
+        """Request a read of executor reports, and call ``work_listeners``; from any thread."""
         self._line.nudge()
         for listener in tuple(self.work_listeners):
             listener()
@@ -592,7 +592,7 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
             shown = _shown(engine, error, before)
-            # Delivered before the recorded events are read, because that may take long.
+            # Deliver the answers before reading the recorded events, because reading may take long.
             self._tell(deliver, [(queued.done, None, shown) for queued in queued_requests])
             settled = []
             self._look(engine)
@@ -618,7 +618,7 @@ class LedgerThread:
         self._settle(engine, settled)
 
     def _answer_large(self, engine: Engine) -> None:
-        """Answer one large request; small requests that arrive meanwhile come before the next."""
+        """Answer one large request; small requests come before the next large request."""
         queued = self._line.large()
         if queued is None:
             return
@@ -642,7 +642,7 @@ class LedgerThread:
         return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: list[Response]) -> None:
-        """Deliver several answers at once: waking the event loop costs more than an answer."""
+        """Deliver several answers together: waking the event loop costs more than an answer."""
         if not settled:
             return
         self._look(engine)

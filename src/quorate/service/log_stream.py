@@ -2,11 +2,11 @@
 
 The reader of the log may stop: a terminal after Ctrl-S, a frozen program behind a pipe, a collector
 that hangs. A write would then block, and with it every thread that logs a line: the service would
-answer no request, not even SIGTERM. So a line is written at once if the stream accepts it, and kept
-in memory if it does not, up to a limit. Lines above the limit are dropped and counted.
+answer no request, not even SIGTERM. So a line is written immediately if the stream accepts it, and
+otherwise kept in memory, up to a limit. Lines above the limit are dropped and counted.
 
-Each request logs a line. These lines are gathered for a moment and written together, because each
-write may cost the thread that answers requests its turn at the interpreter lock.
+Each request logs a line. These lines are gathered for a moment and written together, because with
+each write the thread that answers requests may lose the interpreter lock.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class StreamLog(logging.Handler):
         super().close()
 
     def _ask_writer(self) -> None:
-        """Have the writer's thread write the kept lines; the caller holds the lock."""
+        """Ask the writer's thread to write the kept lines; the caller holds the lock."""
         self._is_asked.set()
         if self._writer is None or not self._writer.is_alive():
             self._writer = Thread(target=self._write_later, name="log", daemon=True)
             self._writer.start()
 
     def _keep(self, line: bytes) -> None:
-        # In parts small enough that a pipe that is ready accepts them whole.
+        # Write parts that are small enough for a ready pipe to accept whole.
         parts = [line[at : at + select.PIPE_BUF] for at in range(0, len(line), select.PIPE_BUF)]
         self._kept.extend(parts)
         self._kept_bytes += len(line)
@@ -122,7 +122,7 @@ class StreamLog(logging.Handler):
         return parts
 
     def _write_later(self) -> None:
-        """Write kept lines, a moment after each request to do so, until the log is closed."""
+        """Write kept lines a moment after each call of ``_ask_writer``, until the log is closed."""
         while not self._is_closing.is_set():
             self._is_asked.wait()
             self._is_closing.wait(GATHER_S)

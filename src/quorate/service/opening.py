@@ -74,7 +74,7 @@ def _opened(
 
 
 def _check_parts(path: Path, engine: Engine) -> None:
-    """Raise ``CommandError`` if a pool uses rounds and their packages are not installed."""
+    """Raise ``CommandError`` if a pool uses rounds, but the packages for rounds are missing."""
     shared = [p.name for p in engine.view.pools.values() if p.discipline is Discipline.ROUNDS]
     missing = missing_part() if shared else None
     if missing is not None:
@@ -117,7 +117,7 @@ def open_ledger(
     Blocks that the store verified when it archived them are not verified again.
 
     ``executor`` works for this ledger from then on. Raises ``CommandError`` with the remedy if the
-    ledger does not verify, the errors of opening a store, and ``WorkFolderError``.
+    ledger does not verify. Also raises the errors of opening a store, and ``WorkFolderError``.
     """
     try:
         return _opened(url, executor, open_store, clock or SystemClock())

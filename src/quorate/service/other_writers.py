@@ -1,7 +1,7 @@
 """Reads what other services append to the ledger, as soon as it is recorded.
 
 Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
-so this service has their events a moment later. In addition the service reads the head every half
+so this service has the new events a moment later. In addition the service reads the head every half
 second, so that it knows how old its state may be, even if the store stops reporting. ``HeadWatch``
 receives the reports and reads the head on threads of its own, so that the ledger thread answers
 requests while the store cannot be reached.
@@ -47,7 +47,7 @@ class HeadLook:
 
 
 class HeadWatch:
-    """Knows the end of a log, from a watch and from reads; calls ``wake`` when either has news.
+    """Knows the end of a log; calls ``wake`` when a watch reports a new end, and after each read.
 
     ``look`` is replaced, never changed, so that other threads may read it. ``on_look`` gets each
     look.
@@ -81,11 +81,11 @@ class HeadWatch:
         return max(self._watched_seq, self.look.seq)
 
     def look_now(self) -> None:
-        """Have the head read at once; any thread may call it."""
+        """Request an immediate read of the head; any thread may call it."""
         self._is_due.set()
 
     def close(self) -> None:
-        """Stop watching; return when both threads have ended."""
+        """Stop watching; wait until both threads have ended."""
         self._closing.set()
         self._is_due.set()
         for thread in self._threads:
@@ -108,7 +108,7 @@ class HeadWatch:
             self._is_due.wait(FOLLOW_S)
             if self._closing.is_set():
                 return
-            # Cleared before the read: a look that is requested later needs another read.
+            # The flag is cleared before the read, because a later request needs another read.
             self._is_due.clear()
             asked_s = monotonic()
             try:
@@ -146,7 +146,7 @@ class OtherWriters:
         return bool(self.away) and not self._engine.is_behind
 
     def wait_s(self) -> float:
-        """Return how long until the next read is due; a watch wakes the thread when it is."""
+        """Return how long until the next read is due; if there is a watch, it wakes the thread."""
         if not self._engine.is_shared:
             return inf
         if self.watch is not None:

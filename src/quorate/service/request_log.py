@@ -37,7 +37,7 @@ def request_id_of(sent: str) -> str:
 
 
 def _new_id() -> str:
-    """Return a random id. Many are made at once: each read of random bytes is a system call."""
+    """Return a random id. Ids are made in batches: each read of random bytes is a system call."""
     try:
         return _DRAWN.pop()
     except IndexError:

@@ -78,7 +78,7 @@ class Turns:
         self._count += 1
 
     def popleft(self) -> QueuedRequest:
-        """Remove and return the next request; its user and its tenant then go to the end."""
+        """Remove and return the next request; its user and its tenant then move to the end."""
         tenant, users = self._tenants.popitem(last=False)
         user, queued_requests = users.popitem(last=False)
         found = queued_requests.popleft()
@@ -91,7 +91,7 @@ class Turns:
 
 
 def _size(queued: QueuedRequest) -> int:
-    """Return the number of documents of a request; a request without any counts as one."""
+    """Return the number of documents of a request; a request without documents counts as one."""
     return max(1, len(getattr(queued.asked, _DOCUMENTS, ())))
 
 
@@ -145,7 +145,7 @@ class Line:
             self._wake.notify()
 
     def wake(self) -> None:
-        """Have the ledger thread compute again how long it may sleep; there is no new work."""
+        """Make the ledger thread compute again how long it may sleep; there is no new work."""
         with self._wake:
             self._wake.notify()
 
@@ -173,7 +173,7 @@ class Line:
         return self._take(self._submits, most)
 
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Put back submits that were taken and not handled, before later ones.
+        """Put back submits that were taken and not handled, in front of later submits.
 
         If one tenant or user has several submits, only the first of them goes before the submits of
         others.

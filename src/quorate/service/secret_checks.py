@@ -29,7 +29,7 @@ def trouble_with_secrets(url: str) -> list[str]:
 
 
 def secret_troubles(path: Path, view: StateView) -> list[str]:
-    """Return what fails with the secrets beside ``path``, whose state is ``view``."""
+    """Return what fails with the secrets beside ``path``; ``view`` is the ledger's state."""
     found = [_key_trouble(key_path(path), view.public_key)]
     if view.lottery.commitment:
         trouble = (

@@ -72,7 +72,7 @@ class SimulatedRoom:
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return an empty mapping: simulated work begins at once."""
+        """Return an empty mapping: simulated work begins immediately."""
         del runs
         return {}
 
@@ -86,7 +86,7 @@ class SimulatedRoom:
         """Forget everything, as a program that ends does."""
 
     def next_ms(self) -> int | None:
-        """Return when the next simulated event happens; the present time, if it has happened.
+        """Return the time of the next simulated event; the present time, if it has happened.
 
         Work may have ended during a commit, after the last read of reports.
         """

@@ -1,7 +1,7 @@
 """Timers: records due changes of a served ledger, between two answers.
 
 Computing what is due next may take longer with more leases, so it is not done after each commit.
-The longer a computation takes, the longer is the pause before the next one, up to a second.
+The longer a computation takes, the longer is the pause before the next computation, up to a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLEEP_S_MAX: Final = 60.0
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""How late an action may be carried out that a commit has made due at once."""
+"""The longest delay of an action that a commit has made due at once."""
 _PAUSES: Final = 10
 """The pause as a multiple of the computing time: at most a tenth of all time is computing time."""
 
@@ -69,7 +69,7 @@ class Timers:
             return False
         began_s = monotonic()
         if self._engine.stopped:
-            # The reason why deciding has stopped is logged already; an operator may resume it.
+            # The log already says why deciding has stopped; an operator may resume deciding.
             self._not_before_s = began_s + TROUBLE_S
             return False
         try:

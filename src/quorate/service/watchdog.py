@@ -18,7 +18,7 @@ class Watchdog:
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
-        # Replaced as a whole, so that no reader sees half of it.
+        # The pair is replaced as a whole, so that no reader sees half of it.
         self._doing: tuple[str, float] | None = None
 
     def begin(self, what: str) -> None:

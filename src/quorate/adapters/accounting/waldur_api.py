@@ -160,8 +160,8 @@ def _number(value: object) -> Decimal | None:
 class _Bounded(httpx.BaseTransport):
     """Reads whole answers, with a limit on their length and on the time they take.
 
-    The client's own time-out applies to each part of an answer: a server that sends one byte now
-    and then would keep the client waiting for ever.
+    The client's own time-out applies to each part of an answer: a server that sends single bytes
+    slowly would keep the client waiting for ever.
     """
 
     def __init__(self, timeout_s: float) -> None:

@@ -163,7 +163,7 @@ class Election:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop standing for election; a leader ends its lease, so that another can win at once."""
+        """Stop standing for election; a leader ends its lease, so that another can win now."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

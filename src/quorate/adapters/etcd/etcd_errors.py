@@ -29,7 +29,7 @@ _DOWN: Final = {
     _Code.INTERNAL: _BROKEN_OFF,
     _Code.DATA_LOSS: _BROKEN_OFF,
 }
-"""Messages for calls that etcd did not answer, although it may have carried them out."""
+"""Messages for calls that etcd may have carried out, but did not answer."""
 _STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 _SPACE: Final = (
     "etcd has no space left (alarm NOSPACE): nothing was recorded; reads still work. Remedy: "
@@ -82,7 +82,7 @@ _TEXTS: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
 
 
 class CompactedError(StoreError):
-    """The requested revision is older than the oldest one that etcd still has."""
+    """The requested revision is older than the oldest revision that etcd still has."""
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:

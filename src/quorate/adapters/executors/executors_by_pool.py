@@ -2,8 +2,8 @@
 
 The service and the loop see one executor. ``ExecutorsByPool`` passes each order to the executor of
 its lease, and joins the reports of all executors. If a pool names an executor that the service does
-not have, the pool's leases stay as they are: no work is started for them, their stops are not
-confirmed, and ``trouble`` says what to configure.
+not have, no work is started for the pool's leases, their stops are not confirmed, and ``trouble``
+says what to configure.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class ExecutorsByPool:
             each.belong_to(ledger_id)
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called whenever an executor has something new to report."""
+        """Call ``wake`` whenever an executor has something new to report."""
         for each in self._all:
             each.listen(wake)
 
     def next_ms(self) -> int | None:
-        """Return the earliest time for which an executor asks to be called."""
+        """Return the earliest time at which an executor asks to be called."""
         return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class ExecutorsByPool:
         return sorted(found, key=_kind_order)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last reported step of each of ``runs`` that has reported one."""
+        """Return the last reported step of each of ``runs`` that has reported a step."""
         found: dict[str, int] = {}
         for each in self._all:
             found.update(each.steps(runs))
@@ -146,7 +146,7 @@ def _kind_order(report: Report) -> int:
 class NoExecutor:
     """Runs no work: the executor of pools that name none, if other pools have an executor.
 
-    A stopped lease ends at once, as in a service without an executor.
+    A stopped lease ends immediately, as in a service without an executor.
     """
 
     trouble: str = ""

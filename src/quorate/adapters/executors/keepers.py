@@ -146,7 +146,7 @@ class Keepers:
             return ledger_id
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer one.
+        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer term.
 
         It reads the file once, because only this service uses the folder. Raises
         ``WorkFolderError`` if the file cannot be read or written.
@@ -176,7 +176,7 @@ class Keepers:
         (self._root / LIVE / name).touch()
 
     def is_alive(self, name: str) -> bool:
-        """Return whether the run has a keeper, or is about to have one."""
+        """Return whether the run has a keeper, or a keeper is being started."""
         started = self._started.get(name)
         code = 0 if started is None else started.poll()
         if code is None:

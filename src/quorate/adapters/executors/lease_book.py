@@ -284,7 +284,7 @@ def nothing_wanted(name: str) -> Wanted:
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
-    """Return ``life`` if an open lease belongs to it, else the life that the open leases begin."""
+    """Return ``life`` if an open lease continues it, else the new life that the leases begin."""
     goes_on = any(
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()
@@ -311,6 +311,6 @@ def _on_node(fact: LeaseStarted, node: str) -> bool:
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:
-    """Return a sort key for leases, with which later steps of the run change no rank."""
+    """Return the sort key of a run's leases; a later step changes no rank of earlier steps."""
     place = lease.fact.comp_path.rpartition("/")[2]
     return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

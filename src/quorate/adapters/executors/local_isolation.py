@@ -30,7 +30,7 @@ _PROBE: Final = "from quorate.keeper.confinement import why_others_show as w; pr
 
 @dataclass(slots=True)
 class JobUsers:
-    """The system users and limits of runs; 0 ``memory_bytes`` mean 90 % of the machine's memory."""
+    """System users and limits of runs; ``memory_bytes`` 0 means 90 % of the machine's memory."""
 
     run_as: RunAs
     memory_bytes: int = 0

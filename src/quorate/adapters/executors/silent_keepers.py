@@ -1,9 +1,9 @@
 """Finds keepers that are alive but do nothing: stopped by a signal, or hung in the kernel.
 
-A keeper reads each wake-up at once. A keeper that leaves wake-ups unread cannot end its work at a
-deadline, so a cancelled run would hold its GPUs for ever, and its payer would be charged for them.
-The log names such a keeper. When the work of the keeper is overdue, the keeper is killed with its
-work, and the next keeper records the ends.
+A keeper reads each wake-up immediately. A keeper that leaves wake-ups unread cannot end its work at
+a deadline, so a cancelled run would hold its GPUs for ever, and its payer would be charged for
+them. The log names such a keeper. When the work of the keeper is overdue, the keeper is killed with
+its work, and the next keeper records the ends.
 
 The limit is a number of checks and not of seconds, because after a suspension of the whole machine
 keepers have not had time to read.

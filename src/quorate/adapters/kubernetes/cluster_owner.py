@@ -29,7 +29,7 @@ TERM: Final = "term"
 
 
 class ClusterOwner:
-    """The ConfigMap in the namespace ``home``, which is read until it names this ledger.
+    """The ConfigMap in the namespace ``home``; ``check`` reads it until it names this ledger.
 
     ``cluster`` is the name that the services of that ledger have for the cluster.
     """
@@ -44,7 +44,7 @@ class ClusterOwner:
     def check(self, ledger_id: str) -> None:
         """Record ``ledger_id`` as the owner of the work in the cluster, unless already checked.
 
-        Raises ``WorkFolderError`` if another ledger owns it, if the cluster has another name there
+        Raises ``WorkFolderError`` if another ledger owns it, if the recorded cluster name differs,
         or if the record cannot be written, and ``ClusterDownError`` if the cluster does not answer.
         """
         if self._found == ledger_id:
@@ -73,7 +73,7 @@ class ClusterOwner:
         self._found = found
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer one.
+        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer term.
 
         The ConfigMap is read each time, because another service may lead now. Raises
         ``ClusterError`` if the cluster does not answer or refuses.
@@ -97,7 +97,7 @@ class ClusterOwner:
     def _had(self, ledger_id: str) -> tuple[str, str]:
         """Return the ledger and the cluster name in the ConfigMap, which is created if missing.
 
-        A ConfigMap without a name, created by an earlier version, gets one.
+        If an earlier version created the ConfigMap without a cluster name, the name is added.
         """
         while True:
             try:

@@ -58,7 +58,7 @@ class JobKind:
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}/{name}"
 
     def has_pod(self, workload: Workload, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod selected by ``pod_label``, with ``labels``, is of ``workload``."""
+        """Return whether a pod with ``labels``, found by ``pod_label``, belongs to ``workload``."""
         if not self.pod_value:
             return True
         pattern = self.pod_value.format(name=re.escape(workload.name))

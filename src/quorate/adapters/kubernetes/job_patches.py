@@ -40,7 +40,7 @@ def start_patch(job: SeenJob, run: str, nodes: Sequence[str]) -> Tree:
 
 
 def suspend_patch(job: SeenJob, message: str) -> Tree:
-    """Return the patch that suspends ``job``; its pods are ended by its own controller."""
+    """Return the patch that suspends ``job``; the workload's own controller ends its pods."""
     spec: Tree = {}
     _put(spec, job.workload.kind.suspend[1:], value=True)
     return _patch(job, {MESSAGE_NOTE: message or None}, spec)

@@ -104,7 +104,7 @@ class JobWatch:
         return SeenJobs(jobs, frozenset(n for n, found in known.items() if found is not None))
 
     def close(self) -> None:
-        """Stop watching, and return when every watch has ended."""
+        """Stop watching, and wait until every watch has ended."""
         for each in self._kinds.values():
             each.watch.close()
         self._api.close()

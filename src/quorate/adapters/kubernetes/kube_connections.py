@@ -58,7 +58,7 @@ class KubeConnections:
 
         The connection of a watch is already connected, and is not reused.
 
-        Raises ``ClusterDownError`` if the server is not reached, or does not answer.
+        Raises ``ClusterDownError`` if the server cannot be reached or does not answer.
         """
         connection = self._taken(timeout_s)
         is_whole = False

@@ -2,8 +2,8 @@
 
 A node has failed when the cluster no longer has it, when it has the out-of-service taint, or when
 it was not ready for too long. A cordon is not a failure. A node also gets no new work while it has
-a taint that keeps pods away, or while it offers fewer GPUs than the ledger has for it: its kubelet
-would refuse pods of a run that the ledger placed there.
+a taint that keeps pods away, or offers fewer GPUs than the ledger has for it. In the latter case
+its kubelet would refuse pods of a run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The health of a node, and why; ``due_s`` is when it fails unless it becomes ready.
+    """The health of a node, and why; ``due_s`` is when the node fails unless it becomes ready.
 
     ``taint`` evicts the node's pods that do not tolerate it.
     """
@@ -94,7 +94,7 @@ class SeenNodes:
     def finding(self, name: str, now_s: float, tolerance: Tolerance, gpus: int = 0) -> Finding:
         """Return the finding for a node that has ``gpus`` GPUs in the ledger.
 
-        0 means as many as the node offers.
+        With ``gpus`` 0 the number is not compared.
         """
         node = self.nodes.get(name)
         if node is None:

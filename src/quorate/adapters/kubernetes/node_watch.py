@@ -41,7 +41,7 @@ class NodeWatch:
         self._watch.start()
 
     def close(self) -> None:
-        """Stop watching, and return when the watch has ended."""
+        """Stop watching, and wait until the watch has ended."""
         self._watch.close()
         self._api.close()
         self._watch.join()

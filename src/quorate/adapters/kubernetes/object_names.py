@@ -2,8 +2,8 @@
 
 A name is used unchanged if it is a DNS-1123 label of at most 40 characters, begins with a letter,
 and does not look like a mapped name. Every other name is mapped: it is put in lower case, each
-character that is not allowed becomes ``-``, the result is cut to 29 characters, and ``-`` with 10
-hex digits of the SHA-256 of the name is appended. So two names have the same object name only if
+character that is not allowed becomes ``-``, and the result is cut to 29 characters. Then ``-`` with
+10 hex digits of the SHA-256 of the name is appended. So two names have the same object name only if
 their digits collide. An annotation of each object has the full name.
 """
 

@@ -97,7 +97,7 @@ class ObjectWatch:
         self._is_closing.set()
 
     def join(self) -> None:
-        """Return when the watch has ended."""
+        """Wait until the watch has ended."""
         if self._thread.is_alive():
             self._thread.join()
 

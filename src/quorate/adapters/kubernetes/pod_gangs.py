@@ -22,7 +22,7 @@ from quorate.model.amounts import SECOND_MS
 from quorate.prepared_types import prepared
 
 CODE_LOST: Final = 137
-"""The exit code for a pod that ended without one: evicted, or not admitted by its node."""
+"""The exit code for a pod that ended without an exit code: evicted, or not admitted by its node."""
 STEP_DIGITS_MAX: Final = 15
 """The longest text of a reported step; a longer one is ignored."""
 KILLED_S: Final = 1
@@ -63,7 +63,7 @@ class Pod:
 
     @property
     def is_killed(self) -> bool:
-        """Whether the pod was ordered to stop at once."""
+        """Whether the pod was ordered to stop immediately."""
         return self.stop_by_ms is not None and self.grace_s <= KILLED_S
 
     @property
@@ -186,8 +186,8 @@ class Crew:
     def is_starting(self) -> bool:
         """Whether pods of the last start must be created or bound, and none was ordered to stop.
 
-        Pods are bound only when all of them exist. So if one pod is bound and another one is
-        missing, the missing one was deleted.
+        Pods are bound only when all of them exist. So if one pod is bound and another pod is
+        missing, the missing pod was deleted.
         """
         newest = self.newest
         if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):

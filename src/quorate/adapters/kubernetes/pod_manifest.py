@@ -1,9 +1,9 @@
 """The Kubernetes objects of a run: a headless Service, and a pod for each process. Pure.
 
 ``processes: gpu`` means a pod for each GPU, which sees only that GPU. ``processes: node`` means a
-pod for each node, in which a launcher may start more processes. Quorate creates a pod with the name
-of a scheduler that does not exist, and binds the pods itself when all pods of the run exist. So a
-run starts as a whole or not at all, on servers with or without scheduling gates.
+pod for each node, in which a launcher may start more processes. Quorate creates each pod with a
+``schedulerName`` that no scheduler has, and binds the pods itself when all pods of the run exist.
+So a run starts as a whole or not at all, on servers with or without scheduling gates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEP: Final = "quorate.dev/step"
 GPU: Final = "nvidia.com/gpu"
 SCHEDULER: Final = "quorate"
 MASTER_PORT: Final = 29_500
-"""The port at which a run's pods meet: always free, because each pod has its own address."""
+"""The rendezvous port of a run's pods: always free, because each pod has its own address."""
 CONTAINER: Final = "work"
 
 
@@ -55,7 +55,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The run, the start and the process of a pod.
 
-    ``world`` is the number of pods of the start; ``leases`` has the leases for which it was made.
+    ``world`` is the number of pods of the start; ``leases`` has the leases of the start.
     """
 
     run: str
@@ -95,7 +95,7 @@ class Placement:
         return f"{self.service}-{generation}-{rank}"
 
     def without_numbers(self, text: str) -> str:
-        """Return ``text`` with pod names replaced by the Service's name, which starts share."""
+        """Return ``text`` with pod names replaced by the Service's name, which all starts share."""
         return re.sub(rf"\b{re.escape(self.service)}-\d+-\d+\b", self.service, text)
 
 

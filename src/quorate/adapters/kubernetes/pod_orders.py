@@ -29,7 +29,7 @@ from quorate.ports.errors import ClusterRefusedError
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """Sends orders to one cluster, and passes the answers to ``watch`` at once."""
+    """Sends orders to one cluster, and passes each answer directly to ``watch``."""
 
     api: KubeApi
     watch: PodWatch
@@ -103,7 +103,7 @@ class PodOrders:
         self.watch.bound(pod, node)
 
     def end(self, pods: Iterable[Pod], grace_s: int) -> None:
-        """Order pods to stop within ``grace_s``; with 0 the API server drops them at once.
+        """Order pods to stop within ``grace_s``; with 0 the API server drops them immediately.
 
         A ``grace_s`` of 0 is for pods that have ended, and for pods on a failed node.
         """
@@ -131,9 +131,9 @@ class PodOrders:
 
 @dataclass(frozen=True, slots=True)
 class LostPods:
-    """The pods on failed nodes, even after the ends of their leases; no kubelet confirms their end.
+    """The pods on failed nodes, also after their leases have ended: no kubelet confirms their end.
 
-    No pod is known before the pods are listed.
+    Before the pods are listed, only the failed nodes are known.
     """
 
     _nodes: set[str] = field(default_factory=set)

@@ -1,7 +1,7 @@
 """The pods of one ledger in one cluster, kept up to date by a watch.
 
-A list replaces all pods at once, while it holds the lock ``at_work``. The code that creates and
-deletes pods holds the same lock, so a list from before a creation never removes the new pod.
+A list replaces all pods in one step, under the lock ``at_work``. The code that creates and deletes
+pods holds the same lock, so a list from before a creation never removes the new pod.
 
 Annotations name the run of an object, and owners may write such annotations in their own
 namespaces. So an object belongs to a run only if it is in the namespace of the run's owner.
@@ -25,7 +25,7 @@ from quorate.prepared_types import prepared
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
 GONE_MAX: Final = 10_000
-"""The number of deleted pods that are remembered, so that a late event does not restore one."""
+"""The number of deleted pods that are remembered, so that no late event restores a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class PodWatch:
         self._watch.close()
 
     def join(self) -> None:
-        """Return when the watch has ended."""
+        """Wait until the watch has ended."""
         self._watch.join()
 
     def crew(self, run: str) -> Crew:

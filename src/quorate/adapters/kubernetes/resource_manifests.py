@@ -13,7 +13,7 @@ from quorate.documents.pod_document import OBJECT_NAME
 def resource_manifest(document: Mapping[str, Any], template: str) -> dict[str, Any]:
     """Return the manifest of the custom resource that corresponds to ``document``.
 
-    A run is in the namespace of its owner, which ``template`` gives, under a name that API servers
+    A run gets the namespace of its owner, made from ``template``, and a name that API servers
     accept. Every resource has a spec.
     """
     head, spec = dict(document["metadata"]), document.get("spec", {})

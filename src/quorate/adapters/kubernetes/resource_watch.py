@@ -18,7 +18,7 @@ from quorate.adapters.kubernetes.resource_objects import (
 Seen = Mapping[tuple[str, str, str], Resource]
 """Resources by kind, namespace and name."""
 _GONE_MAX: Final = 10_000
-"""The number of deleted resources that are remembered, so that a late event restores none."""
+"""The number of deleted resources that are remembered, so that no late event restores them."""
 
 
 class ResourceWatch:
@@ -59,7 +59,7 @@ class ResourceWatch:
             each.start()
 
     def close(self) -> None:
-        """Stop watching, and return when all watches have ended."""
+        """Stop watching, and wait until all watches have ended."""
         for each in self._watches:
             each.close()
         self._api.close()

@@ -27,7 +27,7 @@ ATTEMPTS_MAX: Final = 5
 Make = Callable[[Resource], Mapping[str, Any] | None]
 """Returns the status for a resource; None if no status has to be written."""
 Wrote = Callable[[Resource, Mapping[str, Any]], None]
-"""Gets the resource from before the write, and the status that was written."""
+"""Receives the resource as it was before the write, and the status that was written."""
 
 
 class ResourceWriter:

@@ -17,7 +17,7 @@ from quorate.ports.errors import ClusterError
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 1.0
-"""The pauses before a refused order is repeated; each is longer."""
+"""The first pause before a refused order is repeated; later pauses are longer."""
 AGAIN_S_MAX: Final = 30.0
 
 

@@ -32,7 +32,7 @@ class RunStatuses:
     _readiness: dict[str, Readiness] = field(default_factory=dict)
 
     def is_news(self, run: str, status: Status) -> bool:
-        """Return whether ``status`` differs from the stored one."""
+        """Return whether ``status`` differs from the stored status."""
         return self._status.get(run, Status()) != status
 
     def keep(self, run: str, seen: Seen, seen_ms: int) -> bool:

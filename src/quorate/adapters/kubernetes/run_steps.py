@@ -30,7 +30,7 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""The longest grace of the other pods when one has failed, because their work is lost."""
+"""The longest grace of the other pods when one pod has failed, because their work is lost."""
 CODE_INVALID: Final = 126
 """The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422

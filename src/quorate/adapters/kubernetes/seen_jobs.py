@@ -1,8 +1,8 @@
 """Reads a workload that names an owner from its Kubernetes object. Pure.
 
-Users write workloads, and the CRD of a kind may validate little. So any content can be read: if the
-content cannot become a run, the result is a ``fault``, which Quorate writes to the workload, and
-never an exception.
+Users write workloads, and the CRD of a kind may validate little. So any content can be read without
+an exception. If the content cannot become a run, the result has a ``fault``, which Quorate writes
+to the workload.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MESSAGE_NOTE: Final = "quorate.dev/message"
 """The annotation that says why a workload does not start."""
 
 GRACE_S: Final = 30
-"""The grace period, in seconds, of a pod that does not state one."""
+"""The grace period, in seconds, of a pod that states no grace period."""
 DURATION_S_MAX: Final = DURATION_MS_MAX // SECOND_MS
 LABEL_CHARS_MAX: Final = 63
 """The longest value of a label."""
@@ -172,7 +172,7 @@ def _pod_gpus(spec: Any) -> int | str:
 
 
 def _amount(said: Any) -> int | None:
-    """Return a number of GPUs within the limits of documents; None if ``said`` is not one."""
+    """Return ``said`` as a number of GPUs within the limits of documents, else None."""
     if isinstance(said, str) and said.isdecimal() and len(said) <= len(str(GPUS_MAX)):
         said = int(said)
     found = whole(said)

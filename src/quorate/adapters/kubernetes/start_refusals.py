@@ -17,7 +17,7 @@ PAUSE_S_MAX: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """The reason why the start of one life of a run was refused, and the time of the next retry."""
+    """Why a start was refused, and when it is retried. For ``life`` see ``lease_book.py``."""
 
     life: str
     why: str
@@ -32,7 +32,7 @@ class StartRefusals:
     _of: dict[str, StartRefusal] = field(default_factory=dict)
 
     def note(self, run: str, life: str, why: str, now_s: float) -> bool:
-        """Record that a start was refused; return whether the reason differs from the last one."""
+        """Record that a start was refused; return whether the reason has changed."""
         before = self._of.get(run)
         is_same_life = before is not None and before.life == life
         pause_s = PAUSE_S
@@ -44,7 +44,7 @@ class StartRefusals:
     def until_s(self, run: str, life: str) -> float:
         """Return the time from which the start of ``life`` is retried; 0 if no start was refused.
 
-        A start that was refused in another life, on other nodes, is retried at once.
+        A start that was refused in another life, on other nodes, is retried immediately.
         """
         found = self._of.get(run)
         return found.until_s if found is not None and found.life == life else 0.0

@@ -80,7 +80,7 @@ class ArchiveFile:
         self._db: sqlite3.Connection | None = None
         # The file of the connection; another file may have taken its path since.
         self._made = self._opened = 0
-        # Held while the file is replaced, committed to or closed.
+        # The lock is held while the file is replaced, committed to or closed.
         self._changing = Lock()
         self._is_closed = False
 
@@ -140,7 +140,7 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises if the archive is closed."""
-        # Checked without the lock, because the check only ends a save earlier.
+        # This is checked without the lock, because the check only ends a save earlier.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
@@ -161,7 +161,7 @@ class ArchiveFile:
         return db
 
     def replace(self, file: Path) -> None:
-        """Replace the archive by ``file``, a copy of an archive; raises if it is not one."""
+        """Replace the archive by ``file``, a copy of an archive; raises if it is not an archive."""
         with translated(self.path), self._changing:
             self._check_open()
             with closing(connected(file, "mode=rw")) as db:
@@ -320,7 +320,7 @@ def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
     }
     given = {part: value for part, value in parts.items() if value is not None}
     if query.is_claim:
-        # Written like the condition of the index of claims, so that SQLite uses the index.
+        # The condition is written as in the index of claims, so that SQLite uses the index.
         del given["is_claim = ?"]
     tests = [*given, *(("is_claim = 1",) if query.is_claim else ())]
     order = "DESC" if query.is_newest_first else "ASC"

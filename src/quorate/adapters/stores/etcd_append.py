@@ -120,7 +120,7 @@ class EtcdAppender:
     def create(self) -> None:
         """Create an empty log; raises ``LedgerExistsError``."""
         key = self._keys.head
-        # A read finds a member that answers; a transaction is sent to one member, once.
+        # Read first: a read finds a member that answers; a transaction asks one member once.
         if self._etcd.get(Get(key)):
             raise LedgerExistsError(self._place)
         made = self._etcd.commit(
@@ -216,7 +216,7 @@ class EtcdAppender:
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
         """Return the transaction that appends ``block``.
 
-        If it is refused, it reads the queue of writers and later blocks. These may include blocks
+        A refused transaction reads the queue of writers, and later blocks. These may include blocks
         above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
@@ -231,7 +231,7 @@ class EtcdAppender:
         )
 
     def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
-        """Return the transaction that moves the head if neither it nor the leader has changed.
+        """Return the transaction that moves the head if neither head nor leader has changed.
 
         The transaction is refused if the ledger was moved to another store (``etcd_moved.py``).
         """

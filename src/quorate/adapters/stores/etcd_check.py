@@ -1,4 +1,4 @@
-"""Checks an etcd and the archive before a ledger is created there: every member, and one file.
+"""Checks every member of an etcd, and the archive with a test file, before a ledger is created.
 
 A ledger can be created while a member is down, so an operator should know of the member first.
 """
@@ -18,7 +18,7 @@ from quorate.ports.archive_port import FileArchive
 from quorate.ports.errors import SegmentError, StoreError, StoreFullError
 
 MEMBERS_MIN: Final = 3
-"""The least number of members with which etcd survives the loss of one."""
+"""The least number of members with which etcd survives the loss of a member."""
 _SOUND: Final = {(3, 4): 22, (3, 5): 6}
 """The first patch of each minor version that does not lose consistency after a crash."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")

@@ -43,7 +43,7 @@ class EtcdMove:
             raise moved_error(rows[0], self._place)
 
     def check_unserved(self) -> None:
-        """Raise ``LedgerServedError``, with their names, if services have the ledger."""
+        """Raise ``LedgerServedError``, with the services' names, if services serve the ledger."""
         keys = self._keys
         found = {}
         for row in self._etcd.get(Get(keys.members, after_prefix(keys.members))):

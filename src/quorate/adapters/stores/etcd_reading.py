@@ -111,11 +111,11 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block in etcd, by the segments as last read."""
+        """Return the height of the first block in etcd, by the segments that were read last."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
-        """Return the segment that holds ``height``, by the segments as last read."""
+        """Return the segment with the block at ``height``, by the segments that were read last."""
         segments = self._segments
         if not segments or height > segments[-1].last_height:
             return None
@@ -128,7 +128,7 @@ class EtcdReader:
         return height >= self._hot_from()
 
     def _page(self, height: int, last: int) -> list[Block]:
-        """Return the blocks from ``height`` on that are in etcd, up to the first missing one."""
+        """Return the blocks from ``height`` on that are in etcd, up to the first missing block."""
         keys = self._keys
         found: list[Block] = []
         for row in self._etcd.get(Get(keys.block(height), keys.block(last + 1))):

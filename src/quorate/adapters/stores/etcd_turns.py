@@ -1,16 +1,16 @@
 """Gives the writers of a ledger in etcd turns, so that a slow writer does not lose every race.
 
 All writers race for the head: at each head one append succeeds. A writer whose decisions take
-longer than those of the others could lose every time. Such a writer enters a queue: it puts a key
-``NAME/turn/ENTRY`` with a lease. While there is an entry, etcd refuses every append except those of
-writers in the queue, and a writer in the queue appends only when its entry is the oldest. The
-append removes the entry.
+longer than those of other writers could lose every time. Such a writer enters a queue: it puts a
+key ``NAME/turn/ENTRY`` with a lease. While there is an entry, etcd refuses every append except
+those of writers in the queue, and a writer in the queue appends only when its entry is the oldest.
+The append removes the entry.
 
-An entry is removed with its lease, so a writer that is lost delays the others for the duration of
-the lease only. If the lease ends during the writer's turn, its next lease is twice as long. If a
-writer loses a race during its turn, another program ignores the queue, for example an older
-version. Then, and after a turn of the longest lease that was too short, the writer goes on without
-turns for some time, because its entry would only delay the writers that respect the queue.
+An entry is removed with its lease, so a writer that has crashed delays other writers for the
+duration of the lease only. If the lease ends during the writer's turn, its next lease is twice as
+long. If a writer loses a race during its turn, another program ignores the queue, for example an
+older version. Then, or if even the longest lease was too short for a turn, the writer appends
+without turns for some time: its entry would only delay writers that respect the queue.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LOG = logging.getLogger(__name__)
 TURN_S: Final = 3
 """How long an entry stays after its last renewal; etcd's shortest lease is 2 seconds."""
 TURN_S_MAX: Final = 12
-"""The longest such time."""
+"""The longest time that an entry stays after its last renewal."""
 TURNLESS_S: Final = 10.0
-"""How long a writer asks for no turn after turns have been of no use."""
+"""How long a writer appends without turns, after turns have not helped."""
 RENEW_S: Final = 1.0
 """The time limit of one renewal."""
 LEAVE_S: Final = 0.5
@@ -69,11 +69,11 @@ class TurnCalls(KeyValues, Protocol):
 
 
 class EtcdTurns:
-    """The queue as one writer uses it; for the thread that appends.
+    """One writer's place in the queue; only for the thread that appends.
 
     ``until_moved`` returns when the head has changed after a revision, or after some seconds. Its
-    result is the revision of the last known change, or the given one. ``leave`` deletes an entry;
-    it is called also when a leader's lease is over, when ``etcd`` refuses all calls.
+    result is the revision of the last known change, or the given revision. ``leave`` deletes an
+    entry; it works even when a leader's lease is over, and ``etcd`` refuses all calls.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class EtcdTurns:
         self._entry, self._has_turn = None, False
 
     def refused(self, queue: tuple[Row, ...], *, has_moved: bool) -> bool:
-        """Return whether an append was refused because of ``queue``, which it has read.
+        """Return whether an append was refused because of ``queue``, the entries that it has read.
 
         ``has_moved`` says that the head has moved.
         """
@@ -147,10 +147,10 @@ class EtcdTurns:
             queue = self._etcd.get(self.queue)
 
     def take(self, revision: int) -> None:
-        """Enter the queue, and return when this writer has the turn.
+        """Enter the queue, and wait until this writer has the turn.
 
-        ``revision`` is the last known one of the head's key. If etcd does not answer, or turns have
-        been of no use lately, return without a turn: the next append finds out whether etcd can be
+        ``revision`` is the last known revision of the head's key. If etcd does not answer, or turns
+        have not helped lately, return without a turn: the next append finds out whether etcd can be
         reached. A writer that has its turn asks again only if it has lost a race.
         """
         try:
@@ -239,7 +239,7 @@ class EtcdTurns:
         except NotLeaderError:
             return False
         except StoreDownError as error:
-            # The lease may last: the next read of the queue shows whether it does.
+            # The lease may still exist: the next read of the queue shows whether it does.
             _LOG.debug("the entry in the queue of writers was not renewed: %s", error)
         else:
             self._renewed_s = sent_s
@@ -254,7 +254,7 @@ class _Waiting:
         self._since_s: float | None = clock_s()
 
     def tell(self, queue: tuple[Row, ...]) -> None:
-        """Report the wait if it lasts for long; ``queue`` has the entries at present."""
+        """Report the wait if it lasts long; ``queue`` has the present entries."""
         if self._since_s is not None and self._clock_s() - self._since_s >= TELL_S:
             first = min(queue, key=lambda row: row.create_revision)
             _LOG.warning(

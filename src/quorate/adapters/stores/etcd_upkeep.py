@@ -2,7 +2,7 @@
 
 The file of a segment is written, read back and verified, block by block. Then one transaction
 removes its blocks from etcd and creates the key that names the file. If several programs do this at
-once, the transaction succeeds for one of them.
+the same time, the transaction of one of them succeeds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEGMENT_BYTES: Final = 16 << 20
 """A segment is closed when its blocks have this size, before compression."""
 SNAPSHOTS_ROOM: Final = "snapshots"
 SNAPSHOTS_KEPT: Final = 2
-"""The number of published snapshots in the archive; a reader may be copying the older one."""
+"""The number of published snapshots in the archive; a reader may be copying the older snapshot."""
 DEFRAGMENT_BYTES: Final = 512 << 20
 DEFRAGMENT_FREE: Final = 0.75
 _SPACE_ALARM: Final = "NOSPACE"

@@ -59,7 +59,7 @@ def head_path(ledger: Path) -> Path:
 def read_head(ledger: Path) -> Checkpoint | None:
     """Return the last record of the head file of ``ledger``; None if there is no such file.
 
-    A record without a signature has an empty one. Raises ``CorruptLedgerError`` if no slot can be
+    The signature of an unsigned record is empty. Raises ``CorruptLedgerError`` if no slot can be
     read, ``StoreError`` if the file cannot be opened.
     """
     fd = _opened(ledger, os.O_RDONLY)

@@ -55,7 +55,7 @@ def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
 
     During the move, the ledger at ``source`` is locked for writing, so no service decides on it.
     Both ledgers are read again and compared, block by block, before this returns. If services on
-    other machines have a ``source`` in etcd, this raises ``LedgerServedError``. After the move,
+    other machines serve a ``source`` in etcd, this raises ``LedgerServedError``. After the move,
     ``source`` accepts no blocks from any program. If another program writes to ``source`` during
     the move, this raises ``StoreError`` and leaves nothing at ``out``.
     """

@@ -25,7 +25,7 @@ from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.ports.outbox_port import Parcel, Waiting
 
 KEEP_S: Final = 1.0
-"""The interval of writing a position while parcels wait; otherwise it is written at once."""
+"""How often a position is written while parcels wait; otherwise it is written immediately."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class EtcdOutbox:
         self._keep(sink)
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count a failed attempt; return when the parcel is due again; see ``Outbox``."""
+        """Count a failed attempt; return the time of the next attempt; see ``Outbox``."""
         return self._box.failed(sink, key, now_ms, why)
 
     def given_up(self, sink: str, key: str) -> None:
@@ -111,7 +111,7 @@ class EtcdOutbox:
         return self._box.waiting(sink)
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due; see ``Outbox``."""
+        """Return the time at which the next parcel is due; see ``Outbox``."""
         return self._box.next_due_ms(sink)
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class EtcdOutbox:
                 position.written_s = now_s
 
     def _write(self, sink: str, position: _Position) -> None:
-        """Write the position to etcd, unless another service has written a later one."""
+        """Write the position to etcd, unless another service has written a later position."""
         seq, digest = position.ends[0]
         key = self._keys.outbox(sink)
         while seq > position.kept:

@@ -177,7 +177,7 @@ class SqliteOutbox:
                 db.execute(_FRONT, (sink, line))
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count a failed attempt; return when the parcel is due again; see ``Outbox``."""
+        """Count a failed attempt; return the time of the next attempt; see ``Outbox``."""
         with self._writing() as db:
             row = db.execute(
                 "SELECT line, attempts, due_ms FROM parcel WHERE sink = ? AND key = ?", (sink, key)
@@ -213,7 +213,7 @@ class SqliteOutbox:
         )
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due; see ``Outbox``."""
+        """Return the time at which the next parcel is due; see ``Outbox``."""
         with self._reading() as db:
             row = db.execute(
                 "SELECT min(due_ms) FROM parcel WHERE sink = ? AND due_ms IS NOT NULL", (sink,)

@@ -133,7 +133,7 @@ def connected_to_read(path: Path) -> sqlite3.Connection:
     else:
         return db
     # In a directory that cannot be written, SQLite cannot create its shared memory file. Without a
-    # write-ahead log, the file alone is complete. With one, the file alone lacks the newest blocks.
+    # write-ahead log, the file is complete. Otherwise the file lacks the newest blocks.
     if _has_wal(path):
         msg = (
             f"{path} has its newest blocks in {path.name}-wal, which cannot be read in a "
@@ -208,7 +208,7 @@ def sound_head(path: Path) -> Head:
 
 
 def _readable(path: Path) -> Iterator[Block]:
-    """Yield the blocks from the first one on, up to the first unreadable one."""
+    """Yield the blocks from the first block on, up to the first unreadable block."""
     height = 0
     try:
         with closing(connected(path, "mode=ro")) as db:

@@ -1,10 +1,10 @@
 """The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
 
-Several programs may write: at each head, the first append succeeds, and the others get an error.
-The files on this machine have the prefix ``local`` of the URL, and only one program at a time may
-use them: the lock, the snapshot with the archived runs (``archive_file.py``), and other files of
-the service. Whenever a segment is closed, a snapshot is published to the archive: a machine without
-a snapshot starts from it.
+Several programs may write: at each head, the first append succeeds, and all other appends get an
+error. The files on this machine have the prefix ``local`` of the URL, and only one program at a
+time may use them: the lock, the snapshot with the archived runs (``archive_file.py``), and other
+files of the service. Whenever a segment is closed, a snapshot is published to the archive, from
+which a machine without a snapshot starts.
 
 docs/adr/0045 gives the reasons.
 """
@@ -230,7 +230,7 @@ class EtcdStore:
             raise StoreError(what) from error
 
     def check_unserved(self) -> None:
-        """Raise ``LedgerServedError`` if services have this ledger; see ``MovedStore``."""
+        """Raise ``LedgerServedError`` if services serve this ledger; see ``MovedStore``."""
         self._move.check_unserved()
 
     def mark_moved(self, head: Head, target: str) -> None:
@@ -305,7 +305,7 @@ class EtcdStore:
             _LOG.warning("%s: no segment was closed: %s", self._address.place, error)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return this machine's snapshot; a writer first replaces it by a newer published one."""
+        """Return this machine's snapshot; a writer first fetches a newer published snapshot."""
         head = self.head()
         kept = self._kept_snapshot(head)
         if self._lock is not None and self._took_published(head, kept):

@@ -82,7 +82,7 @@ class MemoryStore:
         if base_seq and known != base_seq:
             raise StoreError(f"the stored snapshot is not the one at sequence {base_seq}")
         added = {row.name: (head.seq, row) for row in ended}
-        # Replaced and not changed, because another thread may be reading it.
+        # The mapping is replaced and not changed, because another thread may be reading it.
         self._archive = {**self._archive, **added} if base_seq else added
         self._snapshot = (head, payload)
 

@@ -6,7 +6,7 @@ SQLite's pages could remove the last blocks without a trace. This module checks 
 readable; ``ledger/chain.py`` checks their hashes.
 
 A third copy of the head is in a separate file (``head_record.py``), which is written after each
-commit and compared at every opening: a log that ends earlier has lost acknowledged blocks.
+commit. It is compared at every opening: a log that ends earlier has lost acknowledged blocks.
 Snapshots and archived runs are in another file (``archive_file.py``).
 """
 
@@ -137,7 +137,7 @@ class SqliteStore:
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            # Read before the log, because a writer records the end after each commit.
+            # The record is read before the log, because a writer records the end after each commit.
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)

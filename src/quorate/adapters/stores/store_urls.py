@@ -74,7 +74,7 @@ def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
 
 
 def _sqlite_pages(place: str, /, *, is_archive_kept: bool, within_s: float | None) -> EventStore:
-    del within_s  # A local file answers or fails at once.
+    del within_s  # A local file answers or fails immediately.
     return PagedReader(Path(place), is_archive_kept=is_archive_kept)
 
 

@@ -85,7 +85,7 @@ def claim(
     A claim is granted at once or refused: claims do not queue. The owner's own envelopes pay for
     the whole time from the start, even if no work runs there; an early release returns the rest. No
     other run is placed on these nodes, no conflict cuts their work, and each node is wiped before
-    another user gets it. The claim is recorded first.
+    another user gets it. The claim is recorded before its leases.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.claim_handlers import claim_document

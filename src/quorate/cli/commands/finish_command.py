@@ -181,7 +181,8 @@ def _end(
         typed = typed_run(word)
         names = names_of_typed(typed)
         if operation == "cancel-run":
-            # Tasks of an array are cancelled in one request, so that none starts in between.
+            # Tasks of an array are cancelled in one request, so that cancelling a task starts no
+            # other task.
             whole = names[0] if len(names) == 1 else typed
             asked.append(CancelRun(run=whole, note=told, dry_run=dry_run, now=now))
         else:
@@ -199,10 +200,10 @@ def _none_found(user: str | None, *, is_mine: bool) -> str:
 def _live_runs(
     settings: Settings, owner: str | None, user: str | None, *, has_below: bool
 ) -> tuple[str, ...]:
-    """Return the waiting and running runs of an owner and a user, or of all.
+    """Return the waiting and running runs of an owner and a user; None means all of them.
 
-    With ``has_below`` also runs of owners below ``owner``. Waiting runs come first, newest first:
-    otherwise a run that follows another one would start when that one is cancelled.
+    With ``has_below`` also runs of owners below ``owner``. Waiting runs come first, newest first,
+    so that no run starts because a run that it follows was cancelled.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns

@@ -17,7 +17,7 @@ from quorate.adapters.kubernetes.pod_manifest import RUN_LABEL
 from quorate.views.exits import CommandError, Exit
 
 PODS_MAX: Final = 1_000
-"""The maximal number of pods that are followed at once."""
+"""The maximal number of pods that are followed at the same time."""
 
 
 def kubectl_words(
@@ -30,7 +30,7 @@ def kubectl_words(
 ) -> list[str]:
     """Return the arguments of the ``kubectl`` command that prints the output of a run's pods.
 
-    The default ``namespace`` is that of the run's workload, if it has one, else that of its owner.
+    The default ``namespace`` is that of the run's workload if there is one, else that of its owner.
     """
     spec = run["spec"]
     workload = workload_of(spec["workload"]) if "workload" in spec else None

@@ -200,7 +200,7 @@ def scancel(
 
 
 def _missing(settings: Settings, jobs: Sequence[str]) -> list[str]:
-    """Return the ``jobs`` that name no run and no array, neither present nor past."""
+    """Return the ``jobs`` that name no present or past run or array."""
     from quorate.cli.slurm.asked_jobs import Chosen, asked_jobs, job_words
     from quorate.cli.typed_names import run_names
 

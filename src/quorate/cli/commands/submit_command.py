@@ -268,7 +268,7 @@ def _submit_files(
             for tree in trees
         ]
         trees = tuple(map(tree_of, changed))
-    # The fields of --set are not in the files, so they have no line.
+    # Errors in fields of --set name no line, because the fields are not in the files.
     with nullcontext() if assignments else sources.located():
         send(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 

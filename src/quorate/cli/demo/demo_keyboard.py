@@ -61,7 +61,7 @@ class Keyboard:
 
 
 def interpreter() -> str:
-    """Return the command for the demo's Python: ``python`` if its folder has that."""
+    """Return the command for the demo's Python: ``python`` if its folder has that program."""
     return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 

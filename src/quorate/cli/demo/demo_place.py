@@ -29,7 +29,7 @@ _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
     """Create the folder and start the service; the service and its work end with the block.
 
-    This also holds after an error, Ctrl-C or a signal. The folder stays.
+    They also end after an error, Ctrl-C or a signal. The folder stays.
     """
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""The demo's end: a forged copy of the ledger is detected, who paid, and a summary."""
+"""The end of the demo: detecting a forged copy of the ledger, who paid, and a summary."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
 
 
 def _hash_anew(ledger: Path) -> None:
-    """Compute all hashes again, so that the forged blocks join."""
+    """Compute all hashes again, so that the forged blocks form a valid chain."""
     with closing(sqlite3.connect(ledger)) as db, db:
         before = GENESIS.hash
         for height, body in db.execute("SELECT height, body FROM block ORDER BY height").fetchall():

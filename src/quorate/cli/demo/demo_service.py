@@ -36,7 +36,7 @@ _TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*\n  quorate context s
 
 
 class Service:
-    """A service in ``folder``, and a keyboard for it once it is ready."""
+    """A service in ``folder``; when the service is ready, it has a keyboard for commands."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -95,7 +95,7 @@ class Service:
         """Kill the service and all its work, in any state."""
         if self._process.poll() is None and self.url:
             until_s = time.monotonic() + CLEAR_S
-            # Waiting runs are cancelled first: otherwise they would start when others end.
+            # Waiting runs are cancelled first; otherwise they would start when running runs end.
             runs = sorted(self._runs_open(), key=lambda run: run[1] == "Running")
             for name, _ in runs:
                 self.keyboard.run(("cancel", name))

@@ -1,9 +1,9 @@
-"""A toy to train: each process has data of its own, and together they learn one number.
+"""A toy training program: each process has its own data, and together they learn one number.
 
 The script needs only Python and ``quorate.runtime``. The processes find each other by MASTER_ADDR
-and MASTER_PORT, as those of any framework do, and average their gradients at every step. Now and
-then, and when warned to stop, the run saves a checkpoint; when started again, it continues from the
-last checkpoint.
+and MASTER_PORT, as the processes of any framework do, and average their gradients at every step.
+Now and then, and when warned to stop, the run saves a checkpoint; when started again, it continues
+from the last checkpoint.
 """
 
 from __future__ import annotations

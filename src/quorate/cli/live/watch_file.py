@@ -60,7 +60,7 @@ class _LedgerWatch:
     def forecast(self, run: str, now_ms: int) -> Forecast:
         """Return the forecast of ``run``; computed again after new events, or once a minute.
 
-        In between, only the countdown changes.
+        Between two computations, only the countdown changes.
         """
         if self._told is None or now_ms - self._told_ms >= RETELL_MS:
             found = foretell(self.engine.view, self.engine.view.runs[run].spec, now_ms)
@@ -75,7 +75,7 @@ class _LedgerWatch:
 
     @property
     def moment(self) -> Moment:
-        """The state as of now."""
+        """The state at the present time."""
         return as_of(self.engine.view, self.engine.now_ms())
 
 

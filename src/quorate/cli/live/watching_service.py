@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TRIES_MAX: Final = 20
 """How many times in a row a lost connection is tried again, over some minutes."""
 EVENTS_MAX: Final = 1_000
-"""The maximal number of events shown at once; the service keeps the others."""
+"""The maximal number of events shown together; the service keeps the other events."""
 RETELL_S: Final = 30.0
 """The maximal age of the state whose times are counted down."""
 PROGRESS_S: Final = 5.0
@@ -97,7 +97,7 @@ class _View:
 
     def show(self) -> None:
         """Print the current state."""
-        # The cursor is read first, so that an event in between is printed twice, not lost.
+        # The cursor is read first: an event between both reads is printed twice, and not lost.
         tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
         told = self._client.ask_text("picture", self.watched)
         self.seq, self._shown_s = tree["sequence"], monotonic()
@@ -151,7 +151,7 @@ class _View:
 
 def _line(event: Event) -> str:
     """Return an event as a line; only its tag if a newer Quorate has written it."""
-    # Imported with the first event: until then a watch needs nothing that reads the ledger.
+    # This is imported with the first event: until then a watch needs nothing that reads the ledger.
     from quorate.documents.times import time_text
     from quorate.ledger.codec import event_from_json
     from quorate.ports.errors import QuorateError

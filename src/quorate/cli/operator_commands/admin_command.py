@@ -83,8 +83,8 @@ def tenant() -> None:
     """Manage tenants, which documents call owners.
 
     A limit that is not set does not apply, and 0 allows nothing. Limits on nodes and runs always
-    hold, and include the owners below a tenant. Lowering a limit stops no run: new work waits until
-    usage has dropped. Every change is recorded with its actor and reason.
+    apply, and include the owners below a tenant. Lowering a limit stops no run: new work waits
+    until usage has dropped. Every change is recorded with its actor and reason.
     """
 
 

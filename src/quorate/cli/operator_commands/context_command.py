@@ -126,7 +126,7 @@ def set_context(
     token: str | None,
     ca_file: str | None,
 ) -> None:
-    """Create a context, or change the given fields of one.
+    """Create a context, or change the given fields of an existing one.
 
     The first context becomes the current one; `quorate context use NAME` chooses another. A token
     cannot be given on the command line itself, where other users could see it.
@@ -144,7 +144,7 @@ def set_context(
     found = known or Context(server=str(server))
     if server is not None:
         if known is not None and known.token and server != known.server and token is None:
-            # A token that one service issued is not sent to another one.
+            # A token that one service issued is not sent to another service.
             found = replace(found, token=None)
             click.echo("the stored token was removed, because the server has changed", err=True)
         found = replace(found, server=server)
@@ -263,7 +263,7 @@ def _overridden(settings: Settings) -> None:
 
 
 def _tell_current(settings: Settings, config: Config, name: str) -> None:
-    """Print that the context ``name`` is current now, or that another still is."""
+    """Print that the context ``name`` is current now, or what commands still use."""
     if config.current == name:
         click.echo(f"commands now use {config.contexts[name].server}")
         _overridden(settings)

@@ -276,7 +276,7 @@ def _keep(token: str, path: str) -> bool:
 
 
 def _extras(made: Configuration) -> Extras:
-    """Return the servers besides REST, and the signer of checkpoints."""
+    """Return the servers other than REST, and the signer of checkpoints."""
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.signing import file_signer
     from quorate.service.daemon import Extras

@@ -281,7 +281,7 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
             click.echo()
             click.echo("\n".join(metrics_lines(found)))
         return
-    # Machine-dependent values are separate, so that the rest of equal simulations is equal.
+    # Machine-dependent values are separate, so that all other output of equal simulations is equal.
     machine = {"cpu_s": outcome.cpu_s}
     print_tree(settings, {**figures, "metrics": metrics_tree(found), "machine": machine})
 

@@ -62,7 +62,7 @@ def _played(tasks: Sequence[ComparedTask], processes: int) -> list[Outcome]:
     """Return the outcome of each task, in order; it does not depend on the process."""
     asked = tasks[0].scenario
     files = {name: read_bytes(name) for name in (asked.throughputs, asked.trace) if name}
-    # Spawned, not forked, so that a process inherits no open files.
+    # Processes are spawned, not forked, so that they inherit no open files.
     context = multiprocessing.get_context("spawn")
     with (
         Progress("simulations") as progress,

@@ -73,7 +73,7 @@ def document_of(job: Job) -> dict[str, Any]:
         pool=job.pool,
         mail=script.mail_to if script.mail_kinds else None,
         mail_kinds=script.mail_kinds or (),
-        processes="run",  # As in Slurm, the script is started once.
+        processes="run",  # As in Slurm, the script is started once for all tasks.
     ).document()
 
 
@@ -87,7 +87,7 @@ def _command(job: Job) -> list[str]:
 def _with_srun() -> str:
     """Return shell commands that install ``srun.sh`` as ``srun``, first in the PATH of the job.
 
-    Only jobs that call srun have these commands, because the ledger keeps the command of a run for
+    Only jobs that call srun get these commands, because the ledger keeps the command of a run for
     ever.
     """
     program = files("quorate.cli.slurm").joinpath("srun.sh").read_text(encoding="utf-8")

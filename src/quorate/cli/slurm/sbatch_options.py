@@ -1,4 +1,4 @@
-"""Parses options of sbatch: which ones take a value, and where each one is. Pure."""
+"""Parses options of sbatch: which options take a value, and where each option is. Pure."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _options(words: Sequence[str], where: str) -> Iterator[Option]:
 
 
 def _named(word: str) -> tuple[str, str, bool] | None:
-    """Return the option in ``word``, its value, and whether it has one; None without an option."""
+    """Return the option in ``word``, its value, and whether a value is given; None if no option."""
     if word.startswith("--"):
         key, equals, value = word.removeprefix("--").partition("=")
         return key.replace("_", "-"), value, bool(equals)

@@ -36,7 +36,7 @@ done
   fail "the job has ${SLURM_NNODES:-$nodes} nodes, and tasks are started on this one only;" \
     "write srun -N 1, or submit the program itself: quorate submit"
 tasks=${tasks:-${per_node:-${SLURM_NTASKS:-1}}}
-gpus_of() { # the GPUs of task $1: per_task of those that the job has here
+gpus_of() { # print the GPUs of task $1: $per_task of the job's GPUs on this node
   printf %s "${CUDA_VISIBLE_DEVICES-}" |
     awk -F, -v n="$per_task" -v at="$1" '{for (i = at * n + 1; i <= at * n + n; i++)
       {if (i > NF) exit 1; printf "%s%s", (i > at * n + 1 ? "," : ""), $i}}'
@@ -44,10 +44,9 @@ gpus_of() { # the GPUs of task $1: per_task of those that the job has here
 run=$(mktemp -d) || exit 1
 pids= stop=
 trap 'rm -rf "$run"' EXIT
-# A shell forgets a signal that reaches a child between its fork and its own traps. A child says
-# that it is past this by making a file, and is signalled then; one that died before is not waited
-# for.
-stop_child() { # process $1, once its file $2 is there
+# A signal that reaches a child between its fork and its traps is lost. So a child creates a file
+# when its traps are set, and gets the signal only then. A child that has died is not waited for.
+stop_child() { # stop process $1 as soon as its file $2 exists
   tries=0
   until [ -e "$2" ] || [ "$tries" -ge 100 ] || ! kill -0 "$1" 2>/dev/null; do
     sleep 0.05
@@ -63,7 +62,7 @@ stop_tasks() {
   done
 }
 trap 'stop=1; stop_tasks' TERM INT
-gone() { # wait for the process $1 also where a signal comes between; its code is in $code
+gone() { # wait for process $1, even if signals interrupt the wait; set $code to its exit code
   wait "$1"; code=$?
   while kill -0 "$1" 2>/dev/null; do wait "$1"; code=$?; done
 }
@@ -74,7 +73,7 @@ while [ "$task" -lt "$tasks" ]; do
     sed "s/^/$task: /" <"$run/$task" &
   fi
   (
-    [ -z "$label" ] || exec >"$run/$task" # first of all: sed waits for it
+    [ -z "$label" ] || exec >"$run/$task" # first, because sed waits for a writer
     own= stop=
     stop_own() { stop_child "$own" "$run/program.$task"; }
     trap 'stop=1; [ -z "$own" ] || stop_own' TERM INT
@@ -89,18 +88,18 @@ while [ "$task" -lt "$tasks" ]; do
     fi
     (trap - TERM INT; : >"$run/program.$task"; exec "$@") &
     own=$!
-    [ -z "$stop" ] || stop_own # it came before there was anything to stop
+    [ -z "$stop" ] || stop_own # the signal came before the program started
     gone "$own"
     if [ "$code" != 0 ] && [ -n "$kill_all" ]; then
       echo "$code" >>"$run/codes"
-      kill "$$" # the others are to stop, too
+      kill "$$" # stop the other tasks, too
     fi
     exit "$code"
   ) &
   pids="$pids $!"
   task=$((task + 1))
 done
-[ -z "$stop" ] || stop_tasks # it came while tasks were started
+[ -z "$stop" ] || stop_tasks # the signal came while tasks were started
 worst=0
 for child in $pids; do
   gone "$child"

@@ -43,7 +43,7 @@ RESOURCES: Final[Mapping[str, type[Given]]] = {
 def answer_type(operation: Operation) -> Any:
     """Return the type that clients return for ``operation``."""
     if operation.gives is EventTold:
-        # An event has the fields of its tag, so that one type cannot describe all events.
+        # An event has the fields of its tag, so one type cannot describe all events.
         return Event
     if operation.gives in (Found, Thing):
         return RESOURCES[operation.about]

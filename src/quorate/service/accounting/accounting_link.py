@@ -1,7 +1,7 @@
 """A link to an accounting system: it reads the remaining hours of limits, and reports usage.
 
-``step`` carries out due work and returns when to call it again; the link has no thread and no
-clock. Reports go through the outbox; changed answers go into the ledger (docs/adr/0022).
+``step`` carries out due work, and returns the time of the next call; the link has no thread and no
+clock. Reports are parcels in the outbox; changed answers go into the ledger (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Link:
         self.status = LinkStatus()
 
     def step(self, now_ms: int) -> int:
-        """Carry out the work due at ``now_ms``; return when the next step is due.
+        """Carry out the work due at ``now_ms``; return the time at which the next step is due.
 
         Raises ``StoreError`` if the ledger or the outbox cannot be used, or if the outbox belongs
         to another ledger. Even then no report is lost, and the link still reads the remaining
@@ -128,7 +128,7 @@ class Link:
         self._ends.record(news, {link.owner: link.resource for link in self._owners})
 
     def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
-        """Return a fall-back to the ledger's own figures if the last answer is too old."""
+        """Return a fall-back to the ledger's figures; None if the last answer is not too old."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
             _LOG.warning(
@@ -163,7 +163,7 @@ class Link:
         """Add parcels to the outbox for amounts that changed since the last report.
 
         An amount is the total of a month, and replaces earlier reports. So a month has at most one
-        waiting parcel, and gets its next parcel after the waiting one was delivered.
+        waiting parcel, and gets the next one only after the waiting parcel was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -202,7 +202,7 @@ class Link:
             )
 
     def _deliver(self, now_ms: int) -> None:
-        """Send due parcels, the first of each resource and month, while the system answers."""
+        """Send the first due parcel of each resource and month, until the system is down."""
         outbox = self._ends.outbox
         for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
             told = read_body(parcel.body)
@@ -225,7 +225,7 @@ class Link:
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Give up a refused report if no owner is linked to its resource, which may be deleted."""
+        """Drop a refused report if its resource, which may be deleted, is linked to no owner."""
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(

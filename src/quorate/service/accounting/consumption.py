@@ -2,9 +2,9 @@
 
 Each hour of an owner's own runs counts for the resource that the owner was linked to at that time;
 hours without a link count for no resource. An amount is the usage of a resource in a month, rounded
-down to hundredths of an hour. So the amounts of all months never add up to more than the usage,
-each amount is too low by less than a hundredth of an hour, and no amount shrinks when an owner is
-unlinked or linked to another resource.
+down to hundredths of an hour. So the amounts of all months never add up to more than the usage, and
+each amount is less than a hundredth of an hour too low. No amount shrinks when an owner is unlinked
+or linked to another resource.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HUNDREDTH_MS: Final = HOUR_MS // 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """The time of a link of an owner to a resource; ``until_ms`` is None until it ends."""
+    """A period in which an owner is linked to a resource; ``until_ms`` is None until it ends."""
 
     resource: str
     from_ms: int
@@ -40,7 +40,7 @@ class Stretch:
 
 
 class Ledgering:
-    """The resources of linked owners over time, and their usage, folded from the ledger."""
+    """The resources of linked owners over time, and their usage, computed from the events."""
 
     def __init__(self) -> None:
         self._books = UsageBooks(window_ms=WINDOW_DAYS * DAY_MS)
@@ -76,8 +76,7 @@ class Ledgering:
     def _link(self, owner: str, resource: str, at_ms: int) -> None:
         mine = self._stretches[owner]
         if resource:
-            # Older events name no resource; they concern the first resource that a later event
-            # names.
+            # Older events name no resource; they concern the first resource that later events name.
             mine[:] = [each if each.resource else replace(each, resource=resource) for each in mine]
         if mine and mine[-1].until_ms is None:
             if mine[-1].resource == resource:
@@ -120,7 +119,7 @@ class Ledgering:
         told = ((link.gpu, gpu_ms), (link.node, node_ms))
         return Consumption(
             resource=link.resource,
-            # The last instant of the stretch; the next instant may belong to another month.
+            # The last instant of the period; the next instant may belong to another month.
             at_ms=until_ms - 1,
             amounts=tuple(Amount(name, ms // HUNDREDTH_MS) for name, ms in told if name),
             note=f"quorate: {link.owner}",

@@ -18,8 +18,8 @@ _REMEDY: Final = (
 def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
     """Raise ``OutboxError`` unless ``sink`` has read this ledger up to its cursor.
 
-    An older copy of a ledger continues under the same name with other events; the outbox does not
-    belong to that copy. A cursor without a hash is only compared with the ledger's end.
+    A restored older copy of a ledger has the same name but gets other events, so the outbox does
+    not belong to that copy. A cursor without a hash is only compared with the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq

@@ -97,7 +97,7 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread; return when it has ended, or the step under way takes too long."""
+        """Stop the thread; wait until it has ended, unless its present step takes too long."""
         self._stopping.set()
         self._thread.join(2 * self._made.waldur_timeout_s + 1)
 
@@ -147,7 +147,7 @@ class Worker:
                 wait_s = (link.step(now_ms) - now_ms) / _MS
                 link.status.trouble = ""
             except (CommandError, QuorateError, TimeoutError) as error:
-                # Logged once, and shown in the status as long as it lasts.
+                # The error is logged once, and shown in the status as long as it lasts.
                 if link.status.trouble != str(error):
                     _LOG.warning("the link to Waldur tries again after: %s", error)
                 link.status.trouble = str(error)

@@ -35,7 +35,7 @@ KNOWN_MS_MAX: Final = 3_600_000
 RETRY_MS_MIN: Final = 5_000
 """How soon the service asks again after the issuer did not answer."""
 EXCHANGES_MAX: Final = 8
-"""How many codes are exchanged at once: each needs a thread until the issuer answers."""
+"""How many codes are exchanged at a time: each needs a thread until the issuer answers."""
 _SAID_CHARS_MAX: Final = 200
 _BASIC: Final = "client_secret_basic"
 
@@ -70,8 +70,8 @@ class CodeSignIn:
         """Return the issuer's endpoints; raises ``CommandError`` if the issuer states none."""
         async with self._asking:
             if self._is_due():
-                # Stored before the request: not every visitor must cause a request to an issuer
-                # that is down.
+                # Stored before the request, so that visitors do not each cause a request to an
+                # issuer that is down.
                 self._asked_ms = self._clock.now_ms()
                 await self._discover()
         if self._found is None:

@@ -1,10 +1,9 @@
 """OIDC: JSON Web Tokens of an issuer that the configuration trusts.
 
 The issuer's keys come from a file or an address, and are cached. The keys are read again when a
-token names an unknown key, but at a limited rate, because a caller that invents key ids must not
-cause a request to the issuer each time. A caller whose key is known never waits for the issuer.
-Only a service that trusts an issuer imports this module, because the JWT library takes long to
-load.
+token names an unknown key, but at a limited rate: otherwise each key id that a caller invents would
+cause a request to the issuer. A caller whose key is known never waits for the issuer. Only a
+service that trusts an issuer imports this module, because the JWT library takes long to load.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from quorate.views.statuses import UNAUTHENTICATED
 _LOG = logging.getLogger(__name__)
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
-"""Algorithms with a private key of the issuer: neither ``none``, nor those with a shared secret."""
+"""Algorithms that sign with the issuer's private key; ``none`` and shared secrets are excluded."""
 LEEWAY_S: Final = 30
 """How far the issuer's clock may be off."""
 KEYS_MS_MAX: Final = 3_600_000
@@ -60,12 +59,12 @@ class OidcKeys:
     async def key(self, name: str) -> jwt.PyJWK | None:
         """Return the key called ``name``, or None; reads the keys again if that may help.
 
-        A known key is returned at once, also while the keys are being read: only a caller whose key
-        is unknown waits for the issuer.
+        A known key is returned immediately, even while the keys are being read: only a caller whose
+        key is unknown waits for the issuer.
         """
         known = self._keys.get(name)
         if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
-            # Stored before the result is known, so that not every request asks an issuer that is
+            # Stored before the result is known, so that requests do not each ask an issuer that is
             # down.
             self._read_ms = self._clock.now_ms()
             self._reading = asyncio.create_task(self._read())
@@ -78,7 +77,7 @@ class OidcKeys:
         return self._keys.get(name)
 
     def _is_due(self, after_ms: int) -> bool:
-        """Return whether no read of the keys is under way, and the last one began long ago."""
+        """Return whether to read the keys: no read is under way, and the last began long ago."""
         if self._reading is not None and not self._reading.done():
             return False
         age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms
@@ -185,7 +184,7 @@ class OidcTrust:
         """Raise ``CommandError`` if a token's lifetime is too long, from its issue or from now."""
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
         if "iat" not in claims:
-            # Otherwise a token of any age would be accepted in the last part of its lifetime.
+            # Otherwise a token with too long a lifetime would be accepted shortly before its end.
             raise _nobody(
                 "the token does not state when it was issued; have the issuer set the claim iat"
             )
@@ -239,7 +238,7 @@ class OidcTrust:
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes of the token: the areas that limit it, and the right to claim nodes.
 
-        A token whose claim names no known area must not count as a token without limits.
+        A token whose claim names no known area is refused: without areas it would have no limits.
         """
         name = self._oidc.scopes_claim
         if not name:

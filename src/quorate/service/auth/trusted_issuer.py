@@ -1,6 +1,6 @@
 """The trusted OIDC issuer, and the claims of its tokens with the role, the tenant and the user.
 
-Also the service's registration as a client of the issuer, for signing in at the dashboard.
+``OidcClient`` is the service as a client of the issuer, for sign-in at the dashboard.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Oidc:
     """The trusted issuer: ``keys`` is the path of a JWKS file, or its address.
 
     ``*_claim`` name the claims. ``roles`` maps values of the role claim to roles of Quorate, if the
-    words differ; a claim that is a list may name only one known role. A token with a longer
-    lifetime than ``lifetime_s_max`` is refused.
+    issuer uses other words; a claim that is a list may name only one known role. A token with a
+    longer lifetime than ``lifetime_s_max`` is refused.
     """
 
     issuer: str

@@ -52,7 +52,7 @@ OF_ADDRESS_MAX: Final = 64
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews: with a time limit for the head of a request only."""
+    """HTTP/1.1 for reviews; here only the head of a request has a time limit."""
 
     slow_s_max = READ_S_MAX
 

@@ -32,12 +32,12 @@ from quorate.service.custom_resources.write_queue import Key, Rank, Write, Write
 _LOG = logging.getLogger(__name__)
 
 SELDOM_S: Final = 3.0
-"""How often a status is written if no user waits for the change."""
+"""The shortest time between two writes of a status, unless a user waits for the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The inputs of a resource's last status, which need not be computed before ``until_s``."""
+    """The inputs of a resource's status, which is kept until ``until_s`` if they stay the same."""
 
     resource: Resource
     ledger: object
@@ -76,7 +76,7 @@ class ClusterWrites:
         self._looked: dict[Key, _Looked] = {}
 
     async def close(self) -> None:
-        """Return when all writes have ended."""
+        """Wait until all writes have ended."""
         await self._queue.close()
 
     def hold(self, resources: Iterable[Resource]) -> None:
@@ -125,8 +125,8 @@ class ClusterWrites:
     ) -> float | None:
         """Write the statuses that have changed; each resource comes with its fault.
 
-        Changes that are not urgent are written only now and then. Returns how long until the next
-        delayed status is due; None if all statuses are written.
+        Changes that are not urgent are written every ``SELDOM_S`` at most. Returns how long until
+        the next delayed status is due; None if all statuses are written.
         """
         now_s = monotonic()
         self._written_s = {

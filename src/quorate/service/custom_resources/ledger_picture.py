@@ -30,7 +30,7 @@ BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
 class RunPicture:
     """A run: its document, its status, its open leases and its firm start.
 
-    ``ready`` is whether its work has begun; None if the run has no leases, or this is unknown.
+    ``ready`` is whether its work has begun; None if this is unknown, or the run has no leases.
     """
 
     spec: Run

@@ -160,8 +160,8 @@ def eviction_conditions(
     """Return the conditions of a run that was evicted because its pods were not ready in time.
 
     The conditions say whether the run is evicted, and whether it was put back into the queue. A run
-    that was never evicted has no such conditions. Later they are derived from ``before``, the
-    present conditions.
+    that was never evicted has no such conditions. When ``status`` no longer reports the eviction,
+    they are derived from ``before``, the present conditions.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:

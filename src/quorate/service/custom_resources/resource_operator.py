@@ -68,7 +68,7 @@ AGAIN_S: Final = 1.0
 PASSES_MAX: Final = 8
 """How often a comparison is repeated for resources that refer to resources it has just declared."""
 TOGETHER_MAX: Final = 64
-"""How many runs are submitted at once, so that they share a commit."""
+"""How many runs are submitted together, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
 
 
@@ -124,7 +124,7 @@ class ResourceOperator:
         return {name: trouble} if trouble else {}
 
     def changed(self) -> None:
-        """Have cluster and ledger compared soon; may be called from any thread."""
+        """Request a comparison of cluster and ledger; may be called from any thread."""
         with suppress(RuntimeError):  # The event loop has ended, so there is no ledger to change.
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -137,7 +137,7 @@ class ResourceOperator:
         self._task = asyncio.create_task(self._keep(self._watch, self._writes))
 
     async def stop(self) -> None:
-        """Return when watching and writing have ended."""
+        """Stop; wait until watching and writing have ended."""
         assert self._task is not None, "started first"
         assert self._watch is not None, "started first"
         assert self._writes is not None, "started first"
@@ -166,7 +166,7 @@ class ResourceOperator:
                 _LOG.exception("cluster %s: a bug keeps its resources waiting", self._rules.cluster)
 
     async def _until_due(self) -> None:
-        """Return when the cluster or the ledger has changed, or after a while."""
+        """Wait until the cluster or the ledger has changed, or a time limit is over."""
         wait_s = AGAIN_S if self._has_trouble else max(0.0, self._again_s)
         tasks = [
             asyncio.ensure_future(self._changed.wait()),
@@ -292,7 +292,7 @@ class ResourceOperator:
         return await self._ask_all([*reversed(ended), *asked], picture.seq)
 
     def _may_try(self, resource: Resource, seq: int, *, is_first: bool) -> bool:
-        """Return whether to send a resource's request now; False soon after a refusal."""
+        """Return whether to send a resource's request now; after a refusal the request pauses."""
         refused = self._refused.get(resource.uid)
         if refused is None or not refused.is_of(resource):
             return True

@@ -58,7 +58,7 @@ class Refused:
     again_s: float
 
     def is_of(self, resource: Resource) -> bool:
-        """Return whether ``resource`` still states the refused request."""
+        """Return whether ``resource`` still makes the refused request."""
         return (self.generation, self.is_deleting) == (resource.generation, resource.is_deleting)
 
 

@@ -64,7 +64,7 @@ def judged(resource: Resource, parsed: Parsed, picture: LedgerPicture, template:
     ``template`` is the namespace of an owner's runs.
     """
     if isinstance(parsed, Invalid):
-        # The status of a resource need not name the resource.
+        # The sentences do not name the resource, because they are written to its own status.
         told = (f"{each.sentence()}; {each.remedy}" for each in parsed.problems)
         fault = _not_accepted(INVALID, "\n".join(told))
         return Judged(standing=_standing(resource, None, picture, is_sound=False), fault=fault)
@@ -133,7 +133,7 @@ def _not_accepted(reason: str, message: str) -> Said:
 
 
 def is_settled(resource: Resource) -> bool:
-    """Return whether a resource is a run that is over, which needs nothing more."""
+    """Return whether a resource is a run that is over, so that nothing is left to do."""
     return is_final(resource) and not resource.is_deleting
 
 

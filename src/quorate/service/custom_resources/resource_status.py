@@ -1,7 +1,7 @@
 """The status of a custom resource: the ledger's data for it, with conditions. Pure.
 
-Some figures change with every millisecond, such as the amount spent. The operator writes them
-together with changes that an event has made, and never alone.
+Some figures change with every millisecond, such as the amount spent. The operator writes them only
+together with changes that an event has made.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Queues requests to a cluster: one at a time for each object, and only the newest.
 
-A new request for an object replaces its waiting one. While a request for an object is under way, no
-other request for the object is accepted; the comparison runs again when the request ends. So there
-are never more requests than objects, and no request is made from a resource that another request is
-changing. After a failed request the queue pauses for that object, longer each time, and continues
-with others.
+A new request for an object replaces the object's waiting request. While a request for an object is
+under way, no other request for the object is accepted; the comparison runs again when the request
+ends. So there are never more requests than objects, and no request is made from a resource that
+another request is changing. After a failed request the queue pauses for that object, longer each
+time, and continues with other objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from quorate.ports.errors import ClusterError
 
 WRITERS: Final = 8
-"""How many requests to the API server are under way at once."""
+"""How many requests to the API server are under way at the same time."""
 REST_S: Final = 1.0
 """How long requests for an object pause after a failed request; doubled after each failure."""
 REST_S_MAX: Final = 15.0
@@ -95,8 +95,8 @@ class WriteQueue:
     def put(self, key: Key, write: Write) -> float | None:
         """Queue ``write``, unless a request for the same object is under way.
 
-        If requests for the object pause, return when the pause ends; the caller must queue the
-        write again then. Else return None.
+        If requests for the object pause, return the time at which the pause ends; the caller must
+        queue the write again then. Else return None.
         """
         rest = self._rests.get(key)
         if rest is not None and self._clock() < rest.until_s:
@@ -121,7 +121,7 @@ class WriteQueue:
         return min(ends_s, default=None)
 
     async def close(self) -> None:
-        """Return when no request is under way; waiting requests are dropped."""
+        """Drop waiting requests, and wait until no request is under way."""
         self._is_closed = True
         for waiting in self._waiting.values():
             waiting.clear()

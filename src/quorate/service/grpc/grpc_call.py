@@ -111,7 +111,7 @@ def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
 async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
     """Return what ``do`` returns, or end the call with the error.
 
-    This is the outermost frame of a call: no failure of one call ends the service.
+    This is the outermost frame of a call, so that no failure of a call ends the service.
     """
     counted = call.counted
     try:

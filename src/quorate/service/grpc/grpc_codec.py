@@ -193,7 +193,7 @@ def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> Non
     for field in fields_of(struct):
         value: Any = tree.get(field.wire) if field.wire else _more(tree, struct)
         if value is None and (field.wire not in tree or field.shape.form is not Form.VALUE):
-            continue  # Absent, or null with the same meaning.
+            continue  # The field is absent, or null, which means the same.
         match field.label:
             case Label.ONE if field.shape.form is Form.SCALAR:
                 exact = isinstance(value, Decimal)

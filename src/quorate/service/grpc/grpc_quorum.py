@@ -60,7 +60,7 @@ class GrpcQuorum:
     _channel: Any = field(default=None)
 
     async def wait(self, call: Call) -> None:
-        """Return when the state has the sequence that a call requires; raises ``CommandError``."""
+        """Wait until the state has the sequence that a call requires; raises ``CommandError``."""
         for least in call.metadata(MIN_SEQUENCE):
             await wait_for_sequence(self.ledger_thread, least)
 
@@ -150,7 +150,7 @@ class GrpcQuorum:
         return channel
 
     async def _ready(self, channel: Any, leader: LeaderRecord, trouble: list[str]) -> None:
-        """Return when ``channel`` is connected; append the errors until then to ``trouble``.
+        """Wait until ``channel`` is connected; append the errors until then to ``trouble``.
 
         Raises ``CommandError`` if the leader's certificate is not accepted.
         """
@@ -172,7 +172,7 @@ class GrpcQuorum:
         options = (
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-            # Connects at once to a leader that was restarted.
+            # A leader that was restarted is reached again within about a second.
             ("grpc.max_reconnect_backoff_ms", 1_000),
             ("grpc.enable_http_proxy", 0),
         )

@@ -123,7 +123,7 @@ class Method:
 class Schema:
     """All methods, and the messages, ``structs`` and ``groups``, by name.
 
-    ``taken`` are the Structs of requests, which can tell an absent field from an empty one.
+    ``taken`` are the Structs of requests, which distinguish an absent field from an empty field.
     """
 
     methods: tuple[Method, ...]
@@ -140,7 +140,7 @@ class Schema:
 
 
 def schema_of(operations: Iterable[Operation]) -> Schema:
-    """Return the schema of ``operations``; two messages of one name are a mistake of the table."""
+    """Return the schema of ``operations``; two messages with one name are a bug in the table."""
     methods = tuple(Method(each, _given(each.gives)) for each in operations)
     taken = _reached(method.operation.takes for method in methods)
     groups: dict[str, Many | Choice] = {}

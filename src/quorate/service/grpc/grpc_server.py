@@ -90,7 +90,7 @@ class Admits(Protocol):
     """Authenticates a gRPC caller."""
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller of ``authorization``; raises ``CommandError`` without a valid one."""
+        """Return the caller of ``authorization``; raises ``CommandError`` if it is not valid."""
         ...
 
 
@@ -117,7 +117,7 @@ class GrpcLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """Certificates and keys in PEM. With ``client_authority``, clients need its certificate."""
+    """Certificates and keys in PEM. With ``client_authority``, a client needs its certificate."""
 
     certificate: bytes
     key: bytes
@@ -176,7 +176,7 @@ class GrpcServer:
             handler = grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        described_pool()  # Reflection must know our messages before the first call uses one.
+        described_pool()  # Reflection must know our messages before the first call.
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             BoundedReflection(self._names(), self._tokenless), server
         )
@@ -233,7 +233,7 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # Registered as a stream of one message, so that the message is read after authentication.
+        # The method is registered as a stream of one message, so that authentication comes first.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
@@ -354,7 +354,8 @@ class GrpcServer:
 
 def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
     """Return the port that ``server`` listens on; raises OSError if it cannot listen."""
-    # gRPC does not report why it cannot listen, and accepts any one address of a host name.
+    # gRPC does not report why it cannot listen, and listens even if only one of a host name's
+    # addresses is free.
     check_free(address)
     credentials = None if tls is None else tls.credentials()
     try:

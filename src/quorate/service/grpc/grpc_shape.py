@@ -43,7 +43,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` is the type in protobuf; ``of`` is its Struct, None for types of protobuf."""
+    """``name`` is the type in protobuf; ``of`` is its Struct, None for protobuf's own types."""
 
     name: str
     form: Form
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """``name`` is for protobuf, ``wire`` for JSON; an empty ``wire`` means all fields not named."""
+    """``name`` is for protobuf, ``wire`` for JSON; an empty ``wire`` has all other fields."""
 
     name: str
     wire: str
@@ -143,7 +143,7 @@ def _is_empty(field: types.Field) -> bool:
 
 
 def _members(kind: types.Type) -> tuple[tuple[types.Type, ...], bool]:
-    """Return the types of a union, or the one type, without null; and whether null is among them.
+    """Return the types of ``kind`` (several for a union) without null, and whether null is allowed.
 
     A number that may be an integer or a float is carried as a float.
     """

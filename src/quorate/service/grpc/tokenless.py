@@ -34,7 +34,7 @@ class TokenlessStreams:
     @asynccontextmanager
     async def place(self, context: Any) -> AsyncIterator[None]:
         """Count one stream while it is open; a stream above a limit is refused."""
-        # ``ipv4:192.0.2.7:50211``: all ports of a host are one address.
+        # ``ipv4:192.0.2.7:50211``: all ports of a host count as one address.
         address = str(context.peer()).rpartition(":")[0]
         if self._open[address] >= self._of_one_most:
             await context.abort(

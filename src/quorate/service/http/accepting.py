@@ -21,9 +21,9 @@ from typing import Any, Final
 _LOG = logging.getLogger(__name__)
 
 IDLE_S_MIN: Final = 1.0
-"""How long a connection must be idle before it may be closed for another one."""
+"""How long a connection must be idle before it may be closed to admit another connection."""
 REFUSED_MAX: Final = 64
-"""How many connections above the limit get a response at once; others are closed without one."""
+"""How many connections above the limit may be open to get a refusal; others get no response."""
 FULL_S: Final = 0.1
 """The pause before the next accept while the system has no descriptors left."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -94,7 +94,7 @@ class Connections:
         return True
 
     def _close(self, connection: object) -> None:
-        """Close an idle connection at once, and stop counting it."""
+        """Close an idle connection immediately, and stop counting it."""
         _, make_room = self._idle.pop(connection)
         self._leaving.add(connection)
         self._open -= 1
@@ -136,7 +136,7 @@ class Connections:
 
 
 class Acceptor:
-    """Accepts connections at ``listening`` until it is closed, as a server of asyncio does."""
+    """Accepts connections at ``listening`` until ``close``, as a server of asyncio does."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Acceptor:
         self._accepting.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when no handshake is under way."""
+        """Cancel the handshakes under way, and wait until they have ended."""
         for task in self._beginning:
             task.cancel()
         await asyncio.gather(self._accepting, *self._beginning, return_exceptions=True)
@@ -171,8 +171,8 @@ class Acceptor:
             try:
                 accepted, peer = await loop.sock_accept(self._listening)
             except OSError as error:
-                # The client has disconnected, or no descriptor is left: neither must end the
-                # service.
+                # The client has disconnected, or no descriptor is left: the service continues in
+                # both cases.
                 if error.errno in _NO_DESCRIPTOR:
                     _LOG.error("no connection can be accepted: %s", error)
                     await asyncio.sleep(FULL_S)

@@ -1,7 +1,7 @@
 """Reads bodies of requests on threads of their own, within a memory limit that tenants share.
 
-The event loop continues while a body is read. The memory of a body counts from when its length is
-known until its request is answered.
+The event loop continues while a body is read. The memory of a body is counted from when its length
+is known until its request is answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.service.limits.tenant_shares import (
 )
 
 THREADS: Final = 2
-"""How many bodies are read at once; others wait, limited by the memory that they take."""
+"""How many bodies are read at a time; others wait, limited by the memory that they take."""
 AT_ONCE_BYTES: Final = 2_048
 """A body up to this length is read in the event loop: another thread would cost more."""
 

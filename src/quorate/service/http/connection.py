@@ -33,7 +33,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.counted: Connections | None = None
         # The response to a rejected request, kept until the whole request has arrived.
         self._shed_answer: bytes | None = None
-        # Called to stop counting a request that has arrived and is not processed yet.
+        # The function that stops counting a request that has arrived and is not processed yet.
         self._coming_over: Callable[[], None] | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -64,7 +64,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # If a whole request arrived with ``data``, these bytes belong to more than one head.
+        # Count ``data`` only if no head ended in it: then all of it belongs to one head.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -139,7 +139,7 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.keep_alive = False
 
     def _farewell(self, last: bytes) -> None:
-        """End the response under way with ``last``, which a client gets if it reads again soon."""
+        """End the response under way with ``last``; a client has ``slow_s_max`` to read it."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         self.transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))
@@ -223,5 +223,5 @@ class GuardedProtocol(HttpToolsProtocol):
             + found.body
         )
         self.transport.close()
-        # A client that does not read this response must not keep the connection open.
+        # If the client does not read this response, the connection is closed all the same.
         self.loop.call_later(self.slow_s_max, self.transport.abort)

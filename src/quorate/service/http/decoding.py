@@ -1,6 +1,6 @@
 """Decodes a REST request for its operation: path, query, headers and body together.
 
-An unknown parameter is refused by its name, so that no parameter is silently ignored.
+An unknown parameter is refused with an error that names it; none is silently ignored.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``log_watcher.py`` sends the output of a run in the same way.
 
 No events are queued for a watcher. The watcher reads from its cursor whenever something was
-recorded. A watcher that does not read is disconnected with its cursor, and may resume from there
+recorded. A watcher that does not read is disconnected, gets its cursor, and may resume from there
 (docs/adr/0019).
 """
 
@@ -36,7 +36,7 @@ from quorate.views.exits import CommandError
 from quorate.views.statuses import USAGE
 
 WATCHERS_MAX: Final = 2_000
-"""How many watches may be open at once."""
+"""How many watches may be open at the same time."""
 WATCHES_OF_TENANT_MAX: Final = 1_000
 """How many watches the users of one tenant may have together."""
 WATCHES_OF_ONE_MAX: Final = 250
@@ -226,8 +226,8 @@ class WatchRegistry:
                 return
             found = reading.result()
             await send(_part(self._framed(found) or _beat(watcher.cursor)))
-            # Advanced only after sending: a watcher that disconnects meanwhile has not received the
-            # events.
+            # The cursor moves only after sending: a watcher that disconnects meanwhile did not get
+            # the events.
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
@@ -268,7 +268,7 @@ _START: Final[Message] = {
     "status": 200,
     "headers": [
         (b"content-type", EVENT_STREAM.encode()),
-        # Proxies in between must pass on each event at once.
+        # Proxies in between must pass on each event immediately.
         (b"x-accel-buffering", b"no"),
     ],
 }

@@ -70,7 +70,7 @@ class GoneError(Exception):
 
 
 async def gone(receive: Receive) -> None:
-    """Return when the caller has disconnected; the whole request has been read by then."""
+    """Wait until the caller has disconnected; the whole request must have been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -134,7 +134,7 @@ class _Exchange:
         scope[KEY] = self.handled
 
     async def run(self, app: ASGIApp) -> None:
-        """Have ``app`` answer; an exception becomes a response to the caller."""
+        """Call ``app``, which answers; an exception becomes a response to the caller."""
         try:
             _check_head(self._scope, self._limits)
             self._scope["path"] = self._scope["raw_path"].decode("ascii")
@@ -220,7 +220,7 @@ class _Exchange:
         _LOG.info("request", extra={"handled": self.handled})
 
     async def _cut_off(self) -> None:
-        """Abort the connection; the caller need not have read the response."""
+        """Abort the connection, even if the caller has not read the response."""
         abort = self._scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["call"]()

@@ -86,7 +86,7 @@ class Parts:
 
 
 def application(parts: Parts) -> ASGIApp:
-    """Return the application, without the guard around it, which turns errors into responses."""
+    """Return the application without the guard, which wraps it and turns errors into responses."""
     gate = _Gate(parts)
     by_path: dict[str, Mapping[str, Answering]] = {
         f"{PREFIX}{path}": {
@@ -109,7 +109,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Known:
-    """Finds the route: looks up a path without placeholders, and tries the others in order."""
+    """Finds the route: looks up paths without placeholders, and tries all other paths in order."""
 
     def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
         self._fixed = fixed
@@ -283,7 +283,7 @@ async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
 async def _body_of(
     operation: Operation, headers: Mapping[bytes, str], receive: Receive, held: HeldBody
 ) -> bytes:
-    """Return the body of a request; a body for an operation without one is refused, not ignored.
+    """Return the body of a request; refuse a body for an operation that takes no body.
 
     If the length of the body is known, its memory is reserved before the body is received.
     """

@@ -108,8 +108,7 @@ class Shedding:
     def coming(self, headers: Sequence[tuple[bytes, bytes]]) -> Callable[[], None]:
         """Count a request for the ledger thread that has fully arrived; see ``Admission``.
 
-        A request without a token, or with an unknown one, is not counted: it takes no place,
-        because it will be refused.
+        A request without a token, or with an unknown token, will be refused, so it is not counted.
         """
         sent = dict(headers)
         token = _token_of(sent)

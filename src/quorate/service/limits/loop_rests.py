@@ -7,8 +7,8 @@ the loop sleeps for some milliseconds, and then answers all requests that have a
 both threads request the lock later than usual.
 
 Answering a request takes twenty times as long as rejecting it. So while the ledger has many
-requests to decide, a loop that is behind rejects requests even if there are places for them.
-Otherwise the loop would fall further and further behind.
+requests to decide, a loop that is behind rejects requests even below the limit. Otherwise the loop
+would fall further and further behind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOK_S: Final = 0.01
 BEHIND_S: Final = 0.04
 """A loop that has not recorded progress for this long is behind."""
 CALM_S: Final = 0.25
-"""How long no request must be rejected before threads request the lock as usual again."""
+"""After this long without a rejected request, threads request the lock as usual again."""
 
 
 class LoopRests:
@@ -59,7 +59,7 @@ class LoopRests:
         return self._is_busy and self._now_s() - self._looked_s > BEHIND_S
 
     def rejected(self, loop: AbstractEventLoop) -> None:
-        """Have ``loop`` sleep once after this turn, however many requests it rejects."""
+        """Let ``loop`` sleep once after this turn, however many requests it rejects."""
         if not self._is_due:
             self._is_due = True
             loop.call_soon(self._begin, loop)
@@ -74,7 +74,7 @@ class LoopRests:
         self._rest(REST_S)
 
     def _look(self, loop: AbstractEventLoop) -> None:
-        """Record progress of the loop; after a while without rejections, switch as usual."""
+        """Record progress of the loop; if rejections have ended, have threads switch as usual."""
         self._looked_s = self._now_s()
         if self._looked_s < self._last_s + CALM_S:
             loop.call_later(LOOK_S, self._look, loop)

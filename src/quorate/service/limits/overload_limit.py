@@ -3,14 +3,14 @@
 Requests above the limit are rejected before they are read, which costs little, so that an
 overloaded service keeps its throughput. The rate of answers is measured in intervals in which
 requests wait all the time. The highest rate of the last few intervals counts, so that one long
-commit changes nothing. The limit is the number of answers in the longest time that an answer may
-take, and half of that while the event loop is behind. The measurements are dropped once nothing has
-been under way for a while.
+commit changes nothing. The limit is the number of requests that are answered at this rate in
+``ANSWER_S_MAX``, and half of that while the event loop is behind. The measurements are dropped when
+no request has been under way for ``FORGET_S``.
 
-One tenant may have half of the limit at most, and one caller a quarter: during a burst of one
-tenant the others still get places, and are answered in turns with it. While the loop is behind,
-requests of a tenant above half of its share do not count towards the limit, so that other tenants
-are still admitted.
+One tenant may have half of the limit at most, and one caller a quarter. So during a burst of one
+tenant, requests of other tenants are still admitted, and tenants take turns. While the loop is
+behind, requests of a tenant above half of its share do not count towards the limit, so that other
+tenants are still admitted.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 1.0
-"""How long an answer may take; a queue with longer waits is too long."""
+"""How long an answer may take: the limit is the number of requests answered in this time."""
 INTERVAL_S: Final = 0.5
 """The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
 """The highest rate of this many intervals counts; before that, the rate is unknown."""
 WAITING_MIN: Final = 32
-"""An interval counts only if this many requests were under way all the time."""
+"""An interval counts only if at least this many requests were under way all the time."""
 FORGET_S: Final = 10.0
-"""How long nothing must be under way before the measurements are dropped."""
+"""The measurements are dropped after this long without a request under way."""
 LIMIT_MIN: Final = 128
 """The lowest limit, however long answers take."""
 LIMIT_FIRST: Final = 512
@@ -121,8 +121,8 @@ class Admission:
 
         Call that function, once or more often, when the request is ``taken`` or ends. Many requests
         may arrive before the first of them is taken, and all of them must fit. ``tenant`` is not
-        authenticated yet, and empty if unknown: requests above one tenant's share take no place,
-        and are rejected once they are authenticated.
+        authenticated yet, and empty if unknown: requests above one tenant's share are not counted,
+        and are rejected after authentication.
         """
         of_tenant = self._shares.open_of(tenant) + self._coming_of[tenant]
         is_counted = of_tenant < self._shares.share.of_tenant_max

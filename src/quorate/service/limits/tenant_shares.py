@@ -49,7 +49,7 @@ class Share:
 class Shares:
     """How many requests or streams each tenant and caller has open; for one thread at a time.
 
-    ``share`` may be replaced: open objects stay open, and count against the new one.
+    ``share`` may be replaced: open objects stay open, and count against the new share.
     """
 
     def __init__(self, share: Share) -> None:

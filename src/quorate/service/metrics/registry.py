@@ -162,7 +162,7 @@ class Metrics:
 
     @contextmanager
     def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
-        """Yield a request while it is answered, and count it when the block ends in any way.
+        """Yield a request while it is answered, and count it when the block ends or raises.
 
         A request under any other name than an operation's is counted under ``other``.
         """

@@ -2,7 +2,7 @@
 
 The state has no index of runs by reason, and iterating over a queue of 100,000 runs for every
 scrape would delay the next commit. So each commit names the runs and leases that it changed, and
-the tallies look them up in the state again, which also corrects any change that was missed before.
+the tallies look these up in the state again. This also corrects earlier changes that were missed.
 """
 
 from __future__ import annotations

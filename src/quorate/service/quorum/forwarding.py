@@ -1,8 +1,8 @@
 """Forwards the commands of a following service to the leader, over one hop at most.
 
 The leader authenticates the caller by the caller's own token, and decides at its own head. The
-forwarding service answers once its own state has the events that the leader recorded, so that the
-caller reads its own writes there (docs/adr/0051).
+forwarding service answers when its own state has the events that the leader recorded. So a caller
+can read its own writes at that service (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SEQ_CHARS_MAX: Final = 18
 
 
 def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
-    """Return the leader to which a command is forwarded; raises ``CommandError`` without one.
+    """Return the leader to which a command is forwarded; raises ``CommandError`` if none is known.
 
     ``forwarded_by`` is the service that sent the command here; empty if a caller did.
     """
@@ -99,7 +99,7 @@ async def while_it_leads(
 ) -> T:
     """Return the answer of ``leader``; raises ``CommandError`` once it no longer leads.
 
-    Callers of a leader that hangs wait at most until its lease ends.
+    If the leader hangs, callers wait at most until its lease ends.
     """
     answering = asyncio.ensure_future(asking)
     leaving = asyncio.ensure_future(
@@ -116,7 +116,7 @@ async def while_it_leads(
 
 
 async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
-    """Wait until this service has the events that the leader recorded, or for too long.
+    """Wait, for a limited time, until this service has the events that the leader recorded.
 
     The command is recorded in any case, so its answer is returned; a later read may require the
     sequence.
@@ -126,7 +126,7 @@ async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
 
 
 async def wait_for_sequence(ledger_thread: LedgerThread, asked: str) -> None:
-    """Return when the state has the sequence that a caller requires; raises ``CommandError``."""
+    """Wait until the state has the sequence that a caller requires; raises ``CommandError``."""
     if not (asked.isascii() and asked.isdecimal() and len(asked) <= _SEQ_CHARS_MAX):
         raise CommandError(
             Exit.USAGE,

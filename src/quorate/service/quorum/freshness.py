@@ -17,7 +17,7 @@ _MS = 1_000
 
 
 def lag_ms(ledger_thread: LedgerThread) -> int:
-    """Return the greatest possible age of the state in milliseconds; 0 at a service that leads."""
+    """Return the greatest possible age of the state in milliseconds; 0 if this service leads."""
     return round(ledger_thread.lag_s * _MS)
 
 
@@ -55,7 +55,7 @@ class Begun:
     """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
 
     ``term`` is the term in which the service led then, by its lease; 0 if it did not lead, or if
-    the answer is a read and etcd did not confirm that the state is complete.
+    etcd did not confirm, for a read, that the state is complete.
     """
 
     seq: int
@@ -66,7 +66,8 @@ class Begun:
 def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
     """Return the present freshness, for an answer that is about to be made.
 
-    For a read, ``is_confirmed`` says whether the state has all events recorded before it came.
+    For a read, ``is_confirmed`` says whether the state has all events recorded before the read
+    came.
     """
     if not is_confirmed:
         return Begun(seq=known.recorded_seq, whole_s=known.read_s, term=0)
@@ -74,7 +75,7 @@ def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
 
 
 async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: Struct) -> bool:
-    """Return True if ``asked`` needs no confirmation by etcd, or when etcd has confirmed.
+    """Return whether etcd has confirmed the state, or ``asked`` needs no confirmation.
 
     A command needs no confirmation: it is recorded, or refused, at the end of the ledger.
     """
@@ -85,9 +86,9 @@ async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: St
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
     """Return the headers on the age of an answer that was begun at ``before``.
 
-    The answer may lag, unless this service has led since ``before`` and, for a read, etcd has
-    confirmed the state: then its data is no older than the request. A read includes all events
-    recorded before it began; a command includes its own events.
+    No lag is stated if this service has led since ``before`` and, for a read, etcd has confirmed
+    the state: then the data is no older than the request. A read includes all events recorded
+    before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

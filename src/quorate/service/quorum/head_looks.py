@@ -14,14 +14,14 @@ from quorate.service.other_writers import HeadLook, HeadWatch
 
 
 class HeadLooks:
-    """The looks of a ``HeadWatch`` at the end of the ledger; for the event loop."""
+    """Waits for reads of the ledger's end by a ``HeadWatch``; for the event loop."""
 
     def __init__(self) -> None:
         self._look: HeadLook | None = None
         self._came = asyncio.Event()
 
     def came(self, look: HeadLook) -> None:
-        """Wake the reads that wait for ``look``."""
+        """Wake the requests that wait for ``look``."""
         self._look = look
         came, self._came = self._came, asyncio.Event()
         came.set()
@@ -30,7 +30,7 @@ class HeadLooks:
         """Return the last event of the ledger as of now, or later; None if etcd does not answer."""
         asked_s = monotonic()
         if watch.look.trouble:
-            # The watch tries again by itself; a read does not wait for that.
+            # The watch tries again by itself; a request does not wait for that.
             return None
         watch.look_now()
         try:

@@ -30,7 +30,7 @@ from quorate.service.web.browser_session import authorization_of
 
 CONNECTIONS_MAX: Final = 200
 _SENT: Final = ("accept", "content-type", "idempotency-key", "if-match", "if-none-match")
-"""Headers of the caller that are sent to the leader, besides the headers that are added here."""
+"""Headers of the caller that are sent to the leader, in addition to those that are added here."""
 _GIVEN: Final = (
     *("content-type", "vary", "etag", "retry-after", "www-authenticate", "quorate-notes"),
     SEQUENCE,

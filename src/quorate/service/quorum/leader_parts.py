@@ -1,7 +1,7 @@
-"""Runs the parts that only the leader has besides deciding: webhooks, reports, clusters.
+"""Runs the parts that only the leader runs, in addition to deciding: webhooks, reports, clusters.
 
-Each part is entered when this service begins to lead, and left when it no longer leads. A service
-that shares its ledger with no other always leads.
+Each part is entered when this service begins to lead, and left when it no longer leads. The only
+service of a ledger always leads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The election runs on a thread of its own (``ports/leader_port.py``); this module applies its result
 to the engine. A leader makes its own executor, and closes it when it steps down, so that a follower
-holds nothing that the next leader needs (docs/adr/0051).
+locks nothing that the next leader needs (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FOLLOWING: Final = "another service leads, or no service leads yet"
 class Leadership:
     """Whether this service leads, its term, and which service leads, if known.
 
-    A service that shares its ledger with no other leads in term 0. ``why_not`` says why this
-    service does not lead; empty if it leads.
+    The only service of a ledger leads in term 0. ``why_not`` says why this service does not lead;
+    empty if it leads.
     """
 
     leads: bool = True
@@ -58,7 +58,7 @@ class CandidateAddress:
 
 
 class ExecutorSupply:
-    """Makes an executor for each leadership; the first at once, so that faults show early."""
+    """Makes an executor for each leadership. The first is made now, so that faults show early."""
 
     def __init__(self, make: Callable[[], ServedExecutor | None]) -> None:
         self._make = make
@@ -158,7 +158,8 @@ class LeaderRole:
     def _take(self, term: int, candidacy: Candidacy) -> None:
         """Lead in ``term``; if that fails, step down in favour of another service.
 
-        From now on no call of the store outlasts the lease, so that ``_leave`` is not delayed.
+        While this service leads, no call of the store outlasts the lease: ``_leave`` is not
+        delayed.
         """
         engine = self._engine
         self._limit_calls(lambda: candidacy.left_s(term))
@@ -203,7 +204,7 @@ class LeaderRole:
         """Replace ``leadership`` if it has changed; return whether it has."""
         leads = self._term > 0
         if not leads and leader is not None and leader.term == self._newest_term:
-            # This service has won the election, but does not decide yet, or no longer does.
+            # This service has won the election, but does not decide yet or has stopped deciding.
             leader = None
         term = leader.term if leader is not None else self._term
         found = Leadership(leads=leads, term=term, leader=leader, why_not=self._why_not)

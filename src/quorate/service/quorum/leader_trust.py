@@ -15,7 +15,7 @@ _HASHED: Final = "*.[0-9]"
 
 
 def trusted(ca_file: str) -> ssl.SSLContext:
-    """Return how the leader's certificate is checked; raises ``CommandError``."""
+    """Return the TLS context that checks the leader's certificate; raises ``CommandError``."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
@@ -27,7 +27,7 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 
 
 class LeaderTrust:
-    """Which certificates of a leader gRPC accepts; empty ``ca_file``: the machine's."""
+    """The certificates of a leader that gRPC accepts; an empty ``ca_file`` means the machine's."""
 
     def __init__(self, ca_file: str) -> None:
         self.ca_file = ca_file
@@ -53,10 +53,11 @@ class LeaderTrust:
         return b"\n".join(each.read_bytes() for each in found if each.is_file()) or None
 
     async def check(self, address: str) -> None:
-        """Return when the service at ``address``, ``HOST:PORT``, has shown a good certificate.
+        """Check that the service at ``address``, ``HOST:PORT``, shows a good certificate.
 
-        Raises ``ssl.SSLCertVerificationError`` if the leader showed another certificate, and
-        ``OSError`` if it showed none. gRPC reports neither to the caller of a channel.
+        Raises ``ssl.SSLCertVerificationError`` if the leader showed a bad certificate, and
+        ``OSError`` if it showed no certificate. gRPC does not report these errors to the caller of
+        a channel.
         """
         if self._context is None:
             # Reading the roots of the machine takes 80 ms.

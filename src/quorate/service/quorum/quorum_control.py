@@ -38,7 +38,7 @@ class ServiceQuorumControl:
         )
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services of the ledger, by name; empty if there is only this one."""
+        """Return the services of the ledger, by name; empty if this service is the only one."""
         store = self.engine.store
         return store.members() if self.role is not None and isinstance(store, LedStore) else ()
 

@@ -28,9 +28,9 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""The number of readers. Long reads may use all but one of them; so may the reads of one tenant.
+"""The number of readers. Long reads leave one reader free; so do the reads of one tenant.
 
-Of the readers for long reads, one tenant may use all but one.
+The long reads of one tenant leave one of the readers for long reads free.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
@@ -45,7 +45,7 @@ LONG_OF_ONE_MAX: Final = 16
 OPEN_MAX: Final = 1_000
 """How many reads may be open, including those that continue a streamed answer."""
 KEEP_S: Final = 600.0
-"""How long an unused state is kept: it takes as much memory as the ledger's own."""
+"""How long a reader keeps an unused state, which takes as much memory as the ledger's state."""
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class AnyReader(Protocol):
 class _QueuedRead:
     """A waiting read.
 
-    ``is_long`` means that it takes long, ``is_apart`` that it does not read the ledger.
+    ``is_long`` means that the read takes long, ``is_apart`` that it does not read the ledger.
     """
 
     done: asyncio.Future[Any]
@@ -157,7 +157,7 @@ class ReadPool:
         one reader free. A tenant has at most one ``is_apart`` read answered at a time.
 
         Raises ``CommandError`` if too many reads wait, in all or of this caller. An admin's read
-        may wait even if all places are taken, up to ``OPEN_MAX``.
+        may wait even above these limits, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
@@ -221,8 +221,8 @@ class ReadPool:
         try:
             reader.follow()
         except Exception:  # noqa: BLE001 - a thread's top frame: logged
-            # A reader that ends at once raises ``EOFError``, and this thread must continue in any
-            # case. The first read starts the reader again, and its caller gets the error.
+            # A reader that ends immediately raises ``EOFError``, and this thread must continue in
+            # any case. The first read starts the reader again, and its caller gets the error.
             _LOG.exception("a reader could not be started")
 
     def _next(self, reader: AnyReader) -> _QueuedRead | None:
@@ -232,7 +232,7 @@ class ReadPool:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # Outside the lock, so that no caller waits for it.
+            # This is done outside the lock, so that no caller waits for it.
             reader.forget()
 
     def _wait(self, within_s: float) -> _QueuedRead | None:

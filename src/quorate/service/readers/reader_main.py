@@ -1,7 +1,7 @@
 """The program from which reader processes are forked, and the main loop of each reader.
 
 The program has imported everything that readers need, and waits for orders on a socket
-(``reader_server``). When the socket is closed, because the service has ended in any way, the
+(``reader_server``). When the socket is closed, because the service has ended for any reason, the
 program kills its readers and ends. When it is killed itself, its readers end with it, even during
 an answer.
 """
@@ -41,12 +41,11 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """The shortest pause before an idle reader follows the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""The longest pause between two such reads: reading ten commits costs little more than one."""
+"""The longest pause between two such reads: ten commits are read almost as fast as one."""
 FEW_EVENTS: Final = 50
-"""An idle reader need not follow more often for so few events: the next question reads them fast.
-"""
+"""If an idle reader has read no more events than this, it pauses longer before the next read."""
 GLANCE_S: Final = 1.0
-"""How long an idle reader waits for its store: a question that arrives meanwhile waits as long."""
+"""How long an idle reader waits for its store; a question that arrives then waits as long."""
 NICE: Final = 5
 """The nice value of readers, so that commits come first if both need the same core."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -78,7 +77,7 @@ class _Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._prctl = find_prctl()
-        # Readers hold the reading end, and get end-of-file there when this process ends.
+        # Readers have the reading end, and get end-of-file there when this process ends.
         self._alive = os.pipe()
         self._woken, self._wakes = socket.socketpair()
         self._pids: dict[int, int] = {}
@@ -174,7 +173,7 @@ def find_prctl() -> Prctl | None:
 
 
 def end_with_parent(parent: int, alive: int, prctl: Prctl | None) -> None:
-    """Have this process end as soon as ``parent`` does, whatever it is doing then.
+    """Make this process end as soon as ``parent`` ends, whatever this process is doing.
 
     The kernel ends the process if it can (``prctl``); otherwise a thread waits for the end of the
     pipe ``alive``, whose other end only the parent has open.

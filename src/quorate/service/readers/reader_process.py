@@ -1,10 +1,10 @@
 """A reader in a process of its own, so that it never takes the interpreter lock from commits.
 
 The service sends one question after another over a socket, and receives the answers. The process
-follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than its
-place allows, it is aborted, and the caller is refused. Then the process reads the state again,
-because the work may have been interrupted anywhere. A process that does not accept a question or
-answer in time is ended, and another process is started.
+follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than it
+may use, it is aborted, and the caller is refused. Then the process reads the state again, because
+the work may have been interrupted anywhere. A process that does not accept a question or answer in
+time is ended, and another process is started.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class RemoteReader:
         self._cpu_s_max = cpu_s_max
         self._server = server
         self._process: _Process | None = None
-        # Held while the process is started or asked.
+        # The lock is held while the process is started or asked.
         self._in_use = Lock()
         self._is_closed = False
 
@@ -142,7 +142,7 @@ class RemoteReader:
             finally:
                 self._in_use.release()
         elif (process := self._process) is not None:
-            # The thread that waits for its answer reads the end of the socket, and closes it.
+            # The thread that waits for the answer then reads end-of-file, and closes the socket.
             self._server.end(process.number)
 
     def _asked(self, data: bytes, cpu_s_max: float) -> object:

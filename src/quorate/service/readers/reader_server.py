@@ -2,7 +2,7 @@
 
 The server is a program of its own that imports only what readers need, never the module that the
 service was started from. All services of one process share it. The server starts with the first
-reader, and ends when the process ends, in any way (``reader_main.py``).
+reader, and ends when the process ends for any reason (``reader_main.py``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ReaderServer:
         return number, ours
 
     def end(self, number: int) -> None:
-        """Have the reader ``number`` killed; returns before it has ended."""
+        """Order the reader ``number`` to be killed; returns before it has ended."""
         with self._lock:
             if self._started is None:
                 return
@@ -100,7 +100,7 @@ class ReaderServer:
             ours, theirs = socket.socketpair()
             ours.settimeout(ORDER_S_MAX)
             with theirs:
-                # With this process's path, and with no folder added before it (-P).
+                # The server gets this process's path, with no folder added before it (-P).
                 program = _PROGRAM.format(path=sys.path, module=_MODULE)
                 words = [sys.executable, "-P", "-c", program]
                 try:

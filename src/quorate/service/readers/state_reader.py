@@ -1,4 +1,4 @@
-"""A reader: one state of its own that follows the ledger, and from which it answers questions.
+"""A reader: it has a state that follows the ledger, and answers questions from that state.
 
 For each question it reads the ledger up to the present head, so that the answer includes everything
 acknowledged before the question. Results derived from a state (the plan, the order of the queue)
@@ -43,7 +43,7 @@ INSTANT_MS_MAX: Final = 1_000
 class ReaderConfig:
     """The settings of readers: ``reading`` opens the ledger for reading, on any thread.
 
-    ``glancing`` does so for an idle reader, with a short time limit.
+    ``glancing`` opens the ledger for an idle reader, with a short time limit.
 
     ``is_executed`` says whether an executor runs the work; plans depend on it. Without ``logs``
     readers have no output of runs, and without ``reports`` no reports of simulations. For
@@ -86,7 +86,7 @@ class Reader:
     def reply(self, question: Question) -> Reply:
         """Return the answer; raises ``CommandError`` if the request is refused."""
         context = self.context(question.caller, question.operation, question.seq)
-        # Answered without the state, which other questions need as well.
+        # Reading the state is not counted, because other questions need the state as well.
         begun_s = thread_time()
         found = answer(context, question.operation, question.asked)
         reply = reply_of(found, question.operation, question.form, is_long=True)

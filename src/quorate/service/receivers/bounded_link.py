@@ -93,7 +93,7 @@ class BoundedLink:
 
     def secured(self, reached: socket.socket, context: SSLContext) -> socket.socket:
         """Return the connection with TLS over it; raises ``OSError``."""
-        # Stored before the handshake, so that it can be closed meanwhile.
+        # The connection is stored before the handshake, so that it can be closed meanwhile.
         wrapped = context.wrap_socket(
             reached, server_hostname=self.host, do_handshake_on_connect=False
         )

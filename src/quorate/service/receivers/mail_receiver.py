@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends an addressed notice: makes the mail from the address and the notice each time.
+    """Sends an addressed notice: makes the mail from the address and the notice when it is sent.
 
-    So a waiting notice is mailed from the sender that is configured when it is sent.
+    So a notice that waited is sent from the sender that is configured by then.
     """
 
     kind = KIND
@@ -66,7 +66,7 @@ class ConfiguredMail(_Mail):
 
 
 class RunMails(_Mail):
-    """Mails the address that a run names, if its domain is allowed; each address in order."""
+    """Mails the address that a run names, if its domain is allowed, in order of the notices."""
 
     name = RUNS
     digest = identity(RUNS)

@@ -36,9 +36,9 @@ TAKEN_EVENTS_MAX: Final = 1_000
 CURSOR_LAG_EVENTS: Final = 1_000
 """How far the stored cursor may lag if nothing was sent; a restart reads these events again."""
 DELIVERIES_MAX: Final = 200
-"""How many parcels are sent before the ledger is read again."""
+"""How many parcels (notices to send) are sent before the ledger is read again."""
 DUE_MAX: Final = 20
-"""How many lines are looked up at a time."""
+"""How many lines of the outbox are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
 """The longest sleep of the thread, so that it soon notices a clock that was set."""
 
@@ -46,9 +46,9 @@ SLEEP_S_MAX: Final = 60.0
 class Receiver(Protocol):
     """The target of a sink: it selects notices, encodes them, and sends them.
 
-    ``kind`` is its name in the log, and ``digest`` its identity in addition to its name: parcels
-    that wait for one receiver are not sent to another of the same name. An empty ``tenant`` means
-    all tenants.
+    ``kind`` is its name in the log. ``digest`` identifies it together with its name: parcels that
+    wait for one receiver are not sent to a different receiver of the same name. An empty ``tenant``
+    means all tenants.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """A notice to send: ``line`` is the line in which it waits, ``body`` its content."""
+    """A notice to send: notices of one ``line`` are sent in order; ``body`` is its content."""
 
     line: str
     body: bytes
@@ -189,7 +189,7 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Find the last event sent to the receiver; for a new receiver, the place of ``begin``."""
+        """Set the cursor: the last event sent, or for a new receiver the end at ``begin``."""
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:
@@ -220,7 +220,7 @@ class NoticeSink:
     # --- Delivering ---
 
     def _deliver(self) -> None:
-        """Send due parcels, line by line, until none is due, or the receiver accepts nothing."""
+        """Send due parcels, line by line, until none is due or the receiver accepts no more."""
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()

@@ -15,7 +15,7 @@ _DIGEST_CHARS: Final = 16
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 Readers = Mapping[str, tuple[Callable[[Any], Any], Any]]
-"""For each field its parser, and its default; None if it is required."""
+"""Field -> its parser, and its default, which is None if the field is required."""
 
 
 def tables_of(
@@ -23,8 +23,8 @@ def tables_of(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the fields of each valid table, and all faults of the others.
 
-    ``place`` has the place of the tables and their key, ``readers`` the parsers of their fields.
-    Each table has a unique ``name``.
+    ``place`` says where the tables are, and ends with their key. ``readers`` returns the parsers of
+    a table's fields. Each table has a unique ``name``.
     """
     key = place.rpartition(" ")[2]
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):

@@ -83,7 +83,7 @@ class _Line:
         )
 
     def begin(self) -> None:
-        """Record where a new receiver starts, or warn that its thread has to do it."""
+        """Record where a new receiver starts; if that fails, warn that its thread tries again."""
         try:
             self._sink.begin()
         except QuorateError as error:
@@ -98,7 +98,7 @@ class _Line:
         self._wake.set()
 
     def stop(self) -> None:
-        """Close the connection under way, and return when the thread has ended."""
+        """Close the connection under way, and wait until the thread has ended."""
         self._sink.is_stopping = True
         self._stopping.set()
         self._receiver.abort()
@@ -107,7 +107,7 @@ class _Line:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # Cleared first, so that the next pass reads events that are recorded from here on.
+            # The flag is cleared first, so that the next pass reads events recorded from here on.
             self._wake.clear()
             try:
                 self._wake.wait(self._sink.step())
@@ -127,7 +127,7 @@ class _Line:
 async def receivers_served(
     receivers: Sequence[Receiver], ledger_thread: LedgerThread, ledger: str, clock: Clock
 ) -> AsyncIterator[None]:
-    """Deliver to ``receivers`` while this is entered; the ledger thread must be open meanwhile."""
+    """Deliver to ``receivers`` until the context ends; the ledger thread must be open meanwhile."""
     if not receivers:
         yield
         return
@@ -147,7 +147,8 @@ async def receivers_served(
         sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
         counts.begun(receiver.name)
         line = _Line(sink, receiver)
-        # Done before any request is answered, because the receiver's thread may begin later.
+        # This precedes the first answer to a request, because the receiver's thread may begin
+        # later.
         await asyncio.to_thread(line.begin)
         lines.append(line)
         ledger_thread.listeners.append(line.wake)

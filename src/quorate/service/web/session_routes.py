@@ -73,7 +73,7 @@ class _Session:
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer whether the browser is signed in, and at which issuer it could sign in.
 
-        A browser that is not signed in gets no error: new visitors are not signed in.
+        A browser that is not signed in gets no error, because this is normal for a new visitor.
         """
         handled(scope).operation = "session"
         headers = heads_of(scope)

@@ -54,7 +54,7 @@ _GUARDED: Final = {
 }
 _HTML: Final = "text/html"
 _KEPT: Final = "public, max-age=31536000, immutable"
-"""Browsers cache a file for ever: its address changes when its content does."""
+"""Browsers cache a file for ever, because its address changes when its content changes."""
 _ASKED_AGAIN: Final = "no-cache"
 """Browsers request the page each time, and get 304 if it has not changed."""
 
