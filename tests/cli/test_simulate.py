@@ -65,8 +65,8 @@ def test_bound_runs_leave_a_ledger_that_is_a_trace_again(bare: Shell) -> None:
     bare.ok("--ledger", "sim.db", "ledger", "export", "--out", "e.jsonl")
     said = bare.ok("trace", "convert", "e.jsonl", "--format", "ledger")
     assert said.splitlines()[1:] == [
-        "a,0,2,x,100,,,1,,gpu,",
-        "b,5,2,y,60,,,1,,gpu,",
+        "a,0,2,x,100,,,1,,gpu,100",
+        "b,5,2,y,60,,,1,,gpu,60",
     ]
 
 

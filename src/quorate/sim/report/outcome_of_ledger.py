@@ -18,7 +18,7 @@ from quorate.core.preemption.conflicts import CHECKPOINT_MS
 from quorate.core.rounds.round_rates import declared_rate
 from quorate.model import events as e
 from quorate.model.amounts import HOUR_MS, PPM, SECOND_MS
-from quorate.model.specs import Node, Pool, Run
+from quorate.model.specs import DEFAULT_POOL, Node, Pool, Run
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 
 _NO_PRICES: Mapping[str, float] = {}
@@ -125,7 +125,7 @@ class _Book:
         self._gpus: dict[str, int] = {}
         self._holds: dict[str, _Hold] = {}
         self._on: dict[str, set[str]] = {}
-        self._pools: dict[str, Pool] = {}
+        self._pools = {DEFAULT_POOL: Pool(name=DEFAULT_POOL)}
 
     def enter(self, event: e.Event) -> None:  # noqa: C901, PLR0912 - one line per kind of event
         self.now_ms = max(self.now_ms, event.at_ms)
