@@ -1,8 +1,7 @@
-"""Bounds for tests: every wait ends, and ends at once when the process that it waits for is gone.
+"""Bounds for tests: each wait has a time limit, and ends at once if its process has ended.
 
-A test that waits for something says so here, and not by a loop of its own. Behind these bounds is
-the time limit of each test (``timeout`` in pyproject.toml), which says where a test hangs that has
-none of them.
+Tests wait with these functions instead of loops of their own. In addition, each test has a time
+limit (``timeout`` in pyproject.toml), which shows where a test hangs that waits without them.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 WAIT_S: Final = 60.0
-"""How long a test waits for one thing: many times what it takes, for machines with other work."""
+"""How long a test waits for one thing: many times the usual time, because machines may be busy."""
 EVERY_S: Final = 0.02
 LATER_EVERY_S: Final = 0.1
-"""How often a test looks, at first and in a longer wait: a look may be a request, or a process."""
+"""The pauses between two looks, at first and later: a look may need a request or a process."""
 _LONGER: Final = 1.25
-"""By how much each pause is longer than the one before it."""
+"""The factor by which each pause is longer than the previous one."""
 
 
 class Deadline:
-    """How long ``what`` is waited for, at most; while ``server`` runs, where there is one."""
+    """How long a test waits for ``what``; the wait also ends when ``server``, if given, ends."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Deadline:
         self._end_s = time.monotonic() + within_s
 
     def check(self, tell: Callable[[], object] = lambda: "") -> None:
-        """Fail with what ``tell`` returns when the time is over, or the server has ended."""
+        """Fail with the result of ``tell`` if the time is over or the server has ended."""
         code = None if self._server is None else self._server.poll()
         if code is not None:
             raise AssertionError(f"{self._what}: the server has ended with {code}\n{tell()}")
@@ -57,7 +56,7 @@ def until(
     every_s: float = EVERY_S,
     tell: Callable[[], object] = lambda: "",
 ) -> T:
-    """Return what ``look`` finds, as soon as it finds anything; fails as ``Deadline`` does."""
+    """Return the result of ``look`` as soon as it is true; fail like ``Deadline``."""
     deadline = Deadline(what, within_s, server)
     while not (found := look()):
         deadline.check(tell)
@@ -71,10 +70,10 @@ def _next_pause_s(pause_s: float, most_s: float) -> float:
 
 
 def stays(look: Callable[[], object], what: str, for_s: float = 0.2) -> None:
-    """Fail as soon as ``look`` finds nothing, within a while in which it should find something.
+    """Fail if ``look`` returns something false within ``for_s``.
 
-    It is for what must not happen and leaves no trace when it does not; wait for a trace instead
-    where there is one.
+    Use this for events that must not happen and whose absence leaves no trace. If there is a trace,
+    wait for the trace instead.
     """
     end_s = time.monotonic() + for_s
     while time.monotonic() < end_s:
@@ -83,7 +82,7 @@ def stays(look: Callable[[], object], what: str, for_s: float = 0.2) -> None:
 
 
 async def until_async(look: Callable[[], T | None], what: str, within_s: float = WAIT_S) -> T:
-    """Return what ``look`` finds, as ``until`` does, while the tasks of this loop go on."""
+    """Return the result of ``look`` like ``until``, while the other tasks of this loop run."""
     deadline = Deadline(what, within_s)
     pause_s = 0.001
     while not (found := look()):
@@ -95,7 +94,7 @@ async def until_async(look: Callable[[], T | None], what: str, within_s: float =
 
 @contextmanager
 def started(words: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Run a program that ends with the block, if it has not ended before; its pipes are closed."""
+    """Run a program until the end of the block at most, and close its pipes."""
     process = subprocess.Popen(words, **more)
     try:
         yield process

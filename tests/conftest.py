@@ -1,4 +1,4 @@
-"""What every test shares: how hard Hypothesis tries, and which tests are asked for by name only.
+"""Settings of all tests: the examples of Hypothesis, and the tests that run only on request.
 
 ``HYPOTHESIS_PROFILE`` chooses: ``ci`` (the default) draws the same examples each time, ``quick``
 draws few of them, ``soak`` draws many new ones and also runs the tests marked ``soak``.
@@ -20,10 +20,10 @@ from xdist.scheduler import LoadFileScheduling, Scheduling  # type: ignore[impor
 
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SOAK_S = 6 * 3_600
-"""How long one test of a soak may take; it is hung after that."""
+"""The time limit of one test in a soak; a test that takes longer hangs."""
 
-# A slow machine is not a bug, so no example has a deadline, and drawing one may take long; each
-# test has a time limit.
+# A slow machine is not a bug: examples have no deadline, and drawing one may take long. Each test
+# has a time limit instead.
 _ON_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", _ON_ANY_MACHINE, derandomize=True, max_examples=10)
 settings.register_profile("quick", _ON_ANY_MACHINE, derandomize=True, max_examples=10)
@@ -34,9 +34,9 @@ settings.load_profile(_PROFILE)
 
 _HERE: Final = Path(__file__).parent
 _TOGETHER: Final = ("kubernetes", "etcd")
-"""The folders whose files share a server: one process has it, and no test waits for another's."""
+"""Folders whose files share a server: one process runs all of them, so no test waits for it."""
 _ALONE: Final = frozenset({"tests/etcd/test_faults.py"})
-"""Files of those folders that have servers of their own, and wait for minutes: they begin first."""
+"""Files of these folders that have their own servers and wait for minutes: they run first."""
 _LONGEST_FIRST: Final = (
     *_TOGETHER,
     "web",
@@ -49,18 +49,18 @@ _LONGEST_FIRST: Final = (
     "contract",
     "property",
 )
-"""The folders with files that take long; those begin first, so that no process is left with one."""
+"""Folders with slow files: they run first, so that no slow file is left for the end."""
 
-# Reading all files makes half a million objects that stay; a third of its time is visiting them.
+# Collecting tests creates half a million permanent objects, which the collector would visit.
 gc.disable()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Have each of several processes begin with other files than the rest.
+    """Let each process import other files first than the other processes.
 
-    In a new checkout nothing is compiled: all processes would compile every file, side by side.
-    So each one finds most of the compiled files of the others. What cannot be imported here is
-    imported again, and reported, when the tests are collected.
+    In a new checkout no file is compiled, and otherwise all processes would compile the same files
+    at the same time. In this way each process finds most files compiled by the others. If an import
+    fails here, it is repeated and reported when the tests are collected.
     """
     config = session.config
     worker = getattr(config, "workerinput", None)
@@ -77,13 +77,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector run again, without what was made while all files were read."""
+    """Enable the garbage collector, without the objects that the collection of tests created."""
     gc.freeze()
     gc.enable()
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Gives each process file by file, and files that share a server all to one."""
+    """Gives each process one file at a time, and all files that share a server to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -93,7 +93,7 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """Return how ``make test`` divides the tests, or None where another way was asked for."""
+    """Return the scheduler of ``make test``, or None if the command line asks for another."""
     return _ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
@@ -105,11 +105,11 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked ``soak``, or, where the profile asks for them, give all hours."""
+    """Leave out the tests marked ``soak``; in the profile ``soak``, give each test hours."""
     items.sort(key=_turn)
     if _PROFILE == "soak":
         for item in items:
-            # In front of the limit that a test may have of its own: fifty times the examples.
+            # It takes precedence over a test's own limit, for the many examples of a soak.
             item.add_marker(pytest.mark.timeout(_SOAK_S), append=False)
         return
     kept: list[pytest.Item] = []

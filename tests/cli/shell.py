@@ -1,4 +1,4 @@
-"""A person at a keyboard, for tests: the command line on a real ledger in a folder of its own."""
+"""A shell for tests: the command line on a real ledger in a separate folder."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ NOW_MS = 1_800_000_000_000
 
 @dataclass(slots=True)
 class MovableClock:
-    """A clock that stands still until it is moved."""
+    """A clock that shows the same time until a test changes it."""
 
     at_ms: int
 
     def now_ms(self) -> int:
-        """Return the time it was set to."""
+        """Return the time to which the clock was set."""
         return self.at_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How a command ended and what it wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -50,7 +50,7 @@ class Said:
 
 @dataclass(slots=True)
 class Shell:
-    """Types commands in ``folder``, in this process, at a time that tests choose."""
+    """Runs commands in ``folder``, in this process, at a time that the test sets."""
 
     folder: Path
     capsys: pytest.CaptureFixture[str]
@@ -60,7 +60,7 @@ class Shell:
     )
 
     def __call__(self, *words: str | Path) -> Said:
-        """Return what ``quorate`` with ``words`` says."""
+        """Run ``quorate`` with ``words``, and return its exit code and output."""
         self.capsys.readouterr()
         settings = Settings(environ=self.environ, clock=self.clock)
         with chdir(self.folder):
@@ -86,7 +86,7 @@ class Shell:
 
 
 def as_done(line: str) -> str:
-    """Return a line of a dry run as it is when the same has happened."""
+    """Return a line of a dry run in the words that are printed after the real command."""
     for done, would in sorted(WOULD.items(), key=lambda pair: -len(pair[1])):
         line = line.replace(would, done)
     return line.replace(" (dry run)", "")
@@ -99,8 +99,8 @@ def start(
     stdout: int | IO[bytes] = subprocess.PIPE,
     file_bytes_max: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Return a real ``quorate`` process, started in ``folder``; it may be kept from long files."""
-    # Whoever runs the tests in the background has them ignore interrupts; a person's shell has not.
+    """Start a real ``quorate`` process in ``folder``, with a limit on file sizes if given."""
+    # Background jobs, as in some test runs, ignore interrupts; commands of a user do not.
     interruptible = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"
     program = f"{interruptible}; from quorate.cli.main import run; run()"
     if file_bytes_max is not None:
@@ -125,12 +125,12 @@ def start(
 def process(
     folder: Path, *words: str | Path, env: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> Said:
-    """Return what a real ``quorate`` process in ``folder`` says."""
+    """Run a real ``quorate`` process in ``folder``, and return its exit code and output."""
     return finish(start(folder, *words, env=env), stdin)
 
 
 def finish(running: subprocess.Popen[bytes], stdin: bytes = b"") -> Said:
-    """Return what ``running`` says until it ends."""
+    """Return the exit code and the output of ``running`` after its end."""
     with running:
         try:
             out, err = running.communicate(stdin, timeout=120)

@@ -1,4 +1,4 @@
-"""Tenants at the keyboard: created, changed field by field, listed, and removed."""
+"""``quorate admin tenant``: create, change field by field, list, and remove."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def tenant(shell: Shell, *words: str) -> Said:
 
 
 def told(said: Said) -> list[str]:
-    """Return what a command that must succeed printed, where it is recorded left out."""
+    """Return the output of a command that must succeed, without the lines of its receipt."""
     assert said.code == 0, said
     return said.out.splitlines()[:-2]
 
 
 def errors(said: Said) -> list[str]:
-    """Return the lines of what went wrong, without that which says which ledger was asked."""
+    """Return the error lines, without the line that names the searched ledger."""
     assert said.out == ""
     return [line for line in said.err.splitlines() if not line.startswith("searched: ")]
 

@@ -1,4 +1,4 @@
-"""``quorate calc rounds``: where its table of throughputs is looked for."""
+"""``quorate calc rounds``: the places in which it searches its table of throughputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims as people make them: taken, seen, given back, wiped; and what is refused, with numbers."""
+"""``quorate claim``: granted, shown, released and wiped, or refused with numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TAKE = ("claim", "scans", "--owner", "rai", "--flavor", "H100", "--nodes", "2", 
 
 
 def told(shell: Shell, *words: str) -> list[str]:
-    """Return what a command that must succeed printed, where it is recorded left out."""
+    """Return the output of a command that must succeed, without the lines of its receipt."""
     return shell.ok(*words).splitlines()[:-2]
 
 

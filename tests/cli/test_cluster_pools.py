@@ -1,4 +1,4 @@
-"""Pools of a cluster at the keyboard: leases count GPUs, because the cluster chooses which."""
+"""Pools of a cluster on the command line: leases count GPUs, because the cluster chooses them."""
 
 from __future__ import annotations
 

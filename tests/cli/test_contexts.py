@@ -1,4 +1,4 @@
-"""Contexts: which service is asked, and where that is kept."""
+"""Contexts: which service a command uses, and where the contexts are stored."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.slow
 
 
 def _as(name: str) -> Act:
-    """Return what tells one line, whatever it is asked."""
+    """Return an act that answers every request with a line that contains ``name``."""
     body = b'{"out":["%s"],"err":[],"done":""}' % name.encode()
     return lambda stand: stand.send(200, body, "application/vnd.quorate.told+json")
 
 
 @pytest.fixture
 def home(bare: Shell) -> Shell:
-    """Return a keyboard whose person has a home."""
+    """Return a shell whose user has a home folder."""
     bare.environ["HOME"] = str(bare.folder)
     return bare
 

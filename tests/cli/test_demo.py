@@ -1,4 +1,4 @@
-"""The demo, as a stranger sees it: the same story every time, and nothing left running after it."""
+"""The demo prints the same story every time, and leaves no process running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transcript(folder: Path) -> str:
 
 
 def processes_of(folder: Path) -> Iterator[str]:
-    """Yield the command lines of processes that work in ``folder``, or were told of it."""
+    """Yield the command lines of processes that work in ``folder`` or name it in an argument."""
     for entry in Path("/proc").glob("[0-9]*"):
         if entry.name == str(os.getpid()):
             continue
@@ -49,7 +49,7 @@ def processes_of(folder: Path) -> Iterator[str]:
 
 
 def all_end(folder: Path) -> None:
-    """Return once nothing works in ``folder``; what was killed may take a moment to be gone."""
+    """Return when no process works in ``folder``; killed processes may need a moment to end."""
     until(lambda: not list(processes_of(folder)), "all end", tell=lambda: [*processes_of(folder)])
 
 
@@ -86,8 +86,8 @@ def test_work_goes_on_from_its_checkpoint(transcript: str) -> None:
     )
     assert found is not None
     saved, first, second = map(int, found.groups())
-    # More may have been done between looking at the log and the failure; the demo itself compares
-    # the checkpoint with all that was done.
+    # Work may have been done between the last look at the log and the failure. The demo itself
+    # compares the checkpoint with all work that was done.
     assert saved > 0
     assert reached > 0
     assert (first, second) == (saved + 1, saved + 2)
@@ -147,7 +147,7 @@ def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Si
         start_new_session=True,
     ) as demo:
         os.close(side)
-        # The fleet has been drawn anew while work was running.
+        # The fleet was redrawn while work ran.
         seen = _read_until(screen, b"pretrain begins\r\n", b"\x1b[J")
         assert b"us-west/c1/A" in seen
         assert len(list(processes_of(tmp_path))) > 1
@@ -159,7 +159,7 @@ def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Si
 
 
 def _read_until(screen: int, *words: bytes) -> bytes:
-    """Return what a terminal shows until all of ``words`` have come, one after the other."""
+    """Return the output of a terminal until all of ``words`` have appeared, in this order."""
     seen, at, until_s = b"", 0, time.monotonic() + SECONDS_MAX
     for word in words:
         while (found := seen.find(word, at)) < 0:

@@ -1,4 +1,4 @@
-"""``quorate diff``: what applying files would change."""
+"""``quorate diff``: the changes that applying files would make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``quorate node discover --kubeconfig``: what it says where a cluster cannot be read."""
+"""``quorate node discover --kubeconfig``: its errors if a cluster cannot be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def api_server(status: int, body: dict[str, Any]) -> Iterator[str]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Answering) as server:
         thread = Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""What a change would do is told before it is made, and is what it then does."""
+"""A dry run prints the effect of a change, and the change then has this effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from quorate.model.amounts import HOUR_MS
 from tests.cli.shell import Shell
 
-pytestmark = pytest.mark.slow  # Each is told twice, before and after it is done.
+pytestmark = pytest.mark.slow  # Each effect is checked twice, before and after the change.
 
 FLEET = "".join(
     f"""apiVersion: quorate.dev/v1
@@ -20,7 +20,7 @@ spec: {{flavor: H100, gpus: 8}}
 """
     for n in range(4)
 )
-# Starts by conflict would be drawn for while the changes below are tried.
+# Otherwise the changes below would cause lotteries for starts by conflict.
 QUIET_POOL = """apiVersion: quorate.dev/v1
 kind: Pool
 metadata: {name: default}

@@ -1,4 +1,4 @@
-"""``quorate throughputs estimate`` and ``draw``, on the example and on what they refuse."""
+"""``quorate throughputs estimate`` and ``draw``: the example, and input that they refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAIR = "('speech', 1)", "('speech', 1)"
 
 
 def with_a_gap(shell: Shell) -> str:
-    """Return the path of the example without what "speech" does beside its own kind."""
+    """Return the path of the example without the rates of "speech" beside its own type."""
     tree = json.loads(RATES.read_text())
     for flavor in ("h100", "l40s"):
         del tree[flavor][PAIR[0]][PAIR[1]]

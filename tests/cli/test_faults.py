@@ -1,4 +1,4 @@
-"""Bad input and faults: each has a clear line on standard error, a code, and no effect."""
+"""Bad input and faults: each gives a clear error line and an exit code, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shell import EXAMPLES, Shell, as_done
 
-pytestmark = pytest.mark.slow  # Many ledgers are made and spoilt.
+pytestmark = pytest.mark.slow  # Many ledgers are created and damaged.
 
 HEAD = "apiVersion: quorate.dev/v1\nkind: "
 NODE = HEAD + "Node\nmetadata: {name: x, labels: {region: r, cluster: c, fabric.domain: d}}\n"

@@ -1,4 +1,4 @@
-"""A command that asks a service which does not answer ends, and says how long it waited."""
+"""A command ends if its service does not answer, and its error says how long it waited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS_S_MAX = 2 * WAIT_S
 
 @pytest.fixture
 def frozen(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return the environment that names a service which was stopped in its tracks."""
+    """Return an environment that names a service stopped by SIGSTOP."""
     daemon = subprocess.Popen(
         [sys.executable, "-c", CLI, "serve", "--listen", "127.0.0.1:0"],
         cwd=tmp_path,

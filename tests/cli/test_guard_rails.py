@@ -1,4 +1,4 @@
-"""What a newcomer mistypes, and what keeps that from doing harm."""
+"""Common typing mistakes are refused or corrected, and do no harm."""
 
 from __future__ import annotations
 

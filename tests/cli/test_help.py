@@ -1,4 +1,4 @@
-"""Every example that ``--help`` shows, typed into a shell as it stands."""
+"""Every example in the output of ``--help`` works when typed as shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.loop.engine import Engine
 from tests.cli.shell import EXAMPLES, MovableClock, Shell, process
 from tests.oracles.effort import IS_SOAK
 
-pytestmark = pytest.mark.slow  # Every example is a process of its own.
+pytestmark = pytest.mark.slow  # Every example is a separate process.
 
 LONG_AGO_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
 WORLD = {
@@ -73,7 +73,7 @@ SCANS = ("claim", "scans", "--owner", "hospital", "--flavor", "H100", "--nodes",
 
 
 def _examples(command: click.Command) -> Iterator[str]:
-    """Yield the lines that ``command`` and those below it show as examples."""
+    """Yield the examples in the help of ``command`` and its subcommands."""
     title = "Start here:" if command is quorate else "Examples:"
     text = (command.epilog or "").partition(f"{title}\n")[2].partition("\n\n")[0]
     yield from (line.strip() for line in text.splitlines())
@@ -87,17 +87,17 @@ def _examples(command: click.Command) -> Iterator[str]:
 
 LINES = list(dict.fromkeys(_examples(quorate)))
 HERE = [line for line in LINES if "etcd://" not in line]
-"""Those that need no machines of others; ``tests/etcd`` has the same commands with its own."""
+"""Examples that need no other machines; ``tests/etcd`` runs the others."""
 TYPED = HERE if IS_SOAK else [line for line in HERE[::50] if line != "quorate demo"]
-"""Those that are typed into a shell: all of them in a soak. ``test_demo.py`` plays the demo."""
+"""Examples that are run: in a soak, all of them. ``test_demo.py`` runs the demo."""
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that examples name, and what was done before they are typed.
+    """Return a folder with the files that examples name, in several states of the ledger.
 
-    ``files`` has no ledger, ``before`` has one with fleet and budgets, ``after`` also a run;
-    ``claimed`` has a claim instead, and ``left`` one that was released.
+    ``files`` has no ledger, ``before`` has a ledger with fleet and budgets, and ``after`` also a
+    run; ``claimed`` has a claim instead of a run, and ``left`` a released claim.
     """
     folder = tmp_path_factory.mktemp("help")
     files = folder / "files"
@@ -146,13 +146,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _type(folder: Path, *words: str) -> None:
-    """Type a command that must succeed, in this process."""
+    """Run a command that must succeed, in this process."""
     with chdir(folder):
         assert main(words, Settings(environ={"QUORATE_ACTOR": "ada"}, clock=SystemClock())) == 0
 
 
 def _issue(ledger: Path, name: str) -> None:
-    """Issue a token under the id that an example names; else it is drawn by chance."""
+    """Issue a token with the id that an example names; otherwise the id would be random."""
     with SqliteStore.open(ledger) as store:
         engine = Engine.open(store, SystemClock())
         command = IssueToken(name, "0" * 64, role="admin", tenant="", user="ada")
@@ -160,7 +160,7 @@ def _issue(ledger: Path, name: str) -> None:
 
 
 def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return ``place``, as somebody who types ``line`` has it before."""
+    """Return ``place`` in the state that the example ``line`` expects."""
     if "replay" in line or "whatif" in line:
         shutil.copytree(prepared / "files", place)
         long_ago = Shell(place, capsys, MovableClock(LONG_AGO_MS))
@@ -180,7 +180,7 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         assert process(place, "complete", "train-1").code == 0
     if "token revoke" in line:
         _issue(place / "quorate.db", line.split()[3])
-    # What an example makes is not there yet.
+    # The file that an example creates must not exist yet.
     for option in (" --out ", " --to "):
         for name in line.partition(option)[2].split()[:1]:
             (place / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""``quorate import kueue``: a cluster's manifests become a ledger's owners, budgets and runs."""
+"""``quorate import kueue``: manifests of a cluster become owners, budgets and runs of a ledger."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_runs_start_once_there_are_nodes_and_a_queue_pays_from_its_cohort(bare: 
         for each in bare("get", "runs", "-o", "json").json["items"]
     }
     assert phases == {"pretrain": "Running", "sweep": "Running"}
-    # speech has 24 of its 32 GPUs left, and vision lends 16. 56 GPUs are free, so money decides.
+    # speech has 24 of 32 GPUs left, vision lends 16, and 56 GPUs are free: money is the limit.
     asked = ("submit", "--team", "speech", "--flavor", "H100", "--dry-run", "--name", "more")
     assert "would start" in bare(*asked, "--gpus", "40", "--", "true").out
     assert "would wait" in bare(*asked, "--gpus", "41", "--", "true").out
@@ -90,7 +90,7 @@ def test_envelopes_open_and_close_as_typed(bare: Shell) -> None:
 def test_resources_for_kubectl_have_the_namespaces_of_owners_and_names_of_objects(
     bare: Shell,
 ) -> None:
-    # Two Workloads of one name in two namespaces of Kueue.
+    # Two Workloads with the same name in two namespaces of Kueue.
     text = MANIFESTS.read_text().replace("{name: sweep, namespace", "{name: pretrain, namespace")
     file = bare.file("both.yaml", text)
     words = ("--cluster", "west", "--namespace", "q-{owner}", "-o", "json")

@@ -18,7 +18,7 @@ from quorate.testing.memory_engines import HandClock
 from tests.cli.shell import EXAMPLES, ROOT, Said, process
 from tests.client.running import Running, running
 
-pytestmark = pytest.mark.slow  # A service is started, and commands are processes.
+pytestmark = pytest.mark.slow  # A service is started, and commands run as processes.
 
 FUNDING = """\
 apiVersion: quorate.dev/v1
@@ -50,7 +50,7 @@ def quorate(place: tuple[Running, Path], *words: str) -> Said:
 
 
 def kubectl(place: tuple[Running, Path], *words: str) -> Said:
-    """Return what the program says that ``kubectl runs WORDS`` runs."""
+    """Return the exit code and output of the program that ``kubectl runs WORDS`` executes."""
     found, folder = place
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
     module, _, function = scripts["kubectl-runs"].partition(":")
@@ -181,7 +181,7 @@ def test_a_namespace_has_runs_named_by_their_resources_wherever_it_stands(
     named = kubectl(place, "queue", "-n", "quorate-rai")
     assert named.code == 2
     assert "queue has no run" in named.err
-    # Without a namespace a name is the ledger's, and no cluster is asked.
+    # Without a namespace a name is a name in the ledger, and no request is sent to a cluster.
     assert kubectl(place, "explain", "wide").code == 0
 
 

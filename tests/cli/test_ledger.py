@@ -1,4 +1,4 @@
-"""``quorate ledger``: the log, its proof, its export and its past."""
+"""``quorate ledger``: log, verification, export, and past states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.cli.shell import EXAMPLES, NOW_MS, ROOT, Shell
 
 @pytest.fixture
 def busy(shell: Shell) -> Shell:
-    """Return a keyboard beside a ledger with a history of two hours."""
+    """Return a shell beside a ledger with a history of two hours."""
     shell.ok("submit", "-f", EXAMPLES / "train.yaml")
     shell.clock.at_ms += HOUR_MS
     shell.ok("submit", "-f", EXAMPLES / "share.yaml")
@@ -241,9 +241,9 @@ def test_a_changed_export_is_refused_and_leaves_no_ledger(
 
 
 def _as_written_before(lines: list[bytes]) -> tuple[list[bytes], int]:
-    """Return an export whose leases began before events told their order, and how many there are.
+    """Return an export in the format of an older Quorate, and its number of changed leases.
 
-    That is how an older Quorate recorded and showed them.
+    In that format, the start of a lease does not say whether it is backfill.
     """
     found, leases, previous = [], 0, bytes(32)
     for line in map(json.loads, lines):
@@ -347,7 +347,7 @@ def test_commands_that_read_leave_every_byte(busy: Shell) -> None:
 
 
 def test_a_history_that_breaks_an_invariant_is_found_though_its_hashes_fit(busy: Shell) -> None:
-    """A forged ledger: every hash is right, and one slot is leased twice."""
+    """A forged ledger: every hash is right, but one slot is leased twice."""
     path = busy.folder / "quorate.db"
     with SqliteStore.open(path) as store:
         events = [event for _, found in open_blocks(store.blocks()) for event in found]
@@ -362,7 +362,7 @@ def test_a_history_that_breaks_an_invariant_is_found_though_its_hashes_fit(busy:
 
 
 def test_a_changed_snapshot_is_found_though_the_events_verify(busy: Shell) -> None:
-    """Commands start from the snapshot, so whoever changes it changes what they see."""
+    """Commands start from the snapshot, so a changed snapshot would change what they show."""
     path = busy.folder / "quorate.db"
     with SqliteStore.open(path) as store:
         state, head = replay(store.blocks())

@@ -1,4 +1,4 @@
-"""The life of runs, as a person at the keyboard sees it."""
+"""Runs from submission to end, on the command line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell
 @pytest.mark.heavy
 def test_every_example_is_accepted_in_one_commit(bare: Shell) -> None:
     bare.ok("init")
-    # A run is declared before those that follow it.
+    # A run must exist before other runs can follow it.
     paths = sorted(EXAMPLES.glob("*.yaml"), key=lambda path: (path.stem != "train", path.stem))
     files = [word for path in paths for word in ("-f", path)]
     assert "run/train started on 96 H100 GPUs" in bare.ok("apply", *files)

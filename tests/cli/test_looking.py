@@ -1,4 +1,4 @@
-"""The fleet at a glance, the queue by its own name, and output that nobody keeps."""
+"""``quorate top``, ``quorate queue``, and output to closed pipes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_top_of_an_unknown_pool_is_refused(shell: Shell) -> None:
 
 
 def _on_terminal(shell: Shell, columns: int, *words: str) -> list[str]:
-    """Return the lines that a terminal of so many columns gets."""
+    """Return the lines that a terminal with ``columns`` columns shows."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     env = {"TERM": "xterm", "COLUMNS": "", "PYTHONIOENCODING": "utf-8"}
     running = start(shell.folder, *words, env=env, stdout=theirs)
     os.close(theirs)
     screen = b""
-    with suppress(OSError):  # The terminal is gone when its last writer is.
+    with suppress(OSError):  # The terminal closes when the last process that writes to it ends.
         while more := os.read(ours, 65_536):
             screen += more
     os.close(ours)
@@ -123,6 +123,6 @@ def test_output_that_a_service_has_kept_is_read_beside_the_ledgers_file(shell: S
     tree = shell("logs", "train", "-o", "json").json
     assert [each["rank"] for each in tree["lines"][:3]] == [None, 0, 1]
     assert shell("logs", "train", "--prefix", "-o", "json").code == 2
-    # One that follows ends with the run.
+    # A command that follows a run ends with the run.
     shell.ok("complete", "train")
     assert len(shell.ok("logs", "train", "-f").splitlines()) == 2_503

@@ -1,4 +1,4 @@
-"""The quick form of the experiment runs, measures all that it promises, and draws it."""
+"""The quick form of the experiment runs, measures all promised figures, and plots them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that fail, come back, are cordoned or drained; runs that shrink, grow and change payers."""
+"""Nodes fail, recover, are cordoned or drained; runs shrink, grow and change payers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(shell: Shell, name: str, gpus: int, more: str = "", flavor: str = "H1
 
 
 def lines_of(shell: Shell, *words: str) -> list[str]:
-    """Return what a command that must succeed printed, where it is recorded left out."""
+    """Return the output of a command that must succeed, without the lines of its receipt."""
     return shell.ok(*words).splitlines()[:-2]
 
 
@@ -270,7 +270,7 @@ def test_a_node_that_cannot_be_is_not_printed(
 
 
 def test_where_no_gpu_is_found_it_is_said_how_to_declare_some(bare: Shell) -> None:
-    """With GPUs and the optional part installed it prints a document instead."""
+    """With GPUs and the optional package installed, the command prints a document instead."""
     said = bare("node", "discover")
     if said.code:
         assert said.code == 1

@@ -1,4 +1,4 @@
-"""Notices at the keyboard, of a ledger's file."""
+"""``quorate notices`` on the file of a ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time and contention at the keyboard: plans, promises, conflicts, the lottery, watching."""
+"""Plans, firm starts, conflicts, the lottery and watches on the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictResolved
 from tests.cli.shell import EXAMPLES, Shell, finish, process, start
 
-pytestmark = pytest.mark.slow  # Long stories, each with a ledger of its own.
+pytestmark = pytest.mark.slow  # Long histories, each with a separate ledger.
 
 WORLD = """\
 apiVersion: quorate.dev/v1
@@ -57,7 +57,7 @@ spec:
 """
 NOTICE_MS = 15 * MINUTE_MS
 CLOCK = "clock.txt"
-"""The file beside a ledger that says when its story ends."""
+"""The file beside a ledger that has the time at the end of its history."""
 
 
 def run_file(shell: Shell, name: str, owner: str, gpus: int, hours: int = 8) -> Path:
@@ -71,18 +71,18 @@ def run_file(shell: Shell, name: str, owner: str, gpus: int, hours: int = 8) -> 
 
 
 Begin = Callable[[str, Callable[[Shell], object]], Shell]
-"""Returns the keyboard of a test in the folder that a story, known by a name, comes to."""
+"""Returns the shell of a test beside a copy of the ledger that a named function creates."""
 
 
 @pytest.fixture(scope="module")
 def begun_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for what tests begin with: the first that needs it makes it."""
+    """Return a folder for ledgers that several tests share; the first test creates each ledger."""
     return tmp_path_factory.mktemp("plans")
 
 
 @pytest.fixture
 def begin(bare: Shell, begun_before: Path) -> Begin:
-    """Return what gives a test its ledger: a copy, where another test has begun so."""
+    """Return a function that gives a test its ledger: a copy of a shared one if it exists."""
 
     def found(name: str, tell: Callable[[Shell], object]) -> Shell:
         kept = begun_before / name
@@ -99,7 +99,7 @@ def begin(bare: Shell, begun_before: Path) -> Begin:
 
 @pytest.fixture
 def crowded(begin: Begin) -> Shell:
-    """Return a keyboard beside a domain of 16 GPUs, 14 of them in use for two hours."""
+    """Return a shell beside a domain of 16 GPUs, 14 of which are in use for two hours."""
     return begin("crowded", _crowd)
 
 
@@ -118,7 +118,7 @@ def _crowd(shell: Shell) -> None:
 
 @pytest.fixture
 def patient(begin: Begin) -> Shell:
-    """Return that keyboard in a pool that bears no conflict."""
+    """Return that shell with a pool that allows no conflict."""
     return begin("patient", _crowd_patiently)
 
 
@@ -129,7 +129,7 @@ def _crowd_patiently(shell: Shell) -> None:
 
 @pytest.fixture
 def firm(begin: Begin) -> Shell:
-    """Return that keyboard in a pool in which every planned start is firm."""
+    """Return that shell with a pool in which every planned start is firm."""
     return begin("firm", _crowd_firmly)
 
 
@@ -251,7 +251,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
 
 
 def test_what_plan_proposes_works_when_typed_in_its_order(crowded: Shell) -> None:
-    """The room that is free is kept for the run itself, so it has to be cancelled first."""
+    """The free GPUs are reserved for the run itself, so the run has to be cancelled first."""
     crowded.ok("submit", "-f", "big.yaml")
     assert "  quorate cancel big\n  then: quorate submit --like big " in crowded.ok("plan", "big")
     first, second = crowded("plan", "big", "-o", "json").json["remedies"][0]["commands"]
@@ -280,7 +280,7 @@ def test_several_runs_are_planned_one_after_the_other(patient: Shell) -> None:
     whole, more = run_file(patient, "whole", "green", 16), run_file(patient, "more", "red", 2)
     tree = patient("plan", "-f", whole, "-f", more, "--dry-run", "-o", "json").json
     assert [each["run"] for each in tree] == ["whole", "more"]
-    # What is free is planned for the first of them before the second would be gone.
+    # The free GPUs are planned for the first run, before the second run would end.
     assert (tree[1]["refusal"]["code"], tree[1]["refusal"]["subject"]) == ("reserved", "whole")
     assert [each["planState"] for each in tree] == ["tentative", "tentative"]
     out = patient.ok("plan", "-f", whole, "-f", more, "--dry-run")
@@ -481,7 +481,7 @@ def test_what_is_kept_for_others_is_told_as_the_reason(
 
 @pytest.fixture
 def cut(begin: Begin) -> Shell:
-    """Return that keyboard after a lottery that made room for ``big``."""
+    """Return that shell after a lottery that freed GPUs for ``big``."""
     return begin("cut", _cut)
 
 
@@ -546,7 +546,7 @@ def test_the_lottery_shows_its_chain_and_draws_everything_again(cut: Shell) -> N
 
 
 def test_a_lottery_that_was_changed_does_not_verify(cut: Shell) -> None:
-    """The draws are swapped in their block, and the block is sealed anew: only drawing tells."""
+    """The draws in a block are swapped and its hash recomputed: only a repeated draw shows it."""
     with SqliteStore.read(cut.folder / "quorate.db") as store:
         blocks = [events for _, events in open_blocks(store.blocks())]
     head = GENESIS
@@ -746,7 +746,7 @@ def test_a_terminal_gets_the_picture_drawn_anew(patient: Shell) -> None:
     watching = start(patient.folder, *words, env={"TERM": "xterm"}, stdout=theirs)
     os.close(theirs)
     screen = b""
-    with suppress(OSError):  # The terminal is gone when nobody writes to it any more.
+    with suppress(OSError):  # The terminal closes when no process writes to it any more.
         while more := os.read(ours, 65_536):
             screen += more
     os.close(ours)
@@ -766,7 +766,7 @@ def test_ctrl_c_ends_watching_quietly(patient: Shell) -> None:
 
 @pytest.mark.slow
 def test_watching_reads_the_ledger_again_only_when_it_has_changed(patient: Shell) -> None:
-    """The blocks are gone, and watching goes on: it asks for the head alone."""
+    """The older blocks are destroyed, and watching continues, because it reads only the head."""
     watching = start(patient.folder, "watch", "r1", "--interval", "20ms", "--count", "40")
     assert watching.stdout is not None
     watching.stdout.readline()

@@ -1,4 +1,4 @@
-"""Real processes: what only shows when an operating system is involved."""
+"""Real processes, for behaviour that depends on the operating system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
 from tests.oracles.effort import few_of
 
-pytestmark = pytest.mark.slow  # Most of it starts processes of its own.
+pytestmark = pytest.mark.slow  # Most tests start processes.
 
 HEAVY = ("msgspec", "yaml", "cryptography", "sqlite3", "asyncio", "quorate.model", "quorate.core")
 
@@ -86,7 +86,7 @@ def test_an_interrupt_is_told_in_one_line(shell: Shell) -> None:
     before = shell.ledger_bytes()
     running = start(shell.folder, "apply", "-f", "-")
     assert running.stdin is not None
-    # More than a pipe holds: this returns once the command is reading its input.
+    # The input is larger than a pipe, so this returns when the command has begun to read it.
     running.stdin.write(b"\n" * 1_000_000)
     running.stdin.flush()
     running.send_signal(signal.SIGINT)
@@ -241,7 +241,7 @@ def test_all_runs_are_ended_though_the_output_is_closed(
     for name in "abc":
         line = ("--gpus", "1", "--team", "rai", "--flavor", "H100", "--name", name)
         shell.ok("submit", *line, "--", "true")
-    shell.ok("cancel", "c")  # Nothing is recorded for what is cancelled already.
+    shell.ok("cancel", "c")  # Cancelling a cancelled run records nothing.
     running = start(shell.folder, words[0], *reversed(words[1:]))
     assert running.stdout is not None
     running.stdout.close()

@@ -1,4 +1,4 @@
-"""The quick form of the published experiments runs, and draws every plot."""
+"""The quick form of the published experiments runs, and creates every plot."""
 
 from __future__ import annotations
 

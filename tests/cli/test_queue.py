@@ -1,4 +1,4 @@
-"""The queue at the keyboard: its order, every term of it, and why a run stands where it stands."""
+"""``get queue``: its order, every term of the score, and the reason for each place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from quorate.model.amounts import HOUR_MS, SECOND_MS
 from tests.cli.shell import ROOT, Shell
 
-pytestmark = pytest.mark.slow  # Queues of several owners are made and let run.
+pytestmark = pytest.mark.slow  # Queues of several owners are created, and their runs are played.
 
 NODE = """\
 ---
@@ -64,7 +64,7 @@ def submit(shell: Shell, name: str, owner: str, gpus: int) -> str:
 
 
 def opened(shell: Shell, quotas: dict[str, str]) -> Shell:
-    """Return a keyboard beside 64 GPUs and a team for each of ``quotas``."""
+    """Return a shell beside 64 GPUs, with a team for each of ``quotas``."""
     nodes = "".join(NODE.format(number=number) for number in range(1, 9))
     teams = "".join(TEAM.format(name=name, quota=quota) for name, quota in quotas.items())
     shell.ok("init")
@@ -74,7 +74,7 @@ def opened(shell: Shell, quotas: dict[str, str]) -> Shell:
 
 @pytest.fixture
 def contended(bare: Shell) -> Shell:
-    """Return the worked example of the page: a full fleet, ten hours on, and three that wait."""
+    """Return the example of the page: a full fleet after ten hours, and three waiting runs."""
     opened(
         bare,
         {
@@ -93,20 +93,20 @@ def contended(bare: Shell) -> Shell:
 
 
 def shown(page: str, command: str) -> list[str]:
-    """Return the lines that ``page`` shows for ``command``, up to three dots."""
+    """Return the lines that ``page`` shows for ``command``, up to ``...``."""
     (block,) = re.findall(rf"```console\n\$ {re.escape(command)}\n(.*?)```", page, re.DOTALL)
     lines: list[str] = block.splitlines()
     return lines[: lines.index("...")] if "..." in lines else lines
 
 
 def rows(text: str) -> dict[str, dict[str, str]]:
-    """Return the cells of a table by name and title."""
+    """Return the cells of a table by name and column."""
     head, *body = (re.split(r" {3,}", line.strip()) for line in text.splitlines())
     return {row[head.index("NAME")]: dict(zip(head, row, strict=True)) for row in body}
 
 
 def queue_of(shell: Shell) -> list[dict[str, Any]]:
-    """Return what ``get queue`` has for programs, in its order."""
+    """Return the items of ``get queue -o json``, in order."""
     items: list[dict[str, Any]] = shell("get", "queue", "-o", "json").json["items"]
     return [{"name": item["metadata"]["name"], **item["status"]["queue"]} for item in items]
 
@@ -129,7 +129,7 @@ def test_over_budget_comes_last_and_below_share_first(contended: Shell) -> None:
         ("g2", False),
         ("b2", True),
     ]
-    # Blue is the first to be over its budget, and was the first to submit.
+    # Blue exceeds its budget first, and submitted first.
     contended.ok("admin", "tenant", "update", "blue", "--unset", "gpu_hours_budget")
     contended.ok("admin", "tenant", "update", "blue", "--fair-share-target", "1")
     assert [each["name"] for each in queue_of(contended)] == ["b2", "r2", "g2"]
@@ -176,7 +176,7 @@ def test_a_burst_allowance_raises_the_target_while_others_leave_room(bare: Shell
     ) in bare.ok("explain", "r1")
 
 
-# --- Why a run stands where it stands ---
+# --- Why a run is at its place in the queue ---
 
 
 def test_explain_says_what_a_budget_costs_and_who_is_ahead(contended: Shell) -> None:
@@ -211,7 +211,7 @@ def test_weights_of_the_system_decide_what_a_share_is(contended: Shell) -> None:
 
 @pytest.fixture
 def parked(bare: Shell) -> Shell:
-    """Return a keyboard beside a half empty fleet, and a team whose third run waits for nodes."""
+    """Return a shell beside a half-empty fleet, and a team whose third run waits for nodes."""
     opened(bare, {"red": "{maxNodes: 3}", "blue": "{}"})
     submit(bare, "r1", "red", 16)
     submit(bare, "r2", "red", 4)

@@ -1,4 +1,4 @@
-"""``get`` and ``describe``: every kind, every form, and what is not there."""
+"""``get`` and ``describe``: every kind, every format, and missing resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.shell import EXAMPLES, Shell
 
 @pytest.fixture
 def busy(shell: Shell) -> Shell:
-    """Return a keyboard beside a ledger in which runs run, wait and are over."""
+    """Return a shell beside a ledger with running, waiting and ended runs."""
     for name in ("train", "share", "borrow", "malleable", "too-big"):
         shell.ok("submit", "-f", EXAMPLES / f"{name}.yaml")
     shell.ok("complete", "share")
@@ -36,7 +36,7 @@ def busy(shell: Shell) -> Shell:
 
 @pytest.fixture
 def planned(busy: Shell) -> Shell:
-    """Return a keyboard beside that ledger with a promised start, a conflict and a claim."""
+    """Return a shell beside that ledger with a planned start, a conflict and a claim."""
     busy.ok("claim", "--owner", "core", "--flavor", "H100", "--nodes", "1", "--for", "8h")
     busy.ok("submit", "--like", "malleable", "--name", "next")
     busy.ok("resolve", "--scope", "flavor=A100", "--deficit", "8")
@@ -44,7 +44,7 @@ def planned(busy: Shell) -> Shell:
 
 
 def _items(shell: Shell, kind: Kind) -> list[dict[str, Any]]:
-    """Return what there is of ``kind``; there is one system, and it is no list."""
+    """Return the items of ``kind``; the System document is single, and not in a list."""
     listed = shell("get", kind.name, "-o", "json").json
     assert listed["apiVersion"] == "quorate.dev/v1"
     if kind.name == "system":
@@ -164,7 +164,7 @@ def test_reading_does_not_wait_for_a_writer(busy: Shell) -> None:
 
 @pytest.mark.heavy
 def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> None:
-    """Less and less room: the code stays, so nothing is recorded, and the numbers change."""
+    """The code stays the same, so nothing is recorded, while the number of free GPUs falls."""
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null",
              "--set", "spec.resources.totalGPUs=8")  # fmt: skip
     shell.ok("submit", "--like", "malleable", "--name", "waits", "--set",
@@ -172,7 +172,7 @@ def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> 
     assert "budgets can pay 8 of 16 GPUs, 8 short" in shell.ok("get", "queue")
     events = shell.ok("ledger", "log").count("run-refused/1")
     shell.clock.at_ms += 60_000
-    # Short enough to be gone before the start that `waits` was promised.
+    # This run ends before the planned start of `waits`.
     short = ("--set", "spec.runtime.expectedDuration=15m")
     shell.ok("submit", "--like", "malleable", "--name", "more", *short, "--set",
              "spec.resources.totalGPUs=4")  # fmt: skip
@@ -188,7 +188,7 @@ def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> 
 
 
 def test_a_reason_that_time_has_made_is_shown_before_it_is_recorded(shell: Shell) -> None:
-    """There is money and no room; then the window of the money closes."""
+    """There is money but no free GPUs; then the window of the envelope closes."""
     line = {
         "name": "n",
         "flavor": "A100",

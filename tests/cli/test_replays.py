@@ -1,4 +1,4 @@
-"""Reports, what-ifs and scores of a ledger, at the keyboard."""
+"""``quorate report``, ``whatif`` and ``forecast score`` on a ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def waited(shell: Shell) -> tuple[Shell, str]:
-    """Return a ledger in which a run waited two hours for money, and an instant before that."""
+    """Return a ledger in which a run waited two hours for money, and an instant before the wait."""
     at = time_text(shell.clock.at_ms)
     shell.clock.at_ms += HOUR_MS
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null")
@@ -110,7 +110,7 @@ def test_a_whatif_removes_what_was_removed(shell: Shell) -> None:
     shell.clock.at_ms += HOUR_MS
     at = time_text(shell.clock.at_ms)
     shell.clock.at_ms += HOUR_MS
-    shell.ok("delete", "node", "n1", "n2")  # All A100 that there are.
+    shell.ok("delete", "node", "n1", "n2")  # All nodes with A100.
     shell.ok("delete", "budget", "core")
     line = ("--gpus", "8", "--flavor", "A100", "--team", "rai")
     shell.ok("submit", *line, "--name", "late", "--", "true")

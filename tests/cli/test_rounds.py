@@ -1,4 +1,4 @@
-"""Rounds at the keyboard: what a lease is for, and by which priority a run has its turn."""
+"""Rounds on the command line: the steps and seconds of a lease, and the priority of a run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROUND_MS = 6 * 60_000
 
 
 def begun(shell: Shell, steps: int = 1_000_000) -> Shell:
-    """Return ``shell`` beside two runs that want the same four GPUs."""
+    """Return ``shell`` with two runs that need the same four GPUs."""
     shell.file("world.yaml", WORLD)
     shell.ok("init")
     shell.ok("apply", "-f", "world.yaml")

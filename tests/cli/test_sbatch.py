@@ -1,4 +1,4 @@
-"""Jobs as Slurm takes them: scripts, typed options, arrays, dependencies."""
+"""``quorate sbatch``: scripts, options, arrays, dependencies."""
 
 from __future__ import annotations
 

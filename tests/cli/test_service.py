@@ -1,4 +1,4 @@
-"""The command line against a real service: word for word what it says on the service's file."""
+"""The command line with a real service prints the same text as on the service's file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from quorate.testing.memory_engines import HandClock
 from tests.cli.shell import EXAMPLES, Said, Shell, finish, process, start
 from tests.client.running import Running, running
 
-pytestmark = pytest.mark.slow  # A service is started, and some commands are processes.
+pytestmark = pytest.mark.slow  # A service is started, and some commands run as processes.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A service, the folder in which its file lies, and the time, which is one for both."""
+    """A service, the folder of its file, and the clock, which service and commands share."""
 
     running: Running
     folder: Path
@@ -30,11 +30,11 @@ class Place:
 
     @property
     def env(self) -> dict[str, str]:
-        """What makes commands ask the service."""
+        """The environment with which commands use the service."""
         return {"QUORATE_SERVER": self.running.url, "QUORATE_TOKEN": self.running.token}
 
     def say(self, capsys: pytest.CaptureFixture[str], words: Sequence[str], **env: str) -> Said:
-        """Return what a command says in the folder."""
+        """Return the exit code and output of a command in the folder."""
         capsys.readouterr()
         with chdir(self.folder):
             environ = {"QUORATE_ACTOR": "admin", **env}
@@ -213,11 +213,11 @@ FAULTS = {
         "bad.yaml:6: Run/new: spec.pool: there is no pool 'nope'",
     ),
 }
-"""What is wrong -> the command, the file, and the beginning of what it is told."""
+"""For each fault: the command, the file, and the beginning of the error."""
 
 
 def asked_for(err: str) -> str:
-    """Return an error without the line that says which ledger or service was searched."""
+    """Return an error without the line that names the searched ledger or service."""
     return "".join(
         line for line in err.splitlines(keepends=True) if not line.startswith("searched:")
     )
@@ -284,7 +284,7 @@ def test_a_token_s_rights_are_told(place: Place, capsys: pytest.CaptureFixture[s
 
 
 def token_of_a_user(place: Place, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Return what makes commands ask the service as Ann of rai."""
+    """Return the environment with which commands use the service as Ann of rai."""
     words = ["token", "issue", "--role", "user", "--user", "ann", "--tenant", "rai"]
     issued = place.say(capsys, words, **place.env)
     assert issued.code == 0, issued

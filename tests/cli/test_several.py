@@ -1,4 +1,4 @@
-"""Several runs ended by one command; lists for scripts and spreadsheets; resources deleted."""
+"""One command that ends several runs; lists for scripts and spreadsheets; deleted resources."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
 
 @pytest.mark.heavy
 def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) -> None:
-    """As with other schedulers: leaving a word out does not end the runs of colleagues."""
+    """As with other schedulers: a forgotten option does not end the runs of colleagues."""
     submitted(shell, "a", "b")
     shell.ok("--actor", "bob", "submit", *LINE, "--name", "c", "--", "true")
     shell.ok("cancel", "--all", "--yes")

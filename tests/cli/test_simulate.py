@@ -1,4 +1,4 @@
-"""``quorate simulate`` and ``quorate trace``, on the examples and on what they refuse."""
+"""``quorate simulate`` and ``quorate trace``: the examples, and input that they refuse."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_drawn_jobs_are_measured_in_a_window(bare: Shell) -> None:
         assert found["jct_mean_s"] == pytest.approx(found["metrics"]["jct_s"]["mean"], rel=1e-6)
         assert found["cost"] == pytest.approx(found["metrics"]["cost"])
     assert engine["utilisation"] == engine["metrics"]["utilisation"]
-    # As published, gaps between two rounds count as busy.
+    # As published, the gap between two rounds counts as busy.
     assert strict["utilisation"] > strict["metrics"]["utilisation"] > 0.1
 
 
@@ -180,7 +180,7 @@ def test_the_help_says_where_the_seeds_of_a_comparison_are(bare: Shell) -> None:
 
 
 def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
-    """Its driver had nothing to do at a set time; what ended is read from its executor."""
+    """The simulator decides nothing at fixed times; the ends of runs come from its executor."""
     jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,50,2,600,y\n"
     (bare.folder / "w.csv").write_text(jobs, encoding="utf-8")
     bare.ok("simulate", "--discipline", "bind", "--cluster", "gpu=8", "--trace", "w.csv",
@@ -236,7 +236,7 @@ def test_a_simulation_that_is_paused_and_resumed_is_the_one_that_was_not(bare: S
     first = bare(*_BOUND, "--pause-at", "4000", "--checkpoint", "p.sim")
     assert first.code == 0
     assert "quorate simulate --resume p.sim" in first.err
-    # It is kept in its own file again, which has another pause then.
+    # The simulation is saved to its own file again, with another pause.
     assert bare("simulate", "--resume", "p.sim", "--pause-at", "6500").code == 0
     found = bare("simulate", "--resume", "p.sim", "-o", "json").json
     whole.pop("machine")
@@ -267,7 +267,7 @@ def test_ctrl_c_pauses_a_simulation_that_has_a_file_for_it(bare: Shell) -> None:
     os.mkfifo(trace)
 
     def interrupted() -> None:
-        with trace.open("w", encoding="utf-8") as pipe:  # It is open when the trace is read.
+        with trace.open("w", encoding="utf-8") as pipe:  # The pipe is open while the trace is read.
             os.kill(os.getpid(), signal.SIGINT)
             pipe.write(_LONG)
 

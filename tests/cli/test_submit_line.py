@@ -1,4 +1,4 @@
-"""Runs by command line."""
+"""``quorate submit`` with the run given by options."""
 
 from __future__ import annotations
 

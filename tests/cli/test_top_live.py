@@ -1,4 +1,4 @@
-"""``quorate top`` at a real terminal: redrawn, steered by keys, and left as it was found."""
+"""``quorate top`` in a real terminal: redrawn, controlled by keys, and restored at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE = ("--team", "rai", "--flavor", "H100")
 
 @dataclass
 class Terminal:
-    """A terminal of 24 lines with a command in it, and all that the command wrote."""
+    """A terminal of 24 lines in which a command runs, and all output of the command."""
 
     file: int
     process: subprocess.Popen[bytes]
@@ -35,7 +35,7 @@ class Terminal:
         os.write(self.file, keys.encode())
 
     def screen(self) -> str:
-        """Return what was drawn last."""
+        """Return the screen as drawn last."""
         while select.select([self.file], [], [], 0.05)[0]:
             try:
                 self.written += os.read(self.file, 65_536).decode()
@@ -44,7 +44,7 @@ class Terminal:
         return self.written.rpartition("\x1b[H")[2]
 
     def ends(self) -> int:
-        """Return the exit code of the command; what it still draws is read meanwhile."""
+        """Return the exit code of the command; read its output until then."""
 
         def has_ended() -> bool:
             self.screen()
@@ -55,7 +55,7 @@ class Terminal:
         return self.process.returncode
 
     def until(self, pattern: str) -> str:
-        """Return the screen once it has ``pattern``."""
+        """Return the screen as soon as it matches ``pattern``."""
         found = until(
             lambda: re.search(pattern, self.screen(), re.DOTALL), pattern, tell=lambda: self.written
         )
@@ -64,11 +64,11 @@ class Terminal:
 
 @contextmanager
 def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
-    """Run ``quorate`` with ``words`` in a terminal of its own."""
+    """Run ``quorate`` with ``words`` in a separate terminal."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
-    # A shell would do this: the terminal is the one that interrupts the command, also where the
-    # tests themselves run in the background, in which interrupts are ignored.
+    # As in a shell, an interrupt comes from the terminal, even if the tests run in the background,
+    # where interrupts are ignored.
     own = "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
     heeds = "signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = f"{own}; {heeds}; from quorate.cli.main import run; run()"
@@ -103,7 +103,7 @@ def test_keys_sort_filter_and_end_it(shell: Shell) -> None:
         top.until(r"1 of 2 runs.*filter: lar_")
         top.press("\r")
         assert "small " not in top.until(r"with 'lar'.*large .*q quit")
-        # What others record is drawn, too.
+        # Events of other writers are shown, too.
         shell.ok("submit", *LINE, "--name", "larger", "--gpus", "2", "--", "x")
         top.until(r"2 of 3 runs.*larger ")
         assert "\x1b[32m" in top.written

@@ -1,4 +1,4 @@
-"""Pages whose commands are typed one by one, without what they print: each does what it says."""
+"""Pages with commands but without their output: each command works when typed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ spec:
 VISION = "apiVersion: quorate.dev/v1\nkind: Owner\nmetadata: {name: vision}\n"
 JOB = "#!/bin/sh\n#SBATCH --gpus=1\npython train.py\n"
 FOR_EVER = " -f "
-"""How a command is known that goes on until Ctrl-C."""
+"""The option by which a command that runs until Ctrl-C is recognised."""
 
 
 def typed(page: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Commands whose answer is lost: they say so, and are repeated once under the printed key."""
+"""Commands whose answer is lost say so, and can be repeated once with the printed key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def typed(bare: Shell, service: Running) -> Callable[..., Said]:
-    """Return what types a command for a service, by default the real one."""
+    """Return a function that runs a command with a service, by default the real one."""
     bare.environ |= {"QUORATE_TOKEN": service.token}
 
     def say(*words: str, at: str = service.url) -> Said:
@@ -43,7 +43,7 @@ def typed(bare: Shell, service: Running) -> Callable[..., Said]:
 
 
 class Dropping:
-    """A proxy of a service that drops the first answers to writes; afterwards it does ``later``."""
+    """A proxy that drops the first answers to writes; afterwards it calls ``later``."""
 
     def __init__(self, service: Running, later: Callable[[Stand], None], *, drops: int = 1) -> None:
         self._service, self._later, self._drops = service, later, drops
@@ -75,7 +75,7 @@ class Dropping:
 
 
 def ends(stand: Stand) -> None:
-    """End the proxy, so that nothing listens at its address."""
+    """Stop the proxy, so that no program listens at its address."""
     stand.handler.server.shutdown()
     stand.handler.server.server_close()
 
@@ -131,7 +131,7 @@ def test_command_interrupted_before_the_answer_prints_its_key(
 
     before = _runs(typed)
     proxy_of = Dropping(service, interrupt, drops=0)
-    # A process that runs tests beside others ignores the signal.
+    # Background processes ignore this signal, and the tests may run in the background.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with serving(proxy_of) as proxy:

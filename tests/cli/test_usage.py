@@ -1,4 +1,4 @@
-"""``usage`` and ``statement``: on a real ledger, in every form."""
+"""``usage`` and ``statement``: on a real ledger, in every format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEBRUARY_MS = 1_801_440_000_000  # 2027-02-01T00:00:00Z
 
 @pytest.fixture
 def used(shell: Shell) -> Shell:
-    """Return a keyboard beside a ledger in which three runs have worked for ten hours."""
+    """Return a shell beside a ledger in which three runs have worked for ten hours."""
     for name in ("train", "share", "borrow"):
         shell.ok("submit", "-f", EXAMPLES / f"{name}.yaml")
     shell.clock.at_ms += 10 * HOUR_MS
@@ -101,7 +101,7 @@ def test_ones_own_usage_has_a_row_for_each_tenant(used: Shell) -> None:
         ["rai", "ada"]
     ]
     (mine,) = _rows(used.ok("usage", "-o", "csv"))
-    # A spreadsheet would compute what begins with an equals sign.
+    # A spreadsheet would evaluate a cell that begins with an equals sign.
     assert (mine["tenant"], mine["user"]) == ("core", "'=cmd(1)")
     assert int(mine["gpu_ms_used"]) == 8 * HOUR_MS
     items = used("usage", "-o", "json").json["items"]

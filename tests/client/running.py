@@ -21,7 +21,7 @@ from quorate.service.daemon import Daemon, Extras
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where a service is, and the token of its admin."""
+    """The address of a service, and the token of its admin."""
 
     url: str
     token: str
@@ -32,9 +32,9 @@ class Running:
 def running(
     ledger: Path, *, port: int = 0, token: str = "", clock: Clock | None = None
 ) -> Iterator[Running]:
-    """Serve ``ledger``, made where it is missing; ``token`` is that of an earlier start.
+    """Serve ``ledger``, which is created if it is missing; ``token`` is from an earlier start.
 
-    ``clock`` None is the machine's.
+    ``clock`` None means the clock of the machine.
     """
     if not ledger.exists():
         assert main(["--ledger", str(ledger), "init"], Settings(environ={}, clock=clock)) == 0

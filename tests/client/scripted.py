@@ -1,4 +1,4 @@
-"""A real HTTP server that does what a test tells it to, request by request."""
+"""A real HTTP server that answers each request as a test says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.bounds import WAIT_S
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A request as it arrived."""
+    """A request as received."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Got:
 
 @dataclass
 class Stand:
-    """One request, being answered."""
+    """One request that is being answered."""
 
     got: Got
     handler: BaseHTTPRequestHandler
@@ -55,7 +55,7 @@ class Stand:
     def stream(
         self, *parts: bytes, whole: bool, between: Callable[[], object] = lambda: None
     ) -> None:
-        """Send parts of an answer that goes on; cut it off unless it is ``whole``.
+        """Send parts of a streamed answer; break the connection at the end unless it is ``whole``.
 
         ``between`` is called before each part but the first.
         """
@@ -97,7 +97,7 @@ def hangs_up(stand: Stand) -> None:
 
 @dataclass
 class Scripted:
-    """Does one act for each request, the last one for all after it; ``got`` is what arrived."""
+    """Runs one act for each request, the last act for all later ones; ``got`` has the requests."""
 
     acts: list[Act]
     got: list[Got] = field(default_factory=list)
@@ -139,7 +139,7 @@ def serving(*acts: Act) -> Iterator[Scripted]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing: a test that hangs up on somebody means it."""
+            """Ignore errors, because tests close connections on purpose."""
 
     found.server = Server(("127.0.0.1", 0), Handler)
     thread = Thread(target=found.server.serve_forever, args=(0.01,), daemon=True)

@@ -1,4 +1,4 @@
-"""Both clients against a real server: what is sent, sent again, and given up."""
+"""Both clients with a real server: what they send, repeat and give up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _thing(name: str, **status: str) -> dict[str, Any]:
 
 
 def _both(do: Callable[[Any], Any]) -> list[Use]:
-    """Return what ``do`` does with each of the clients, at an address."""
+    """Return the results of ``do`` with each of the clients, at an address."""
 
     def sync(url: str) -> Any:
         with Client(url, token=TOKEN, retrying=QUICK) as client:
@@ -343,7 +343,7 @@ def test_output_begins_with_its_last_lines() -> None:
 
 
 def test_output_is_followed_to_its_end_though_its_stream_is_cut() -> None:
-    """What a cut connection left of a page comes again; no line is lost, and none comes twice."""
+    """A broken connection's rest of a page is sent again: no line is lost or repeated."""
     acts = [
         _lines(7, 8, ended=False),
         _stream(_page(8, 10, ended=False), whole=False),

@@ -1,4 +1,4 @@
-"""Resources as attributes of a client: typed, read to the last page, and shown in notebooks."""
+"""Resources as attributes of a client: typed, read to the last page, and rendered in notebooks."""
 
 from __future__ import annotations
 

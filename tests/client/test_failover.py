@@ -1,4 +1,4 @@
-"""Clients that know several services of one ledger ask the next where one is away."""
+"""Clients with several addresses of one ledger use the next service if one does not answer."""
 
 from __future__ import annotations
 

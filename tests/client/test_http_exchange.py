@@ -1,4 +1,4 @@
-"""HTTP over one socket: whatever pieces an answer comes in, and what is none."""
+"""HTTP over one socket: answers in any pieces, and data that is no answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADERS = {"Accept": "application/json"}
 
 @contextmanager
 def answering(*pieces: bytes) -> Iterator[tuple[Exchange, list[bytes]]]:
-    """Serve ``pieces``, one write each, to the first request; then hang up."""
+    """Send ``pieces``, one write each, as the answer to the first request; then close."""
     got: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 

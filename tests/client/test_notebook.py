@@ -25,14 +25,14 @@ def cells() -> list[dict[str, Any]]:
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """Return documents as they are sent."""
+    """Return documents in the form in which clients send them."""
     parsed = parse_documents(text, source="fleet.yaml")
     assert isinstance(parsed, Documents), parsed
     return [json.loads(json.dumps(render(each.spec), default=str)) for each in parsed.items]
 
 
 def shown(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell as notebooks do; return the value of its last expression, None without one."""
+    """Run a cell like a notebook; return the value of its last expression, or None."""
     tree = ast.parse(source)
     last = tree.body[-1] if isinstance(tree.body[-1], ast.Expr) else None
     if last is not None:
@@ -70,7 +70,7 @@ def test_every_cell_runs_and_the_plots_show_what_was_used(
         for cell in cells():
             if cell["cell_type"] == "code":
                 value = shown("".join(cell["source"]), names)
-                # As notebooks do, before the next cell: a handle asks for its run then.
+                # As in notebooks, before the next cell: a handle then reads its run.
                 pictures += [value._repr_svg_()] if hasattr(value, "_repr_svg_") else []
                 tables += [value._repr_html_()] if hasattr(value, "_repr_html_") else []
     assert names["info"].status.phase == "Completed"

@@ -1,4 +1,4 @@
-"""What the command line asks with: the standard library alone, with the words of the clients."""
+"""The HTTP client of the command line: only the standard library, with the clients' messages."""
 
 from __future__ import annotations
 
@@ -194,12 +194,12 @@ def test_a_watch_ticks_after_events_that_came_together(kind: type[PlainDriver | 
             first = list(itertools.islice((each for each in events if each), 2))
             assert [each.seq for each in first] == [1, 2]
             if kind is PlainDriver:
-                # The third is sent after this only: nothing else can be next.
+                # The third event is sent after this, so no other event can be next.
                 assert [next(events), next(events), next(events)] == [None, None, None]
             seen.set()
             rest = list(itertools.islice((each for each in events if each), 2))
             assert [each.seq for each in rest] == [3, 4]
-            # It was cut after the third, and taken up there; what is there was emitted.
+            # The stream broke after the third event and was resumed there.
             assert next(events) is None
             assert isinstance(events, Generator)
             events.close()
@@ -226,7 +226,7 @@ def test_what_one_read_has_left_is_known_without_waiting() -> None:
     with serving(held) as server:
         host, port = server.server.server_address[:2]
         exchange = Exchange(str(host), port, tls=None, timeout_s=TIMEOUT_S)
-        assert exchange.is_ready(0.0)  # Reading on says what is wrong.
+        assert exchange.is_ready(0.0)  # Reading on raises the error.
         exchange.connect()
         try:
             body = exchange.ask("GET", "/", {}, None).body

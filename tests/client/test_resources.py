@@ -1,4 +1,4 @@
-"""What clients say of each kind of resource is what a service gives."""
+"""The types of resources in the clients agree with the answers of a service."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ LISTS = {
     if each.name.startswith("list-") and each.about in RESOURCES
 }
 UNMET = {"RefusalTerms"}
-"""Parts that none of these worlds has in them."""
+"""Parts that occur in none of these worlds."""
 
 
 def _given(operation: Operation, tree: object) -> Any:
-    """Return ``tree`` as a client gives it."""
+    """Return ``tree`` as the client returns it."""
     reply = wire.Reply(
         status=200, headers={"content-type": wire.JSON}, body=to_json(tree).encode("utf-8")
     )
@@ -57,7 +57,7 @@ def _given(operation: Operation, tree: object) -> Any:
 
 
 def _faults(where: str, part: Fields, met: set[str]) -> Iterator[str]:
-    """Yield what a part has and does not declare, or declares and cannot be read."""
+    """Yield the fields of a part that are undeclared, and declared ones that cannot be read."""
     met.add(type(part).__name__)
     declared = get_type_hints(type(part))
     yield from (
@@ -103,7 +103,7 @@ def _parts(kind: type[Fields]) -> Iterator[type[Fields]]:
 
 
 def _borrower() -> Engine:
-    """Return the engine of a ledger with an owner that borrows, and is linked to accounting."""
+    """Return the engine of a ledger with an owner that borrows and is linked to accounting."""
     engine = memory_engine()
     lender = budget("l", "lender", envelope("e", 16, lending=Lending(allow=True)))
     steps: tuple[Command, ...] = (
@@ -118,7 +118,7 @@ def _borrower() -> Engine:
 
 
 def _rounds_and_a_stop() -> Engine:
-    """Return the engine of a pool that shares in rounds, with a run that was told to stop."""
+    """Return the engine of a pool with rounds, in which a run was ordered to stop."""
     room = rounds.Room(rounds.world(rounds.team("a"), rounds.team("b")))
     room.submit_together(rounds.run("one", "a"), rounds.run("two", "b", gpus=4))
     room.rounds(2)

@@ -1,4 +1,4 @@
-"""Both clients against a real service: what they do for each other, and through a restart."""
+"""Both clients with a real service: each sees the other's changes, also after a restart."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tests.client.running import Running, running
 from tests.service.program import client as http_client
 from tests.service.program import reserved_port
 
-pytestmark = pytest.mark.slow  # A service is started for each.
+pytestmark = pytest.mark.slow  # Each test starts a service.
 
 QUICK = Retrying(tries=300, wait_s_min=0.05, wait_s_max=0.5)
-"""Soon again, and for as long as a service takes to start on a busy machine."""
+"""Short pauses between tries, for as long as the start of a service takes on a busy machine."""
 
 
 def _documents(*names: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Server-sent events, however they arrive."""
+"""Server-sent events in pieces of any size."""
 
 from __future__ import annotations
 

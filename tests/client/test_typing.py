@@ -1,4 +1,4 @@
-"""What a type checker knows of a program that uses the clients, under mypy --strict."""
+"""The types that mypy --strict finds in a program that uses the clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REVEALED = (
     ('client.run("a").wait()', ".status.ended", "str | None"),
     ('client.run("a").explain()', ".phase", "str"),
 )
-"""What is asked, what is read of the answer, and its type."""
+"""A call, the part of its answer that is read, and its type."""
 STREAMED = (
     ("client.watch()", "Event"),
     ("client.watch_notices()", "Notice"),
@@ -47,7 +47,7 @@ WRONG = (
 
 
 def _program() -> str:
-    """Return a program of both clients: each answer is revealed, each wrong use expected."""
+    """Return a program with both clients: it reveals each answer and expects each wrong use."""
     lines = ["from quorate import AsyncClient, Client", "", "def use(client: Client) -> None:"]
     lines += [f"    reveal_type({asked}{read})" for asked, read, _ in REVEALED]
     lines += [f"    reveal_type(next({asked}))" for asked, _ in STREAMED]
@@ -61,7 +61,7 @@ def _program() -> str:
 
 @pytest.mark.soak
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # mypy reads all that the clients import.
+@pytest.mark.timeout(300)  # mypy reads all modules that the clients import.
 def test_answers_of_both_clients_are_typed_down_to_their_fields(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(_program(), encoding="utf-8")
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n", encoding="utf-8")

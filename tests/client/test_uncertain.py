@@ -1,4 +1,4 @@
-"""A write of which one try may have been recorded is uncertain, whatever later tries bring."""
+"""A write with one try that may have been recorded is uncertain, whatever later tries return."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TAKEN = _refused(RefusedError, 409, "already-exists")
 
 
 def _ended(name: str, asked: Struct, *errors: Error) -> tuple[QuorateClientError, list[str]]:
-    """Return how a request ends whose tries fail with ``errors``, and the keys that were sent."""
+    """Return the result of a request whose tries fail with ``errors``, and the sent keys."""
     flow = exchange(OPERATIONS[name], asked, QUICK, wire.tree_of)
     left, keys = list(errors), list[str]()
     try:

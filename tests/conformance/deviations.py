@@ -1,4 +1,4 @@
-"""Cases of the peer that are answered otherwise: why (docs/design/choices.md), and how."""
+"""Cases of Jobtree that Quorate answers differently: why (docs/design/choices.md), and how."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOT_OURS: Final = {
     "checkpointDeadline": "a lost run fails there unless it comes back in time; here it waits",
     "followDeadline": "wait waits here, and only fail has a grace",
 }
-"""Fields of forecasts and scenarios that depend on the peer's formulas or objects, and why."""
+"""Fields of forecasts and scenarios that depend on Jobtree's formulas or objects, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Why a case is answered otherwise (docs/design/choices.md), and the answer (a subset)."""
+    """Why the answer to a case differs (docs/design/choices.md), and the answer (a subset)."""
 
     reason: str
     answer: dict[str, Any]
@@ -362,4 +362,4 @@ FOUND: Final[dict[str, dict[str, Any]]] = {
         "trace": [{"reservations": {"default/train-8": {"plannedStart": "2024-01-01T12:00:00Z"}}}]
     },
 }
-"""What we answer where nothing but fields of ``NOT_OURS`` keeps a case from being matched."""
+"""Quorate's answer to cases that differ only in fields of ``NOT_OURS``."""

@@ -1,4 +1,4 @@
-"""Problems of the published policies, read from the shape in which their answers were recorded."""
+"""Problems of the published policies, in the format in which their answers were recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASES: Final = Path(__file__).parents[3] / "shared" / "conformance" / "gavel"
 
 
 def read(name: str) -> Any:
-    """Return a recorded case, or nothing where the cases are not beside this repository."""
+    """Return a recorded case, or skip if the cases are not beside this repository."""
     path = CASES / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 

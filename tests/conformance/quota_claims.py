@@ -1,4 +1,4 @@
-"""Checks of cases about sensitive claims, each by the shape of the case."""
+"""Checks of cases about sensitive claims, chosen by the fields of the case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _claim(world: World, tenant: str, user: str, nodes: int) -> Decision:
 
 
 def check_claim(case: Case) -> None:
-    """Check that a claim is recorded with its user, before anything is started for it."""
+    """Check that a claim is recorded with its user before anything is started for it."""
     given, then = case["given"], case["then"]
     if "node" in given:
         _check_overwriting(case)
@@ -45,7 +45,7 @@ def check_claim(case: Case) -> None:
     if "owner" in then:
         assert (then["owner"], then["audit_action"]) == (user, "NodeClaim")
     else:
-        # What is told to whoever runs the work is made of events that are in the ledger already.
+        # Orders to the executor are made from events that are already in the ledger.
         assert then["order"][0] == "audit committed"
         orders = orders_of(world.state, decision.events)
         assert len(orders) == given["nodes"]
@@ -54,7 +54,7 @@ def check_claim(case: Case) -> None:
 
 
 def _check_overwriting(case: Case) -> None:
-    """Check that nobody else is given a claimed node, whoever asks and how."""
+    """Check that no other user gets a claimed node by any request."""
     world = World(1)
     world.tenant("t")
     world.tenant("other")
@@ -67,7 +67,7 @@ def _check_overwriting(case: Case) -> None:
 
 
 def check_epilogue(case: Case) -> None:
-    """Check that what ordinary work leaves behind needs no wipe."""
+    """Check that a node needs no wipe after ordinary work."""
     assert case["given"]["sensitive"] is case["then"]["wiped"] is False
     world = World(1)
     world.do(Complete(world.start(OTHERS, 1)))
@@ -76,7 +76,7 @@ def check_epilogue(case: Case) -> None:
 
 
 def check_borrow(case: Case) -> None:
-    """Check that nodes which are claimed and idle are lent to nobody."""
+    """Check that idle nodes of a claim are lent to no other run."""
     claimed = case["given"]["claimed_idle"]
     world = World(claimed)
     world.tenant("t")
@@ -87,7 +87,7 @@ def check_borrow(case: Case) -> None:
 
 
 def check_release(case: Case) -> None:
-    """Check that a node which cannot be wiped is kept from everybody, and that this is recorded."""
+    """Check that a node that cannot be wiped gets no work, and that this is recorded."""
     then = case["then"]
     world = World(1)
     world.tenant("t")

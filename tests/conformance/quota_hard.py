@@ -1,4 +1,4 @@
-"""Checks of cases about hard quotas and the queue, each by the shape of the case."""
+"""Checks of cases about hard quotas and the queue, chosen by the fields of the case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUOTAS: Final = {
 
 
 def _tenant_with(case: Case) -> tuple[World, str]:
-    """Return a world in which the tenant of a case uses what is given."""
+    """Return a world in which the tenant of a case has the given use."""
     given = case["given"]
     name = given.get("tenant", "t")
     limits = dict(given)
@@ -39,7 +39,7 @@ def _tenant_with(case: Case) -> tuple[World, str]:
 
 
 def check_submit(case: Case) -> None:
-    """Check whether a submit is accepted, by which quota it is refused, and at which numbers."""
+    """Check whether a submit is accepted, and otherwise the refusing quota and its numbers."""
     world, tenant = _tenant_with(case)
     given, wanted, then = case["given"], case["when"]["submit"], case["then"]
     waiting = [a for a in given.get("allocations", ()) if a["state"] == "pending"]
@@ -52,7 +52,7 @@ def check_submit(case: Case) -> None:
         world.start(tenant, 1)
     before, log = world.nodes_in_use(tenant), len(world.events)
     name, decision = world.submit(tenant, wanted["nodes"])
-    # Where what waits counts there and not here, or nothing is refused at the door, we decide.
+    # Where that system differs (waiting runs count, or no refusals), Quorate's rule applies.
     accepted = then.get("accepted", False) if is_due(case) else bool(waiting)
     assert (decision.refusals == ()) is accepted
     if accepted:
@@ -71,7 +71,7 @@ def check_submit(case: Case) -> None:
 
 
 def _submit_to_busy(world: World, tenant: str, nodes: int) -> tuple[str, str]:
-    """Return a run that waits because all nodes are busy, and the run that keeps them so."""
+    """Return a run that waits because all nodes are busy, and the run that uses them."""
     _, free = world.state.flavor_gpus("H100")
     busy = world.start(OTHERS, free // world.node_gpus, hours=100) if free else ""
     name, decision = world.submit(tenant, nodes, wait=True)
@@ -81,7 +81,7 @@ def _submit_to_busy(world: World, tenant: str, nodes: int) -> tuple[str, str]:
 
 
 def check_assign(case: Case) -> None:
-    """Check that a run which was accepted is looked at again when there are nodes for it."""
+    """Check that an accepted run is tried again when nodes are free for it."""
     given, wanted, then = case["given"], case["when"]["assign"], case["then"]
     world, tenant = _tenant_with(case)
     names = {}
@@ -102,13 +102,13 @@ def check_assign(case: Case) -> None:
 
 
 def check_update(case: Case) -> None:
-    """Check that a changed limit holds from the next request on, and is in the ledger."""
+    """Check that a changed limit applies from the next request on, and is in the ledger."""
     world, tenant = _tenant_with(case)
     then, limit = case["then"], case["when"]["update_tenant"]["max_nodes"]
     in_use = world.nodes_in_use(tenant)
     decision = world.do(UpdateOwner(tenant, (("nodes_max", limit),)))
     assert isinstance(decision.events[0], OwnerApplied)
-    assert world.nodes_in_use(tenant) == in_use  # nobody is stopped
+    assert world.nodes_in_use(tenant) == in_use  # no run is stopped
     assert fold(world.events).owners[tenant].quota.nodes_max == limit
     if "effective_max_nodes" in then:
         assert limit == then["effective_max_nodes"]
@@ -126,7 +126,7 @@ def check_update(case: Case) -> None:
 
 
 def check_order(case: Case) -> None:
-    """Check that what runs goes on under a lower limit, and nothing new until use has dropped."""
+    """Check that runs continue under a lower limit, and new ones wait until use has dropped."""
     world, tenant = _tenant_with(case)
     proposal, then = case["given"]["proposal"], case["then"]
     before = next(n for n, r in world.state.runs.items() if r.spec.owner == tenant)
@@ -147,7 +147,7 @@ def check_order(case: Case) -> None:
 
 
 def check_pools(case: Case) -> None:
-    """Check that a tenant has one quota, in however many pools it works."""
+    """Check that a tenant has one quota for all its pools."""
     given, use = case["given"], case["when"]["use"]
     world = World(given["max_nodes"], pools=tuple(given["vclusters"]))
     world.tenant(given["tenant"], quota_of(given))
@@ -162,7 +162,7 @@ def check_pools(case: Case) -> None:
 
 
 def check_race(case: Case) -> None:
-    """Check that of two schedulers the first wins, and the other sees that and leaves it."""
+    """Check that of two schedulers the first wins, and the other sees this and does not submit."""
     winner, loser = case["given"]["node_owner"], case["given"]["loser"]
     store, clock = MemoryStore(), HandClock()
     first = Engine.create(store, clock, ledger_id="race", public_key="", actor="test")
@@ -173,7 +173,7 @@ def check_race(case: Case) -> None:
     hour = {"expected_duration_ms": HOUR_MS}
     first.execute(Submit(run("won", 8, winner, **hour)), actor="test")
     head = store.head()
-    assert second.head != head  # it does not know yet
+    assert second.head != head  # it has not read the other's block yet
     second.execute(Submit(run("lost", 8, loser, **hour)), actor="test")
     (lease,) = second.view.leases.values()
     observed = second.view.runs[lease.fact.run].spec.owner
@@ -193,7 +193,7 @@ def check_delete(case: Case) -> None:
 
 
 def check_placed(case: Case) -> None:
-    """Check that a run starts where there is room, and waits where there is none."""
+    """Check that a run starts if there is room, and waits otherwise."""
     given, wanted, then = case["given"], case["when"]["submit"], case["then"]
     world = World(max(given["free"], wanted["nodes"]))
     world.tenant("t")
@@ -207,14 +207,14 @@ def check_placed(case: Case) -> None:
 
 
 def check_reserved(case: Case) -> None:
-    """Check that what was promised to one run is not delayed by another."""
+    """Check that the planned start of a run is not delayed by another run."""
     given, wanted = case["given"], case["when"]["submit"]
     hours = given["reservation"]["in_h"]
     world = World(given["free"] + 1)
     world.tenant("t")
     world.tenant("promised")
     world.start(OTHERS, 1, hours=hours)
-    # All nodes but what is left beside the reservation: it has to wait for the one that is busy.
+    # All nodes except those left beside the reservation: it has to wait for the busy node.
     filler = given["free"] - given["reservation"]["nodes"] + 1
     world.start(OTHERS, filler, hours=hours)
     promised, _ = world.submit("promised", given["reservation"]["nodes"], hours=1)
@@ -224,7 +224,7 @@ def check_reserved(case: Case) -> None:
 
 
 def check_ageing(case: Case) -> None:
-    """Check that of tenants that stand alike whoever has waited longest goes first."""
+    """Check that of tenants with equal scores the one that has waited longest is first."""
     given = case["given"]
     waits: list[int] = given["waits_h"]
     world = World(given["free"])
@@ -242,7 +242,7 @@ def check_ageing(case: Case) -> None:
 
 
 def check_lending(case: Case) -> None:
-    """Check that a line lends no more of itself than it says."""
+    """Check that an envelope lends at most as much as its document allows."""
     given, then = case["given"], case["then"]
     world = World(given["dedicated"], gpus=1)
     world.do(Apply((Owner(name="lender"), Owner(name="borrower"))))

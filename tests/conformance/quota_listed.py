@@ -1,7 +1,7 @@
-"""Cases of the quota system that are not checked here: by id, with the row that decides it.
+"""Cases of the quota system that are not checked here: each id with its reason.
 
-A reason begins with ``out of scope`` or ``decided`` where docs/design/choices.md or
-docs/design/tenancy.md say so, and with ``later`` where what it asks is not built yet.
+A reason begins with ``out of scope`` or ``decided`` if docs/design/choices.md or
+docs/design/tenancy.md say so, and with ``later`` if Quorate does not have the feature yet.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CONFLICTS_LISTED: Final = {
     "RB-03": _ROLES,
     "SC-10": "later: external accounting, which has a durable outbox and drops nothing",
 }
-"""Cases whose contract is ``conflict`` and that no check decides yet; the others are checked."""
+"""Cases whose contract is ``conflict`` and that no check covers; the others are checked."""
 
 TEXTS_LISTED: Final = {
     "cli-design page": "decided: texts of hard quotas are kept; this page has others",
     "pending reason (troubleshooting)": "decided: soft quotas block nothing, so no run waits so",
 }
-"""Documented texts, by when they are shown, that are not ours."""
+"""Documented texts that Quorate does not use, by when they are shown."""
 
 PENALTY_LISTED_FROM: Final = 0.8
 PENALTY_LISTED_TO: Final = 1.2
-"""Between these the curve is another (docs/design/tenancy.md): its floor is at 1."""
+"""Between these uses, Quorate's penalty differs (docs/design/tenancy.md): it ends at a use of 1."""

@@ -1,4 +1,4 @@
-"""Checks of cases about budgets of hours, usage and fair share, each by the shape of the case."""
+"""Checks of cases about budgets of hours, usage and fair share, chosen by their fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conformance.quota_world import Case, World, part, parts, quota_of
 
 
 def _lived(case: Case) -> tuple[World, str]:
-    """Return a world in which a tenant has worked as much as is given."""
+    """Return a world in which a tenant has worked as much as given."""
     given = case["given"]
     allocs = [*given.get("allocs", ()), *([given["alloc"]] if "alloc" in given else [])]
     world = World(100, gpus=next((a["gpus_per_node"] for a in allocs if "gpus_per_node" in a), 4))
@@ -55,7 +55,7 @@ def _work(world: World, alloc: Mapping[str, Any]) -> None:
 
 
 def check_usage(case: Case) -> None:
-    """Check the used hours, and which part of the worse of the budgets they are."""
+    """Check the used hours, and the used part of the budget that is used more."""
     world, tenant = _lived(case)
     usage = world.usage(tenant, case["when"]["period_days"])
     uses = budget_uses(world.state.owners[tenant].quota, usage)
@@ -82,7 +82,7 @@ def check_usage(case: Case) -> None:
 
 
 def check_cycle(case: Case) -> None:
-    """Check what the use of a budget costs in the queue, and that it refuses nothing."""
+    """Check the effect of used budget on the queue, and that it refuses no run."""
     world, tenant = _lived(case)
     terms = world.terms(tenant)
     for key, value in case["then"].items():
@@ -101,13 +101,13 @@ def check_cycle(case: Case) -> None:
             case "origin":
                 assert value == "ledger"  # there is no other source yet
             case "code_penalty" | "code_fraction_used":
-                continue  # what we decide otherwise
+                continue  # Quorate's rule differs
             case _:
                 pytest.fail(f"nobody checks {key}")
 
 
 def check_soft_submit(case: Case) -> None:
-    """Check that a tenant over its budget is accepted, and runs where there is room."""
+    """Check that a run of a tenant over its budget is accepted, and starts if there is room."""
     world, tenant = _lived(case)
     wanted, then = case["when"]["submit"], case["then"]
     spec = run("r", wanted["gpus"], tenant, expected_duration_ms=wanted["walltime_h"] * HOUR_MS)
@@ -125,7 +125,7 @@ def _document(kind: str, name: str, spec: Mapping[str, Any], **labels: str) -> s
 
 
 def _typed(shell: Shell, given: Mapping[str, Any], gpu_hours: float) -> None:
-    """Let a tenant, physics, use so many GPU-hours, all at the keyboard."""
+    """Let a tenant, physics, use ``gpu_hours`` GPU-hours, by commands."""
     place = {"region": "r", "cluster": "c", "fabric.domain": "A"}
     names = ("gpu_hours_budget", "node_hours_budget")
     quota = {n.replace("_h", "H").replace("_b", "B"): given[n] for n in names if n in given}
@@ -147,7 +147,7 @@ def _typed(shell: Shell, given: Mapping[str, Any], gpu_hours: float) -> None:
 
 
 def check_rest(case: Case, shell: Shell) -> None:
-    """Check the fields, which the command line has too; the road to them comes with REST."""
+    """Check the fields with the command line, which has the same ones as REST."""
     _, _, path = case["when"]["GET"].partition("/")
     kind, tenant, what = path.split("/")
     assert (kind, what) == ("tenants", "usage")
@@ -171,7 +171,7 @@ def check_typed(case: Case, shell: Shell) -> None:
         assert (status["gpu_hours_used"], whole["gpu_hours_used"]) == (0, 100)
         return
     assert then == {"shows": "per-tenant rows for the caller"}
-    # The run names no user, so it is whose keyboard it came from.
+    # The run names no user, so its user is the actor of the command.
     rows = [line.split() for line in shell.ok(*words).splitlines()]
     assert [row[:2] for row in rows[1:]] == [["physics", shell.environ["QUORATE_ACTOR"]]]
 
@@ -180,7 +180,7 @@ def check_typed(case: Case, shell: Shell) -> None:
 
 
 def _f3(given: Mapping[str, Any], utilisation: float) -> float:
-    """Return how far below its share a tenant is. Half again is 1.5 here, and 0.5 there."""
+    """Return how far below its share a tenant is. A burst of 50 % is 1.5 here, and 0.5 there."""
     burst = ONE if given.get("burst") is None else ONE + parts(given["burst"])
     eff = effective(parts(given["target"]), burst, parts(utilisation))
     return part(deficit(parts(given["actual"]), eff))
@@ -197,7 +197,7 @@ def check_score(case: Case) -> None:
         return
     world = World(20)
     world.tenant("t", quota_of(given))
-    # So long ago that what it has and what it had are the same share.
+    # So long ago that the present and the past share are the same.
     world.work("t", round(given["actual"] * 20), 40 * 24, ends=False)
     terms = world.terms("t")
     assert part(terms.share) == pytest.approx(given["actual"], abs=0.01)
@@ -208,7 +208,7 @@ def check_score(case: Case) -> None:
 
 
 def check_effective(case: Case) -> None:
-    """Check that 1.5 is half again here, as the documents say and the code does not."""
+    """Check that 1.5 means a burst of 50 %, as the documents say; the code there differs."""
     given = case["given"]
     idle = parts(given["system_utilisation"])
     found = effective(parts(given["target"]), parts(given["burst"]), idle)

@@ -1,6 +1,6 @@
-"""A tenant system in the words of the quota cases: tenants, whole nodes, hours gone by.
+"""A world in the terms of the quota cases: tenants, whole nodes, past hours.
 
-Every decision is swept and audited. ``nodes`` of a case are nodes taken whole.
+Every decision is swept and audited. ``nodes`` of a case are whole nodes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.oracles.tenancies import Tenancy, money_of
 
 GPUS_PER_NODE: Final = 4
 OTHERS: Final = "others"
-"""A tenant without limits that keeps nodes busy where a case has few of them free."""
+"""A tenant without limits that keeps nodes busy if a case has few free nodes."""
 _HOURS: Final = {"gpu_hours_budget": "gpu_ms_budget", "node_hours_budget": "node_ms_budget"}
 
 Case = Mapping[str, Any]
 
 
 def is_due(case: Case) -> bool:
-    """Return whether documents and code there agree on a case, or the documents alone say it."""
+    """Return whether a case is in that system's documents, and not contradicted by its code."""
     return case["contract"] in ("both", "doc")
 
 
@@ -58,14 +58,14 @@ class World(Tenancy):
         self.tenant(OTHERS)
 
     def tenant(self, name: str, quota: Quota | None = None) -> None:
-        """Let there be a tenant, rich enough for anything."""
+        """Create a tenant with enough money for all runs."""
         self.do(CreateOwner(Owner(name=name, quota=quota or Quota())))
         self.do(Apply((money_of(name),)))
 
     def submit(
         self, tenant: str, nodes: int, *, hours: float = 1, wait: bool = False, **more: Any
     ) -> tuple[str, Decision]:
-        """Return the name of a run of so many nodes, and what became of submitting it."""
+        """Return the name of a run of ``nodes`` nodes, and the result of its submission."""
         self.count += 1
         name = f"r{self.count}"
         spec = run(
@@ -79,13 +79,13 @@ class World(Tenancy):
         return name, self.try_(Submit(spec))
 
     def start(self, tenant: str, nodes: int, *, hours: float = 1, **more: Any) -> str:
-        """Return the name of a run of so many nodes that runs now."""
+        """Return the name of a run of ``nodes`` nodes that runs now."""
         name, _ = self.submit(tenant, nodes, hours=hours, **more)
         assert self.record(name).phase is Phase.RUNNING, self.record(name).refusal
         return name
 
     def work(self, tenant: str, nodes: int, hours: float, *, ends: bool = True) -> None:
-        """Let a run of so many nodes work for so long."""
+        """Let a run of ``nodes`` nodes work for ``hours``."""
         name = self.start(tenant, nodes, hours=hours)
         self.pass_hours(hours)
         if ends:

@@ -1,8 +1,8 @@
-"""The published traces through the production engine, beside recorded runs of the published code.
+"""The published traces in the production engine, compared with recorded runs of published code.
 
-The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
-module is skipped. Jobs are paid for, placed and recorded as in production, and shared by the
-default mechanism: no worse than the published one by the figure that each policy is for.
+The traces are beside the repository, in ``../shared``, and are not part of it; without them this
+module is skipped. Jobs are paid for, placed and recorded as in production, and share by the default
+mechanism. By the objective of each policy, the result is no worse than the published one.
 """
 
 from __future__ import annotations

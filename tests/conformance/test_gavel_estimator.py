@@ -1,12 +1,12 @@
-"""Which known type each type of job is matched with, as published and as fixed.
+"""The known type with which each type of job is matched, as published and as corrected.
 
-Recorded matches lie beside the repository, in ``../shared``, and are not part of it; without them
-this module is skipped, and ``tests/unit/policy/test_estimate.py`` holds what matters.
+Recorded matches are beside the repository, in ``../shared``, and are not part of it; without them
+this module is skipped, and ``tests/unit/policy/test_estimate.py`` tests the essentials.
 
-Where all types are known, every recorded match is ours, draw for draw. Where some are not, the
-published estimator reads the columns of a new row by the wrong numbers, and all matches that it
-recorded are that defect: ``as_published`` reads them so, and finds each of them. With the right
-columns a type that is known and fully measured is matched with itself.
+If all types are known, Quorate reproduces every recorded match, draw for draw. If some are not, the
+published estimator reads wrong columns of a new row, and all its recorded matches have this defect:
+``as_published`` reads the same columns, and reproduces each match. With the right columns, a type
+that is known and fully measured is matched with itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def ratios() -> Floats:
-    """Return how fast each type is beside each, by flavor, of what it is alone."""
+    """Return each type's rate beside each other type, by flavor, relative to its rate alone."""
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     keys = [f"({model!r}, 1)" for model in MODELS]
     flavors = sorted(flavor for flavor in table if "unconsolidated" not in flavor)

@@ -1,7 +1,7 @@
 """The first hundred jobs of the published generator, to the last bit.
 
-They lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped, and ``tests/unit/sim/test_job_stream.py`` holds the order of the draws.
+They are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped, and ``tests/unit/sim/test_job_stream.py`` tests the order of the draws.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Max-min fairness, makespan and finish-time fairness against the peer's recorded answers.
+"""Max-min fairness, makespan and finish-time fairness, compared with recorded answers.
 
-Optima are rarely unique, so that objectives are compared, to 1e-4 of theirs or better; a makespan
-lies between the exact one and theirs, which stops within 5 %. Cases lie beside the repository, in
-``../shared``; without them this module is skipped, and ``tests/unit/policy`` has our own.
+Optima are rarely unique, so objectives are compared, to 1e-4 of the recorded value or better. A
+makespan is between the exact one and the recorded one, whose search stops within 5 %. Cases are
+beside the repository, in ``../shared``; without them this module is skipped, and
+``tests/unit/policy`` has other cases.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ def ours(name: str, asked: Problem) -> Allocation:
 
 
 def fairness(asked: Problem, rates: Floats) -> float:
-    """Return their ``maxmin_objective``."""
+    """Return the recorded figure ``maxmin_objective`` for these rates."""
     return float(np.min(asked.scales * rates / (asked.weights * proportional_rates(asked))))
 
 
 def delay(asked: Problem, rates: Floats, rates_alone: Floats) -> float:
-    """Return their ``ftf_max_rho``."""
+    """Return the recorded figure ``ftf_max_rho`` for these rates."""
     takes_s = asked.ages_s + asked.steps_left / rates
     return float(np.max(takes_s / (asked.steps_left / rates_alone)))
 
@@ -143,7 +144,7 @@ def test_the_most_delayed_job_is_delayed_as_theirs(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_pairs_delay_nobody_more_than_theirs(path: Path) -> None:
-    """Theirs divides rates by weights, and so is worse by its own measure where weights differ."""
+    """The published policy divides rates by weights, so it is worse if weights differ."""
     case, asked = case_of(path)
     found = ours("finish_time_fairness_packed", asked)
     theirs = case["results"]["finish_time_fairness_packed"]["objective"]["ecos"]

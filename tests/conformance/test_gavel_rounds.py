@@ -1,9 +1,9 @@
-"""Recorded simulations of the published mechanism, played again from their allocations.
+"""Recorded simulations of the published mechanism, replayed from their allocations.
 
-Recordings lie beside the repository, in ``../shared``, and are not part of it; without them this
-module is skipped, and ``tests/unit/sim/test_rounds.py`` holds what matters in cases of our own.
-Everything is compared to the last bit but the priorities and deficits of pairs: a recording leaves
-out pairs none of whose shares reaches 1e-9, and what they were is computed from their priorities.
+Recordings are beside the repository, in ``../shared``, and are not part of it; without them this
+module is skipped, and ``tests/unit/sim/test_rounds.py`` tests the essentials. Everything is
+compared to the last bit, except for priorities and deficits of pairs: a recording leaves out pairs
+whose shares are all below 1e-9, and these shares are computed from their priorities.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Recorded answers of the published policies: entry by entry where they are rules, else as good.
+"""Recorded answers of the published policies: equal for rules, as good for other policies.
 
-Cases lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped, and ``tests/property/test_policy_rules.py`` holds what the rules promise.
+Cases are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped, and ``tests/property/test_policy_rules.py`` tests the properties of the rules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate.policy.table import POLICIES
 
 CASES: Final = Path(__file__).parents[3] / "shared" / "conformance" / "gavel"
 EXACT: Final = ("isolated", "fifo_perf", "fifo_packed", "allox", "gandiva")
-"""Policies of which every share is to be as recorded."""
+"""Policies with exactly the recorded shares."""
 ENTRY: Final = 1e-12
 RELATIVE: Final = 1e-4
 MEASURED: Final = {
@@ -33,7 +33,7 @@ MEASURED: Final = {
     "sum_throughput": "rate_sum",
     "sum_throughput_per_dollar": "rate_per_cost",
 }
-"""The recorded name of each measure, and ours."""
+"""The recorded name of each measure, and Quorate's name."""
 SMALL_IS_GOOD: Final = ("ftf_max_rho", "makespan_bound_s")
 
 pytestmark = pytest.mark.skipif(
@@ -44,20 +44,20 @@ every_case = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 def problem_in(path: Path) -> Problem:
-    """Return the problem that a case asks."""
+    """Return the problem of a case."""
     found = read_problem(path.read_bytes())
     assert isinstance(found, Problem), found
     return found
 
 
 def results_in(path: Path) -> dict[str, Any]:
-    """Return what was recorded for each policy."""
+    """Return the recorded result of each policy."""
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))["results"]
     return found
 
 
 def recorded_in(path: Path, name: str, problem: Problem) -> Allocation:
-    """Return the allocation that was recorded for a policy."""
+    """Return the recorded allocation of a policy."""
     text = json.dumps(results_in(path)[name]["allocation"]).encode()
     found = read_allocation(text, problem.jobs, problem.flavors)
     assert isinstance(found, Allocation), found
@@ -93,7 +93,7 @@ def test_every_recorded_allocation_measures_as_recorded(path: Path) -> None:
             continue
         measured = measures(problem, recorded_in(path, name, problem))
         for theirs, ours in MEASURED.items():
-            # A job that does not go on was recorded in several ways.
+            # A job that makes no progress was recorded in several ways.
             if theirs not in result["metrics"] or not np.isfinite(getattr(measured, ours)):
                 continue
             expected = result["metrics"][theirs]
@@ -106,7 +106,7 @@ def test_every_recorded_allocation_measures_as_recorded(path: Path) -> None:
 
 
 def _objectives() -> list[tuple[Path, str, str]]:
-    """Return the cases in which an objective was recorded for a policy that there is."""
+    """Return the cases with a recorded objective of an existing policy."""
     found = []
     for path in PATHS:
         for name, result in results_in(path).items():

@@ -1,10 +1,10 @@
-"""Whole simulations of published traces, against the figures that were measured of them.
+"""Whole simulations of published traces, compared with the published figures.
 
-The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
-module is skipped. Jobs arrive over half a day, take one to four GPUs, and end at any time: what
-recordings of a few rounds do not show. Three policies need no solver and are written out here as
-published, so that it is the mechanism alone which is compared. The policies that are linear
-programs have many optima; ours come within a few percent of what was measured.
+The traces are beside the repository, in ``../shared``, and are not part of it; without them this
+module is skipped. Jobs arrive over half a day, take one to four GPUs, and end at any time;
+recordings of a few rounds do not cover this. Three policies need no solver, and are written out
+here as published, so that only the mechanism is compared. The policies that are linear programs
+have many optima; Quorate's results are within a few percent of the published figures.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def isolated(moment: Moment, sizes: Mapping[str, int], _rate: Rate) -> Shares:
 
 
 def fifo_perf(moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
-    """Return each job on the fastest flavor with room, until one has none."""
+    """Return each job on the fastest flavor with room, until one job has no room."""
     left = dict(GPUS)
     found: dict[Row, dict[str, float]] = {
         (job,): dict.fromkeys(GPUS, 0.0) for job in moment.steps_left
@@ -75,7 +75,7 @@ def fifo_perf(moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
 
 
 class Gandiva:
-    """Equal shares for pairs that were drawn, and for whoever has no partner."""
+    """Equal shares for random pairs, and for each job without a partner."""
 
     def __init__(self) -> None:
         self.chance = Random(0)
@@ -96,7 +96,7 @@ class Gandiva:
         return found
 
     def _part(self, jobs: list[str], rate: Rate) -> None:
-        """Part those who are alone, those whose partner is gone, and those who gain nothing."""
+        """Remove single jobs, jobs whose partner has ended, and pairs that gain nothing."""
         for job, other in list(self.partner.items()):
             stay = job in jobs and other in jobs and _gain(_row(job, other), rate) >= 1.0
             if not stay:
@@ -121,7 +121,7 @@ def _row(job: str, other: str | None) -> Row:
 
 
 def _gain(row: Row, rate: Rate) -> float:
-    """Return what two jobs do together on all flavors, of what each does alone."""
+    """Return the rate of two jobs together on all flavors, relative to the rates of each alone."""
     pairs = {flavor: rate(row, flavor) for flavor in GPUS}
     if any(each <= 0.0 for both in pairs.values() for each in both):
         return 0.0
@@ -133,7 +133,7 @@ def _gain(row: Row, rate: Rate) -> float:
 
 
 class Solved:
-    """The shares of one of our policies, with the isolated time of finish-time fairness."""
+    """The shares of one of Quorate's policies, with the isolated time for finish-time fairness."""
 
     def __init__(self, policy: str) -> None:
         self.policy = POLICIES[policy]
@@ -268,7 +268,7 @@ def test_policies_that_are_programs_come_within_5_percent(
 
 
 def test_makespan_without_flavors_comes_within_7_percent_where_a_search_stopped_early() -> None:
-    """As measured, its search stops at 5 % from the optimum, inside of what is feasible there."""
+    """By its figures, the published search stops 5 % before the optimum, in the feasible region."""
     tally = played(LAS, "min_total_duration", Solved("min_total_duration")).tally
     assert tally.mean_completion_s is not None
     assert tally.mean_completion_s / 3600 == pytest.approx(5.52, rel=0.07)

@@ -1,6 +1,6 @@
-"""The strategy-proof allocation beside the recorded one, discounts and shares alike.
+"""The strategy-proof allocation, compared with the recorded one: discounts and shares.
 
-The case lies beside the repository, in ``../shared``, and is not part of it; without it this module
+The case is beside the repository, in ``../shared``, and is not part of it; without it this module
 is skipped. The record has no inputs: they are the rates of ``policy_toy_3jobs_weights_scale``, with
 one GPU for each job and of each flavor, which give its figures to eight digits.
 """

@@ -1,9 +1,9 @@
-"""Strict simulations of the published traces, beside the recorded runs of the published code.
+"""Strict simulations of the published traces, compared with recorded runs of published code.
 
-The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
-module is skipped. Policies without a solver must have the recorded figures to the last digit that
-was recorded. Of a linear program several answers are optimal, and solvers choose differently: those
-policies must be within 5 %.
+The traces are beside the repository, in ``../shared``, and are not part of it; without them this
+module is skipped. Policies without a solver must give the recorded figures to the last recorded
+digit. Linear programs have several optimal answers, and solvers choose differently: those policies
+must be within 5 %.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sums of throughput beside the recorded answers of the published policies.
+"""The sums of throughput, compared with recorded answers of the published policies.
 
-Cases lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped. Objectives are compared: the optimum is rarely unique.
+Cases are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped. Objectives are compared, because the optimum is rarely unique.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_the_sum_is_as_large_as_recorded(name: str, policy: str) -> None:
 
 
 def _gain(case: Mapping[str, Any], policy: str, row: str, shares: Mapping[str, float]) -> float:
-    """Return what a recorded row of shares gains: of one job, or of a pair."""
+    """Return the objective of a recorded row of shares, of one job or of a pair."""
     jobs = {str(job["id"]): job["throughputs"] for job in case["jobs"]}
     pairs = case["pair_throughputs"]
     gain = 0.0

@@ -1,7 +1,7 @@
-"""Water filling beside the recorded answers of the published one.
+"""Water filling, compared with recorded answers of the published policy.
 
-Cases lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped. Rates are compared, which are unique here, and not shares, which are not.
+Cases are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped. Rates are compared, which are unique here, instead of shares, which are not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLICY_CASES: Final = (
     "policy_gen32_multi_8_8_8",
 )
 LISTED: Final = {("policy_gen32_multi_8_8_8", "max_min_fairness_water_filling")}
-"""Where a recorded answer gives a job time on GPUs that cannot run it, and ours does not."""
+"""Cases whose recorded answer gives a job time on GPUs that cannot run it."""
 
 pytestmark = pytest.mark.skipif(
     not CASES.is_dir(), reason="the recorded policies are not beside this repository (../shared)"

@@ -1,8 +1,8 @@
-"""The cases of the peer engine, through ``quorate.calc.run``: all pass, or are listed.
+"""The cases of Jobtree through ``quorate.calc.run``: all pass, or are listed.
 
-Cases lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped, and ``tests/unit/calc`` holds what matters in cases of our own. ``deviations.py`` says
-where and why Quorate answers otherwise and what it answers, and that is asserted too.
+Cases are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped, and ``tests/unit/calc`` tests the essentials. ``deviations.py`` lists the cases that
+Quorate answers differently, with the reason and the answer, which is checked, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNTS: Final = {
     "resolve": 4,
     "scenario": 24,
 }
-"""How many cases of each kind there are, so that none can vanish unseen."""
+"""The number of cases of each kind, so that no case disappears unnoticed."""
 
 pytestmark = pytest.mark.skipif(
     not CASES.is_dir(), reason="the peer's cases are not beside this repository (../shared)"
@@ -47,13 +47,13 @@ pytestmark = pytest.mark.skipif(
 
 
 def name_of(case: dict[str, Any]) -> str:
-    """Return what a case is called here; two revisions have scenarios of one name."""
+    """Return the name of a case here; two revisions have scenarios with the same name."""
     old = case["kind"] == "scenario" and case["revision"] == "16fc4f1"
     return f"{case['id']}@{case['revision']}" if old else str(case["id"])
 
 
 def ours(case: dict[str, Any]) -> Any:
-    """Return what is expected of us: without the fields that are not ours."""
+    """Return the expected answer without the fields of ``NOT_OURS``."""
     if case["kind"] not in ("forecast", "scenario"):
         return case["expect"]
     return _without(case["expect"])
@@ -66,7 +66,7 @@ def _without(tree: Any) -> Any:
 
 
 def cases() -> list[dict[str, Any]]:
-    """Return every case that is to be matched."""
+    """Return every case that has to match."""
     if not CASES.is_dir():
         return []
     found: list[dict[str, Any]] = []
@@ -76,12 +76,12 @@ def cases() -> list[dict[str, Any]]:
 
 
 def answer_to(case: dict[str, Any]) -> Any:
-    """Return the answer as a caller of ``quorate calc`` sees it: after a trip through JSON."""
+    """Return the answer as the caller of ``quorate calc`` gets it: encoded as JSON and decoded."""
     return json.loads(json.dumps(calc.run(case["kind"], case["input"])))
 
 
 def satisfies(answer: Any, expected: Any) -> bool:
-    """Return whether ``answer`` has all that is ``expected``: fields listed, lists in full."""
+    """Return whether ``answer`` has all that is ``expected``: listed fields, whole lists."""
     if isinstance(expected, dict):
         if not isinstance(answer, dict):
             return False
@@ -109,7 +109,7 @@ def test_case_is_answered_as_expected_or_as_the_table_says(case: dict[str, Any])
     if deviation is None:
         assert satisfies(answer, ours(case)), answer
         found = FOUND.get(name_of(case))
-        # Where a field is left out of the comparison, the list says what we answer instead.
+        # If a field is left out of the comparison, the list has Quorate's answer.
         assert (found is None) == satisfies(answer, case["expect"])
         assert found is None or satisfies(answer, found), answer
     else:
@@ -123,13 +123,13 @@ def test_answer_has_every_field_of_the_peers_whole_answer(case: dict[str, Any]) 
         assert DEVIATIONS[name_of(case)].reason
         return
     if case["kind"] in ("forecast", "scenario"):
-        # What it answers beside is about pods and formulas; what is asked for is compared above.
+        # Its other fields are about pods and formulas; the requested ones are compared above.
         return
     assert satisfies(_shape(answer_to(case)), _shape(case["actual"])), case["id"]
 
 
 def _shape(tree: Any) -> Any:
-    """Return ``tree`` with its fields kept and its values left out."""
+    """Return ``tree`` with its fields but without their values."""
     if isinstance(tree, dict):
         return {key: _shape(value) for key, value in tree.items()}
     if isinstance(tree, list):

@@ -1,8 +1,8 @@
 """Calibration on recorded durations: the jobs of the Philly cluster.
 
-The trace lies beside the repository, in ``../shared``, and is not part of it; without it this
-module is skipped. The trace has no declared durations, so every run has the default of its pool, an
-hour, which says nothing of it: all that is known is what runs of the same virtual cluster took.
+The trace is beside the repository, in ``../shared``, and is not part of it; without it this module
+is skipped. The trace has no declared durations, so every run has the default of its pool, an hour,
+which says nothing about the run: only the durations of runs in the same virtual cluster are known.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from quorate.model.state.durations import NO_HISTORY, DurationHistory, bucket_of
 
 TRACE: Final = Path(__file__).parents[3] / "shared" / "data" / "traces" / "philly.csv"
 EVERY: Final = 2
-"""One of so many jobs is looked at while it runs; all of them enter the histories."""
+"""One in this number of jobs is examined while it runs; all jobs enter the histories."""
 ELAPSED_MS: Final = (0, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS, 12 * HOUR_MS)
-"""After how long a job is looked at, in turn, if it is still there."""
+"""The running times at which jobs are examined, in turn, if they still run."""
 
 pytestmark = [
     pytest.mark.soak,
@@ -47,7 +47,7 @@ def jobs() -> list[tuple[int, int, str]]:
 
 
 def looks(all_jobs: list[tuple[int, int, str]]) -> list[tuple[int, int, int]]:
-    """Return (instant, 0 at its end or 1 while it runs, job) of all that is to be looked at."""
+    """Return (instant, 0 at its end or 1 while it runs, job) of all examinations."""
     found = [(start_ms + ran_ms, 0, job) for job, (start_ms, ran_ms, _) in enumerate(all_jobs)]
     for job in range(0, len(all_jobs), EVERY):
         start_ms, ran_ms, _ = all_jobs[job]
@@ -78,7 +78,7 @@ def test_what_is_left_of_a_job_is_within_its_quantiles_as_often_as_they_say() ->
     by_p90 = sum(p90 for _, p90 in every) / len(every)
     assert 0.40 <= by_p50 <= 0.60, (by_p50, by_p90)
     assert 0.85 <= by_p90 <= 0.95, (by_p50, by_p90)
-    # Whatever the time so far: what users do changes within months, so the bounds are wider.
+    # Users change their habits within months, so the bounds are wide for every running time.
     for elapsed_ms, group in seen.items():
         assert len(group) > 200, elapsed_ms
         assert 0.35 <= sum(p50 for p50, _ in group) / len(group) <= 0.65, elapsed_ms

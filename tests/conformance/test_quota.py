@@ -1,7 +1,7 @@
 """The facts of the quota system: each is checked on a real world here, or listed with its reason.
 
-Cases lie beside the repository, in ``../shared``, and are not part of it; without them this module
-is skipped. A case is checked by its shape, so other cases of the same kinds are checked alike.
+Cases are beside the repository, in ``../shared``, and are not part of it; without them this module
+is skipped. The fields of a case choose its check, so new cases of the same kinds are checked, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES: Final = (
     "sensitive.json",
 )
 COUNTS: Final = {"both": 52, "doc": 1, "code": 12, "conflict": 14}
-"""How many cases of each contract there are, so that none can vanish unseen."""
+"""The number of cases of each contract, so that no case disappears unnoticed."""
 
 pytestmark = pytest.mark.skipif(
     not CASES.is_dir(), reason="the quota cases are not beside this repository (../shared)"
@@ -61,7 +61,7 @@ def _due() -> list[Case]:
 
 
 def _decided() -> list[Case]:
-    """Return the cases that documents and code there disagree about, and that we decide."""
+    """Return cases in which documents and code of that system disagree, with Quorate's rule."""
     found = [case for case in cases() if case["contract"] == "conflict"]
     return [case for case in found if case["id"] not in CONFLICTS_LISTED]
 

@@ -1,10 +1,10 @@
-"""The process that ``test_crash.py`` kills: appends to a ledger and tells on stdout how far it is.
+"""The process that ``test_crash.py`` kills: appends to a ledger and reports each step on stdout.
 
     python crash_writer.py LEDGER MODE BLOCKS
 
 Lines: ``C height hash`` when the block's rows are inserted and COMMIT is about to run, ``A height
 hash`` when ``append`` has returned. MODE ``before`` stops for ever at the last block's C, ``after``
-at its A; ``inside`` goes on appending.
+at its A; ``inside`` continues to append.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVENTS_MAX = 400
 
 
 def events_of(head: Head) -> list[Event]:
-    """Return what the block after ``head`` holds: sizes differ much, and no two are alike."""
+    """Return the events of the block after ``head``: of many sizes, and different in each block."""
     count = 1 + (head.height * 37) % EVENTS_MAX
     return [
         RunEnded(head.seq + n, "crash", f"run-{head.seq + n}", Outcome.COMPLETED)
@@ -33,7 +33,7 @@ def events_of(head: Head) -> list[Event]:
 
 
 class Teller:
-    """Tells the parent how far the writer is, and stops for ever where it was asked to."""
+    """Reports the steps of the writer to the parent, and stops for ever at the requested step."""
 
     def __init__(self, mode: str, blocks: int) -> None:
         self._mode = mode
@@ -45,7 +45,7 @@ class Teller:
         os.write(1, f"{mark} {self.block.height} {self.block.hash.hex()}\n".encode())
 
     def on_statement(self, statement: str) -> None:
-        """Watch the statements that SQLite is about to run."""
+        """Note the statements that SQLite is about to run."""
         if statement == "COMMIT" and self.block is not None:
             self.tell("C")
             if self._mode == "before" and self._left == 1:
@@ -63,13 +63,13 @@ def main(ledger: str, mode: str, blocks: str) -> None:
     connections: list[sqlite3.Connection] = []
 
     def on_audit(event: str, args: tuple[object, ...]) -> None:
-        # The interpreter announces each new connection: no way into the store is needed.
+        # The interpreter announces each new connection, so the store needs no hook.
         if event == "sqlite3.connect/handle" and isinstance(args[0], sqlite3.Connection):
             connections.append(args[0])
 
     sys.addaudithook(on_audit)
     with SqliteStore.open(Path(ledger)) as store:
-        # The last one is the writer's own; those before it only looked at the file.
+        # The last connection is the writer's; the earlier ones only checked the file.
         connections[-1].set_trace_callback(teller.on_statement)
         head = store.head()
         for _ in itertools.count():

@@ -1,9 +1,9 @@
-"""The process that ``test_outbox_crash.py`` kills: works on an outbox and tells how far it is.
+"""The process that ``test_outbox_crash.py`` kills: writes an outbox and reports each step.
 
     python outbox_writer.py OUTBOX
 
-It takes in three parcels for each event and delivers one, again and again. Lines, each written when
-the call has returned: ``T cursor`` for what was taken in, ``D key`` for what was delivered.
+It takes in three parcels for each event and delivers one parcel, again and again. Lines, each
+written when the call has returned: ``T cursor`` after taking in, ``D key`` after a delivery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINES = ("ml", "bio", "ops")
 
 
 def parcels_of(seq: int) -> list[Parcel]:
-    """Return what the event ``seq`` causes."""
+    """Return the parcels of the event ``seq``."""
     return [Parcel(f"{seq}-{line}", line, b"x" * 300, seq) for line in LINES]
 
 

@@ -1,7 +1,7 @@
 """A writer killed with SIGKILL before, inside and after its commit loses nothing it acknowledged.
 
-This kills processes, not machines: what the disk does when power fails is SQLite's and the
-kernel's promise (``synchronous=FULL``), and is not tested here.
+This kills processes, not machines: SQLite and the kernel guarantee what the disk has after a power
+failure (``synchronous=FULL``), and this is not tested here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITER = Path(__file__).with_name("crash_writer.py")
 
 
 class Killed:
-    """What a writer told before it died."""
+    """The lines of a writer before it died."""
 
     def __init__(self, lines: list[str]) -> None:
         marks = [line.split() for line in lines]
@@ -38,7 +38,7 @@ class Killed:
 
 
 def kill_writer(ledger: Path, mode: str, chance: random.Random) -> Killed:
-    """Run a writer, kill it where ``mode`` says, and return what it told."""
+    """Run a writer, kill it at the step of ``mode``, and return its lines."""
     blocks = chance.randint(1, 4)
     with started(
         [sys.executable, str(WRITER), str(ledger), mode, str(blocks)],
@@ -47,7 +47,7 @@ def kill_writer(ledger: Path, mode: str, chance: random.Random) -> Killed:
     ) as writer:
         told = writer.stdout
         assert told is not None
-        # Two lines for each block before the last, then its C, then, for ``after``, its A.
+        # Two lines for each block before the last, then its C, then, in mode ``after``, its A.
         lines = [told.readline() for _ in range(2 * blocks - (mode != "after"))]
         if mode == "inside":
             busy_until = time.perf_counter() + chance.random() * 400e-6
@@ -56,12 +56,12 @@ def kill_writer(ledger: Path, mode: str, chance: random.Random) -> Killed:
         writer.send_signal(signal.SIGKILL)
         lines += told.readlines()
         assert writer.wait(WAIT_S) == -signal.SIGKILL
-    # A line that the kill cut off was not told.
+    # A line that the kill cut short does not count.
     return Killed([line.decode() for line in lines if line.endswith(b"\n")])
 
 
 def check_after(ledger: Path, killed: Killed, before: dict[int, str]) -> dict[int, str]:
-    """Reopen for writing, as a restarted program would, and return the hashes that are there."""
+    """Reopen the ledger for writing, as after a restart, and return the hashes in it."""
     with SqliteStore.open(ledger) as store:
         blocks = list(store.blocks())
         assert verify_blocks(blocks, deep=True) == Verified(
@@ -71,13 +71,13 @@ def check_after(ledger: Path, killed: Killed, before: dict[int, str]) -> dict[in
     found = {block.height: block.hash.hex() for block in blocks}
     for height, digest in {**before, **killed.acknowledged}.items():
         assert found.get(height) == digest, f"block {height} was acknowledged and is gone"
-    # At most the one block whose append had not returned may be there besides.
+    # Besides, at most the one block may be there whose append had not returned.
     assert len(found) <= max([*before, *killed.acknowledged, 0]) + 1
     return found
 
 
 def assert_whole(blocks: list[Block]) -> None:
-    """Every block holds exactly the events that its writer sealed in it."""
+    """Check that every block has exactly the events that its writer sealed in it."""
     head = GENESIS
     for after, events in open_blocks(blocks):
         assert events == events_of(head)
@@ -105,7 +105,7 @@ def test_killed_writer_loses_nothing_acknowledged_and_leaves_no_half_block(
             assert killed.last == "A"
             kills += 1
         else:
-            # Dead between the start of COMMIT and the return of append.
+            # Killed between the start of COMMIT and the return of append.
             kills += killed.last == "C"
         if kills == KILLS:
             return

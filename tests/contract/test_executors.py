@@ -1,4 +1,4 @@
-"""Every executor passes the one contract."""
+"""Every executor passes the same contract."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.executor.room import PYTHON, marked, sweep
 
 BEGUN = "begun"
 LOOK_MS = 10
-"""How long a simulated run is watched to see whether it gets on."""
+"""How long a test watches whether a simulated run makes progress."""
 COUNTING = "import time; from quorate.runtime import report; report(7); time.sleep(1000)"
 SCRIPTS = {
     Work.ENDS: "echo {begun}; sleep {lasts_s}",

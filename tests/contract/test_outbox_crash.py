@@ -1,4 +1,4 @@
-"""Killed at any instant, an outbox has what it acknowledged, and parcels and cursor agree."""
+"""An outbox killed at any instant has what it acknowledged, with consistent parcels and cursor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.oracles.effort import sized
 
 KILLS = sized(4, 25)
 FIRST_LINES = 3
-"""After so many it has taken in twice."""
+"""After this number of lines it has taken in twice."""
 WRITER = Path(__file__).with_name("outbox_writer.py")
 
 
 def killed(path: Path, after_s: float) -> list[list[str]]:
-    """Run the writer, kill it ``after_s`` after its first few lines, and return what it told."""
+    """Run the writer, kill it ``after_s`` after its first lines, and return its lines."""
     with started(
         [sys.executable, str(WRITER), str(path)],
         stdout=subprocess.PIPE,
@@ -55,13 +55,13 @@ def test_killed_at_any_instant_it_has_what_it_acknowledged_and_nothing_by_halves
                 delivered.add(what)
         outbox = SqliteOutbox.open(path)
         cursor, waits = outbox.cursor(SINK), outbox.waiting(SINK).parcels
-        # One call of each kind may have been carried out and not told of.
+        # One call of each kind may have been carried out without a line.
         assert taken <= cursor <= taken + 1
         gone = len(LINES) * cursor - waits
         assert len(delivered) <= gone <= len(delivered) + 1
         due = {one.key for one in outbox.due(SINK, 0, 10)}
         assert not due & delivered
-        # What was delivered is not taken in again.
+        # A delivered parcel is not taken in again.
         outbox.take_in(
             SINK, [one for seq in range(1, cursor + 1) for one in parcels_of(seq)], cursor
         )

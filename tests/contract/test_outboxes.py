@@ -1,4 +1,4 @@
-"""Every outbox passes the one contract."""
+"""Every outbox passes the same contract."""
 
 from __future__ import annotations
 

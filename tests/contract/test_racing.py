@@ -1,7 +1,8 @@
-"""Schedulers that race: each decides on what it last saw, and the first to commit wins.
+"""Schedulers that race: each decides on the state that it last read, and the first commit wins.
 
-Several engines share one store and propose in random order, none of them told what the others did.
-Whoever was late decides again. Hard quotas hold after every single event, and nothing else breaks.
+Several engines share one store and propose in random order, without notice of the others. An engine
+that is late decides again. Hard quotas hold after every single event, and no other invariant is
+violated.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from tests.oracles.effort import sized
 
 ROUNDS: Final = 10
 LEDGERS: Final = {2: sized(16, 440), 8: sized(3, 60)}
-"""How many ledgers with so many rounds each, by schedulers: in a soak, in two stores, 10,000."""
+"""The number of ledgers and rounds, by number of schedulers: 10,000 in a soak of two stores."""
 
 FIRST_SEED: Final = 8
-"""From here on also a few ledgers have all the refusals that a race should bring about."""
+"""From this seed on, a few ledgers have all the refusals that a race should cause."""
 
 
 @contextmanager
@@ -62,7 +63,7 @@ TEAMS: Final = ("physics", "chem", "free")
 
 
 class Race:
-    """One ledger, and the engines that race for it."""
+    """One ledger, and the engines that race for its head."""
 
     def __init__(self, store: EventStore, schedulers: int, chance: Random) -> None:
         self.store, self.chance, self.clock = store, chance, HandClock()
@@ -73,13 +74,13 @@ class Race:
         first.execute(Apply((system, *nodes, *OWNERS, *budgets)), actor="test")
         self.engines = [Engine.open(store, self.clock) for _ in range(schedulers)]
         for number, engine in enumerate(self.engines):
-            # Every third one believes that it is alone, and reads its state again when it is not.
+            # Every third engine believes that it is the only writer, until it loses a race.
             engine.is_shared = number % 3 != 2
         self.counts: Counter[str] = Counter()
         self.number = 0
 
     def round(self) -> None:
-        """Let every scheduler propose once, from what it last saw, in random order."""
+        """Let every scheduler propose once, on the state that it last read, in random order."""
         proposals = [(engine, self._command(engine)) for engine in self.engines]
         self.chance.shuffle(proposals)
         for engine, command in proposals:
@@ -94,7 +95,7 @@ class Race:
         self.clock.ms += self.chance.randrange(0, HOUR_MS // 4)
 
     def _command(self, engine: Engine) -> Command:
-        """Return what a scheduler asks for, by what it believes to be there."""
+        """Return a command of a scheduler, based on the state that it knows."""
         running = [n for n, r in engine.view.runs.items() if r.phase is Phase.RUNNING]
         kind = self.chance.random()
         if running and kind < 0.35:
@@ -120,7 +121,7 @@ class Race:
         )
 
     def _about_claims(self, engine: Engine) -> Command:
-        """Return a claim, the end of one, or that a node is clean after it."""
+        """Return a claim, the end of a claim, or a report that a node is clean."""
         claims = [
             n for n, r in engine.view.runs.items() if r.phase is Phase.RUNNING and r.spec.sensitive
         ]
@@ -163,7 +164,7 @@ def test_hard_quotas_hold_whoever_commits_first(
             assert audit(race.events(), view=view) == []
             assert sweep(view) == []
             counts += race.counts
-    # It was a race, and quotas were what it was about.
+    # There were many races, and quotas decided them.
     assert counts["late"] > ledgers * ROUNDS // 2
     assert counts[RefusalCode.MAX_NODES.value] > ledgers
     assert counts[RefusalCode.MAX_CONCURRENT_RUNS.value] > ledgers // 10

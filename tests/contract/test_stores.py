@@ -1,4 +1,4 @@
-"""Every store passes the one contract."""
+"""Every store passes the same contract."""
 
 from __future__ import annotations
 

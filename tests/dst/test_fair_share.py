@@ -1,6 +1,6 @@
-"""Fair share over a simulated week: the production engine decides, ``sim`` lets it happen.
+"""Fair share over a simulated week: the production engine decides, ``sim`` plays the runs.
 
-Two teams with equal targets ask for all there is, all the time. One of them had it all before.
+Two teams with equal targets always ask for all GPUs. Before, one team had all of them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ NODES: Final = 4
 GPUS: Final = NODES * 8
 TEAMS: Final = ("old", "new")
 PAST_MS: Final = 2 * DAY_MS
-"""So long the old team had everything to itself."""
+"""For how long the old team had all GPUs."""
 WEEK_MS: Final = 7 * DAY_MS
 PROMISED: Final = 4
-"""How many starts are promised at a time; whoever comes next is chosen when one of them starts."""
+"""How many starts are planned at a time; the next owner is chosen when one of them starts."""
 
 
 @dataclass
 class Life:
-    """A small pool, the teams in it, and what came of it."""
+    """A small pool with its teams, and the outcome."""
 
     owners: Sequence[Owner]
     pool: Pool
@@ -70,7 +70,7 @@ class Life:
         self.simulation.send(Apply(specs), actor="operator")
 
     def ask(self, at_ms: int, owner: str, gpus: int, hours: float) -> str:
-        """Plan that a run is submitted, and return its name."""
+        """Schedule the submission of a run, and return its name."""
         self.submitted += 1
         run = Run(
             name=f"{owner}{self.submitted:04d}",
@@ -117,9 +117,9 @@ def _teams(target_ppm: int, burst_ppm: int | None = None) -> list[Owner]:
 
 
 class Feeder:
-    """Somebody who always has ``depth`` small runs waiting, from ``begin_ms`` on.
+    """An owner that always has ``depth`` small runs waiting, from ``begin_ms`` on.
 
-    They take about an hour, no two in a row as long as each other, so that they end one by one.
+    The runs take about an hour, with different durations in a row, so that they end one by one.
     """
 
     def __init__(self, life: Life, owner: str, begin_ms: int, *, depth: int = 8) -> None:
@@ -149,7 +149,7 @@ def test_equal_targets_come_to_equal_shares_within_a_week_whatever_was_before() 
     life.run(begin_ms + DAY_MS)
     day = _gpu_ms(life.events(), begin_ms, begin_ms + DAY_MS)
     first = [e.run for e in life.events() if isinstance(e, LeaseStarted) and e.at_ms > begin_ms]
-    # The shorter past is served first, but for what was promised before it came.
+    # The team with less past use is served first, except for starts planned before.
     assert all(name.startswith("old") for name in first[:PROMISED])
     assert all(name.startswith("new") for name in first[PROMISED : 2 * PROMISED])
     assert day["new"] > 1.2 * day["old"]
@@ -161,7 +161,7 @@ def test_equal_targets_come_to_equal_shares_within_a_week_whatever_was_before() 
 
 
 def _gpu_ms(events: Sequence[Event], from_ms: int, until_ms: int) -> dict[str, int]:
-    """Return what each team has had from then until then."""
+    """Return the GPU time of each team in this period."""
     books = UsageBooks()
     books.fold_all(events)
     return {t: books.owner(t, from_ms=from_ms, until_ms=until_ms).gpu_ms for t in TEAMS}
@@ -180,7 +180,7 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
     for _ in range(2 * NODES):
         life.ask(NOW_MS, "old", 4, 48)
     life.run(NOW_MS + HOUR_MS)
-    assert life.has("old") == GPUS  # nobody else asks
+    assert life.has("old") == GPUS  # no other owner submits runs
     wanted = [life.ask(NOW_MS + 2 * HOUR_MS + n * apart_ms, "new", 4, 8) for n in range(6)]
     for minute in range(2 * 60, 7 * 60):
         life.run(NOW_MS + minute * MINUTE_MS)
@@ -189,14 +189,14 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
     cuts = [event for event in life.events() if isinstance(event, LeaseEnding)]
     assert {event.reason for event in cuts} == {EndReason.BURST_CUT}
     assert len(cuts) == 4
-    # What would have taken the other beyond its target cuts nothing: it waits for an end.
+    # A run that would bring the other team above its target calls no conflict: it waits for an end.
     assert [name for name in wanted if name in life.engine.view.pending] == wanted[4:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart_ms", few_of([0, MINUTE_MS, 10 * SECOND_MS], 2))
 def test_what_is_still_stopping_is_not_counted_on_when_more_is_cut(apart_ms: int) -> None:
-    """Three teams that were promised half each: what the lottery takes is another matter."""
+    """Three teams whose targets are half each: the lottery is not tested here."""
     owners = [*_teams(500_000), Owner(name="third", quota=Quota(fair_share_target_ppm=500_000))]
     pool = Pool(
         name="default",

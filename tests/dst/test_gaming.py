@@ -1,6 +1,6 @@
-"""Strategies against an honest twin: no firm start of others is broken, and none pays.
+"""Strategies against an honest twin: none delays firm starts of others, and none gains.
 
-A bounded form of ``python -m benchmarks.gaming``: few and short worlds, the same measure.
+A bounded form of ``python -m benchmarks.gaming``: few and short worlds, with the same measure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 SEEDS = range(2)
 HOURS = 8
 GAIN_MAX = 25.0
-"""In percent, over these few worlds: chance alone gives some; docs/reference/gaming.md has all."""
+"""In percent, over these few worlds, which vary by chance; docs/reference/gaming.md has many."""
 PLANNED = [each for each in STRATEGIES if not each.needs_conflicts]
 
 
@@ -42,18 +42,18 @@ def _played(strategy: str, seed: int) -> Played:
 
 
 def played(strategy: type[Strategy], seed: int) -> Played:
-    """Return what becomes of the world of ``seed``, played once."""
+    """Return the outcome of the world of ``seed``, which is played once."""
     return _played(strategy.name, seed)
 
 
 def of_others(found: Played) -> list[str]:
-    """Return what the books of promises found wrong with firm starts of other owners."""
+    """Return the violations in the books of promises that concern firm starts of other owners."""
     return [fault for fault in found.faults if not re.search(rf"\b{PLAYER}[\w-]*@", fault)]
 
 
 @pytest.mark.parametrize("strategy", few_of([Strategy, *PLANNED], 2), ids=lambda each: each.name)
 def test_no_strategy_delays_a_firm_start_of_another_owner(strategy: type[Strategy]) -> None:
-    """But by a lease that was there before it began to wait, and overruns: which one is named."""
+    """Except by a lease that began before the other run waited and overruns: the cause names it."""
     for seed in SEEDS:
         found = played(strategy, seed)
         assert found.firm > 0

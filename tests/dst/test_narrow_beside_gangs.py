@@ -1,7 +1,7 @@
 """Narrow runs that are due in every round, beside gangs that take most of a small pool.
 
-No choice of whole rounds gives all of them their shares. The shares of the pool below could be
-missed by 18 % at best (a linear program over all sets of runs that fit at once).
+No choice of whole rounds gives all runs their shares. In the pool below the best choice misses the
+shares by 18 % (a linear program over all sets of runs that fit at once).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The simulation has teeth: bugs that are planted on purpose are found within fifty seeds.
+"""The simulation is sensitive: planted bugs are found within fifty seeds.
 
-Each is one line or two of a copy of the sources, changed; where a line is not there any more, a
-test says so. Which seed finds what is printed (``-s``). A soak plants all of them, ``make test``
-the first.
+Each bug changes one or two lines in a copy of the sources; if a line no longer exists, a test says
+so. The seed that finds a bug is printed (``-s``). A soak plants all bugs, ``make test`` the first
+ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.oracles.effort import few_of
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 50
 ONE_BUG_S: Final = 3_600
-"""How long the search for one bug may take, on a machine with much other work."""
+"""The time limit of the search for one bug, on a busy machine."""
 WATCH: Final = """
 import sys
 from quorate.sim.demand import Size
@@ -35,12 +35,12 @@ for seed in range(int(sys.argv[1])):
             sys.exit(0)
 sys.exit(3)
 """
-"""Plays each seed twice: a short history, and one as long as in a soak."""
+"""Plays each seed twice: a short history, and a history as long as in a soak."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mistake: ``right`` stands once in a file of the sources, and ``wrong`` in its place."""
+    """A bug: ``right`` occurs once in a file of the sources, and is replaced by ``wrong``."""
 
     name: str
     file: str
@@ -181,7 +181,7 @@ BUGS: Final = (
         "        state.use_changed(owner)\n",
         "        pass\n",
     ),
-    # What the planner before this one did wrong, put back.
+    # Bugs that the planner before this one had.
     Bug(
         "(a) stop an overstayer only for reservations that were there when it started",
         "core/planning/overstay.py",
@@ -221,7 +221,7 @@ BUGS: Final = (
         "        plan.profile.put(entry)\n        if later is not None:\n",
         "        _ = is_firm or plan.profile.put(entry)\n        if later is not None:\n",
     ),
-    # What a review of the planner found, put back.
+    # Bugs that a review of the planner found.
     Bug(
         "promise the same payer twice",
         "core/profile/profile.py",
@@ -274,7 +274,7 @@ def test_what_a_bug_is_planted_in_is_there_once(bug: Bug) -> None:
 
 
 def _found(bug: Bug, folder: Path) -> str:
-    """Return the seed that finds ``bug``, and how; nothing where none does."""
+    """Return the seed that finds ``bug``, and how; empty if no seed finds it."""
     shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "quorate" / bug.file
     text = path.read_text("utf-8")

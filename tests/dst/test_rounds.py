@@ -1,6 +1,6 @@
-"""Whole-system simulation with a pool that shares in rounds, beside one that binds.
+"""Whole-system simulation with a pool of discipline `rounds` beside one of discipline `bind`.
 
-Nodes are lost, the program ends inside commits, stops hang, budgets are tightened, clocks jump; the
+Nodes are lost, the program ends inside commits, stops hang, budgets are tightened, clocks jump. The
 engine, the ledger and every invariant are those of production. The seeds are always the same.
 """
 
@@ -82,9 +82,9 @@ def test_every_policy_drives_a_pool_in_which_things_go_wrong(name: str) -> None:
 
 
 FOUND: Final = {
-    "min_total_duration_packed": 1047,  # One of several that were alike was refused at a time.
-    "finish_time_fairness_packed": 1055,  # A hand-over took what others were promised.
-    "max_min_fairness_strategy_proof": 1062,  # A snapshot forgot who stood in front of whom.
+    "min_total_duration_packed": 1047,  # Of several equal runs, one was refused at a time.
+    "finish_time_fairness_packed": 1055,  # A hand-over took GPUs that were planned for other runs.
+    "max_min_fairness_strategy_proof": 1062,  # A snapshot lost the order of runs.
 }
 _FOUND_SIZE: Final = Size(hours=6, runs=60, wishes=30)
 
@@ -124,8 +124,7 @@ TABLE: Final = tuple(
 ROUNDS: Final = 30
 BEHIND_MAX: Final = 3
 PAIRED_BEHIND_MAX: Final = 5
-"""How many of thirty rounds a run may be behind its part: more where a partner has to have its turn
-at the same time."""
+"""How many of 30 rounds a run may be behind; more if a partner must run at the same time."""
 
 
 @pytest.mark.slow
@@ -146,7 +145,7 @@ def test_everybody_has_the_part_of_its_time_that_the_policy_gives_it(name: str) 
     for event in rounds:
         for share in event.shares:
             due_ms[share.run] += sum(share.shares_ppm) * ROUND_MS / PPM
-    # The last has only begun.
+    # The last round has only begun.
     assert len(rounds) == ROUNDS + 1
     for share in rounds[-1].shares:
         due_ms[share.run] -= sum(share.shares_ppm) * ROUND_MS / PPM
@@ -168,7 +167,7 @@ def lease_ms(events: Sequence[Event], now_ms: int) -> Iterator[int]:
 
 
 def _nth(number: int, policy: str) -> Run:
-    """Return one of several runs: some longer than others, of two owners."""
+    """Return one of several runs of two owners; some runs are longer than others."""
     steps = 1_000_000 * (number + 3)
     known = work({flavor: float(speed) for flavor, speed in SPEEDS.items()}, steps=steps)
     if PUBLISHED[policy].reads_pairs:

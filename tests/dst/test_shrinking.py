@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation becomes a short story that goes wrong in the same way."""
+"""A failure of a simulation is reduced to a short story that fails in the same way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.testing.shrinking import Deed, Replay, failure_of, scenario_of, shr
 pytestmark = pytest.mark.slow
 
 _SEED = 7
-"""A seed in which somebody is drawn."""
+"""A seed in which a run is drawn."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A pool that is asked for more than it has loses little work to cuts, and more without guards."""
+"""A pool with too many runs loses little work to cuts, and loses more without the guards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.model.specs import Pool
 
 
 def expect_little_lost(week: Week) -> None:
-    """See that cuts were made, lost little, and left the pool in use."""
+    """Check that cuts were made, lost little work, and kept the pool in use."""
     assert week.lost_percent <= TARGETS[130]
     assert week.cuts[EndReason.RANDOM_PREEMPT] > 0
     assert week.done_gpu_ms > week.capacity_gpu_ms * 3 // 4

@@ -1,7 +1,7 @@
-"""Whole-system simulation: the production engine in a machine room where everything goes wrong.
+"""Whole-system simulation: the production engine in a machine room with all kinds of faults.
 
 ``make test`` runs the seeds below, always the same. ``QUORATE_SEEDS=17`` (or ``3,8,100-120``) runs
-others instead, and ``make soak SEEDS=0-499`` many, in all cores. A failure names its seed and the
+others instead, and ``make soak SEEDS=0-499`` many, on all cores. A failure names its seed and the
 command that runs it again, and writes the shortest story that still fails to a scenario file.
 """
 
@@ -33,13 +33,13 @@ _DEFAULT_SEEDS: Final = range(sized(1, 50))
 _SOAK_SEEDS: Final = "0-499"
 _SOAK_SIZE: Final = Size(hours=90, runs=320, wishes=150)
 _TWICE: Final = Size(hours=sized(4, 30), runs=sized(12, 70), wishes=sized(8, 50))
-"""How much happens in a history that is played twice."""
+"""The size of a history that is played twice."""
 _ALONE_MAX: Final = 6
-"""So many seeds are not worth starting processes for."""
+"""Up to this number of seeds, no further processes are started."""
 
-# What cannot happen here: nothing shares in rounds, which tests/dst/test_rounds.py is about.
+# Events that cannot occur here, without rounds: tests/dst/test_rounds.py has those.
 _ELSEWHERE: Final = {
-    Happened("event", "backfill-noted/1"),  # Of older ledgers only.
+    Happened("event", "backfill-noted/1"),  # Only in older ledgers.
     Happened("event", "lottery-sealed/1"),  # No machine here has a signing key.
     Happened("event", "round-shared/3"),
     Happened("event", "steps-counted/1"),
@@ -70,10 +70,10 @@ def test_many_seeds_and_everything_happens_often(tmp_path: Path) -> None:
 
 
 def _inspected(seeds: Sequence[int], size: Size) -> list[Findings]:
-    """Return what each seed came to; many at a time in processes of their own."""
+    """Return the findings of each seed; many seeds are played in separate processes."""
     if len(seeds) <= _ALONE_MAX:
         return [inspect(seed, size) for seed in seeds]
-    # Started anew, not forked: a test process may have threads.
+    # Spawned, not forked, because a test process may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(mp_context=context) as pool:
         return list(pool.map(inspect, seeds, [size] * len(seeds), chunksize=2))
@@ -113,7 +113,7 @@ def seeds_of(text: str) -> list[int]:
 
 
 def _report(found: Sequence[Findings], folder: Path) -> None:
-    """Print what happened (seen with ``-s``), and fail with every seed that failed."""
+    """Print what happened (visible with ``-s``), and fail with every seed that failed."""
     total: Counter[Happened] = Counter()
     for each in found:
         total.update(each.happened)
@@ -141,7 +141,7 @@ def _in(counts: Sequence[int]) -> str:
 
 
 def _shorten(failed: Findings, path: Path) -> None:
-    """Write the shortest story that fails like ``failed`` to ``path``, if a story alone does."""
+    """Write the shortest story that fails like ``failed`` to ``path``, if a story alone fails."""
     how = failure_of(failed.deeds) if failed.deeds else ""
     if not how:
         print(f"seed {failed.seed} fails only with its machine room around it")  # noqa: T201 - shown when a seed fails

@@ -1,4 +1,4 @@
-"""Certificates for TLS on the loopback, made for one test."""
+"""Certificates for TLS on the loopback, created for one test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Files of an authority, a server and a client that it knows, and of another authority."""
+    """Files of an authority, a server and a client that it certified, and a second authority."""
 
     ca: Path
     other_ca: Path
@@ -77,7 +77,7 @@ def _signed(
     if usage is not None:
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         made = made.add_extension(names, critical=False)
-        # etcd asks itself by its JSON gateway, and shows its own certificate then.
+        # etcd's JSON gateway connects to etcd as a client, with etcd's own certificate.
         usages = x509.ExtendedKeyUsage([usage, ExtendedKeyUsageOID.CLIENT_AUTH])
         made = made.add_extension(usages, critical=False)
     return made.sign(signer, hashes.SHA256())

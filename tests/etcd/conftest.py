@@ -1,4 +1,4 @@
-"""One member of etcd for each process that runs tests; each test has a name of its own in it."""
+"""One member of etcd for each process that runs tests; each test uses a separate name in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def etcd_member(etcd_program: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def etcd_url(etcd_member: Member, tmp_path: Path) -> str:
-    """Return the URL of a ledger that is not there yet."""
+    """Return the URL of a ledger that does not exist yet."""
     return f"etcd://{etcd_member.endpoint}/test-{next(_NUMBERS)}?local={tmp_path / 'ledger'}"
 
 

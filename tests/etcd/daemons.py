@@ -1,4 +1,4 @@
-"""Several `quorate serve` on one ledger in etcd, as programs of their own."""
+"""Several `quorate serve` on one ledger in etcd, as separate processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.service.program import CLI, LISTENS, START_S, Program, client, got, p
 SECRETS = ("key", "lottery")
 TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
 _NO_ETCD: Final = re.compile(r"(?m)^error: etcd ")
-"""What the log of a service ends with that could not start without etcd."""
+"""The end of the log of a service that could not start because etcd did not answer."""
 
 
 @dataclass(slots=True)
 class Daemon:
-    """One service; ``words`` are what it is started with beside its ledger, by ``code``."""
+    """One service; ``words`` are its arguments besides the ledger, ``code`` is its program."""
 
     name: str
     folder: Path
@@ -42,14 +42,14 @@ class Daemon:
     code: str = CLI
 
     def begin(self) -> Program:
-        """Start to serve; return at once."""
+        """Start the service; return at once."""
         named = ("--ledger", self.ledger, "--quorum-name", self.name)
         served = self.stack.enter_context(program(self.folder, *named, *self.words, code=self.code))
         self.program = served
         return served
 
     def wait_ready(self) -> None:
-        """Return when it listens; where etcd does not answer it is started again, as by a unit."""
+        """Return when the service listens; restart it if etcd did not answer at its start."""
         self.address = until(self._listens, f"{self.name} listens", START_S, tell=self.log)
 
     def _listens(self) -> str:
@@ -63,39 +63,39 @@ class Daemon:
         return found[1] if found else ""
 
     def is_without_etcd(self) -> bool:
-        """Return whether it has ended because etcd did not answer when it started."""
+        """Return whether the service has ended because etcd did not answer at its start."""
         served = self.program
         has_ended = served is not None and served.process.poll() is not None
         return has_ended and _NO_ETCD.search(self.log()) is not None
 
     def log(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the service's log."""
         return "" if self.program is None else self.program.err[-3_000:]
 
     def grpc(self) -> str:
-        """Return where it answers gRPC, as its log says."""
+        """Return the service's address for gRPC, from its log."""
         assert self.program is not None
         found = re.search(r"beside REST: grpc://(\S+)", self.program.err)
         assert found is not None, self.program.err
         return found[1]
 
     def kill(self) -> None:
-        """End it as a machine that is lost."""
+        """Kill the service, like a lost machine."""
         self.stack.close()
         self.program = None
 
     def pause(self) -> None:
-        """Stop it where it is."""
+        """Stop the service with SIGSTOP."""
         assert self.program is not None
         pause(self.program.process)
 
     def go_on(self) -> None:
-        """Let it go on where it was stopped."""
+        """Continue the service with SIGCONT."""
         assert self.program is not None
         os.kill(self.program.process.pid, signal.SIGCONT)
 
     def standing(self) -> dict[str, Any]:
-        """Return what ``/readyz`` says; nothing where it does not answer."""
+        """Return the answer of ``/readyz``; it is empty if the service does not answer."""
         try:
             found = got(f"{self.address}/readyz")
         except httpx.TransportError:
@@ -104,7 +104,7 @@ class Daemon:
         return tree
 
     def term(self) -> int:
-        """Return the term that it knows of, once it answers."""
+        """Return the term that the service reports, as soon as it answers."""
         return int(until(lambda: self.standing().get("term"), f"{self.name} knows of a term"))
 
 
@@ -116,17 +116,17 @@ class Cluster:
     token: str = ""
 
     def first_token(self) -> str:
-        """Return the token that the first leader prints; empty while there is none."""
+        """Return the token that the first leader prints; empty before that."""
         said = "".join(each.program.out for each in self.daemons if each.program is not None)
         found = TOKEN.search(said)
         return found[1] if found else ""
 
     def by_role(self) -> tuple[Daemon, list[Daemon]]:
-        """Return the leader and the others, once all that run agree who leads."""
+        """Return the leader and the other services, when all running services agree who leads."""
         return until(self._agreed, "one leads, and all that run know it", START_S, tell=self._said)
 
     def term(self) -> int:
-        """Return the term that all that run agree on."""
+        """Return the term on which all running services agree."""
 
         def agreed() -> int | None:
             terms = {each.term() for each in self._running()}
@@ -135,7 +135,7 @@ class Cluster:
         return until(agreed, "all that run are of one term", tell=self._said)
 
     def client(self, daemon: Daemon) -> httpx.Client:
-        """Return a client of one service, with the admin's token."""
+        """Return a client of one service with the admin's token."""
         return client(f"{daemon.address}/api/v1", self.token)
 
     def _running(self) -> list[Daemon]:
@@ -159,7 +159,7 @@ class Cluster:
 
 
 def _is_created(ledger: str) -> bool:
-    """Make a ledger; return whether etcd answered in time, else nothing is left of it."""
+    """Create a ledger; return whether etcd answered in time. Otherwise remove all of the ledger."""
     try:
         create_ledger(ledger, SystemClock(), actor="test")
     except StoreDownError:
@@ -176,9 +176,9 @@ def cluster(
     daemons: int = 3,
     code: str = CLI,
 ) -> Iterator[Cluster]:
-    """Serve one new ledger by several services until the block ends.
+    """Serve one new ledger by several services until the end of the block.
 
-    ``endpoints`` are those of etcd, for all services or by their names.
+    ``endpoints`` are the addresses of etcd, for all services or by the name of the service.
     """
     found = Cluster([])
     with ExitStack() as stack:
@@ -195,7 +195,7 @@ def cluster(
             else:
                 for secret in SECRETS:
                     shutil.copy(folder / f"daemon-1/ledger.{secret}", own / f"ledger.{secret}")
-        # All at once: each takes as long to start as it takes to import everything.
+        # All services start at once, because each needs seconds to import its modules.
         for daemon in found.daemons:
             daemon.begin()
         for daemon in found.daemons:

@@ -1,4 +1,4 @@
-"""The process that ``test_etcd_crash.py`` kills: appends to a ledger in etcd and tells how far.
+"""The process that ``test_etcd_crash.py`` kills: it appends to a ledger in etcd and says so.
 
     python etcd_crash_writer.py URL
 

@@ -20,7 +20,7 @@ NAMES = ("e1", "e2", "e3")
 
 @dataclass(frozen=True, slots=True)
 class Trio:
-    """Three members that run: their endpoints, with commas between them, and their processes."""
+    """Three running members: their endpoints, separated by commas, and their processes."""
 
     endpoints: str
     processes: tuple[subprocess.Popen[bytes], ...]
@@ -28,14 +28,14 @@ class Trio:
 
 @contextmanager
 def three_members(program: Path, folder: Path) -> Iterator[str]:
-    """Yield the endpoints of three members, with commas between them, once all are healthy."""
+    """Yield the endpoints of three members, separated by commas, when all are healthy."""
     with trio(program, folder) as found:
         yield found.endpoints
 
 
 @contextmanager
 def trio(program: Path, folder: Path, *more: str) -> Iterator[Trio]:
-    """Yield three members, which are started with ``more``, once all are healthy."""
+    """Yield three members that were started with the arguments ``more``, when all are healthy."""
     peers = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
     clients = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
     known = ",".join(f"{name}={url}" for name, url in peers.items())

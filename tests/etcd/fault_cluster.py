@@ -1,4 +1,4 @@
-"""Members of etcd whose links, with each other and with clients, a test controls."""
+"""Members of etcd with links, between members and to clients, that a test controls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMBERS: Final = 3
 
 
 class Cluster:
-    """Members ``m0`` ...; each can be killed, paused and started again with its data."""
+    """Members ``m0`` ...; each can be killed, paused and restarted with its data."""
 
     def __init__(
         self, program: Path, folder: Path, links: Links, stack: ExitStack, members: int
@@ -28,7 +28,7 @@ class Cluster:
         self.links = links
         self._stack = stack
         self._folder = folder
-        # A member that is started again needs its ports: they are its own until the end.
+        # A restarted member needs its old ports, so they stay reserved until the end.
         self.client_ports = [stack.enter_context(reserved_port()) for _ in range(members)]
         peer_ports = [stack.enter_context(reserved_port()) for _ in range(members)]
         shown = [links.listen(self._caller, f"m{at}", port) for at, port in enumerate(peer_ports)]
@@ -43,7 +43,7 @@ class Cluster:
                     *("--listen-peer-urls", f"http://127.0.0.1:{peer_ports[at]}"),
                     *("--initial-advertise-peer-urls", f"http://127.0.0.1:{shown[at]}"),
                     *("--initial-cluster", cluster, "--log-level", "error"),
-                    # A process that is killed loses nothing that the system has taken.
+                    # The kernel still writes what a killed process has written.
                     "--unsafe-no-fsync",
                 ]
             )
@@ -58,7 +58,7 @@ class Cluster:
 
     @property
     def endpoints(self) -> str:
-        """Addresses of all members without any links between."""
+        """Addresses of all members, without links of the test in between."""
         return ",".join(f"127.0.0.1:{port}" for port in self.client_ports)
 
     @property
@@ -67,7 +67,7 @@ class Cluster:
         return [f"m{at}" for at in range(len(self._arguments))]
 
     def start(self, name: str) -> None:
-        """Start the member ``name``, unless it runs."""
+        """Start the member ``name`` unless it is running."""
         known = self._running.get(name)
         if known is None or known.poll() is not None:
             arguments = self._arguments[int(name[1:])]
@@ -75,27 +75,27 @@ class Cluster:
             self._running[name] = self._stack.enter_context(block)
 
     def start_all(self) -> None:
-        """Start the members that do not run; return when a quorum answers."""
+        """Start the members that are not running; return when a quorum answers."""
         for name in self.names:
             self.start(name)
         until(self._answers, "etcd answers", START_S, tell=self._logs)
 
     def pause(self, name: str) -> None:
-        """Stop the member ``name`` where it is."""
+        """Stop the member ``name`` with SIGSTOP."""
         pause(self._running[name])
 
     def go_on(self, name: str) -> None:
-        """Let the member ``name`` go on where it was stopped."""
+        """Continue the member ``name`` with SIGCONT."""
         self._running[name].send_signal(signal.SIGCONT)
 
     def kill(self, name: str) -> None:
-        """End the member ``name`` as a power cut of its process would."""
+        """Kill the member ``name``."""
         process = self._running[name]
         process.kill()
         process.wait(WAIT_S)
 
     def _caller(self, port: int) -> str:
-        """Return the name of the member that has connected from ``port``."""
+        """Return the name of the member that connected from ``port``."""
         pids = {process.pid: name for name, process in self._running.items()}
         pid = process_of(port, pids)
         return "" if pid is None else pids[pid]
@@ -116,7 +116,7 @@ class Cluster:
 
 @contextmanager
 def faulty_cluster(program: Path, folder: Path, members: int = MEMBERS) -> Iterator[Cluster]:
-    """Run so many members until the end of the block."""
+    """Run a cluster of ``members`` members until the end of the block."""
     with Links() as links, ExitStack() as stack:
         cluster = Cluster(program, folder, links, stack, members)
         cluster.start_all()

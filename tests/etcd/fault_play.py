@@ -1,6 +1,6 @@
-"""Carries out a schedule of faults, and judges the ledger and the answers afterwards.
+"""Carries out a schedule of faults, and checks the ledger and the answers afterwards.
 
-A failure prints its seed. ``QUORATE_FAULT_SEED=17`` has that schedule again.
+A failure prints its seed. ``QUORATE_FAULT_SEED=17`` repeats that schedule.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ from tests.etcd.fault_schedule import Fault, Kind, schedule
 
 
 class Machines(Protocol):
-    """Programs that are killed, paused and started again, by name."""
+    """Programs, by name, that can be killed, paused and restarted."""
 
     @property
     def names(self) -> Sequence[str]:
-        """All of them."""
+        """The names of all programs."""
         ...
 
     def pause(self, name: str) -> None:
-        """Stop ``name`` where it is; return when it does nothing more."""
+        """Stop ``name`` with SIGSTOP; return when it has stopped."""
         ...
 
     def go_on(self, name: str) -> None:
-        """Let ``name`` go on where it was stopped."""
+        """Continue ``name`` with SIGCONT."""
         ...
 
     def kill(self, name: str) -> None:
-        """End ``name`` at once; one that has ended by itself is an error."""
+        """Kill ``name``; fail if it has ended by itself before."""
         ...
 
     def start(self, name: str) -> None:
-        """Start ``name`` again."""
+        """Restart ``name``."""
         ...
 
     def start_all(self) -> None:
-        """Start all of them again."""
+        """Restart all programs."""
         ...
 
 
 class Clients(Machines, Protocol):
-    """Programs that use etcd, each with a clock of its own."""
+    """Programs that use etcd, each with a separate clock."""
 
     def set_ahead(self, name: str, ahead_ms: int) -> None:
-        """Have the clock of ``name`` be so far ahead of the machine's from now on."""
+        """Set the clock of ``name`` ahead of the machine's clock by ``ahead_ms`` from now on."""
         ...
 
 
 MOST_KINDS = tuple(each for each in Kind if each is not Kind.RESTART_ALL)
-"""Starting everything again takes as much of a processor as a minute of all other faults."""
+"""All kinds but restarting everything, which takes as much CPU as a minute of all other faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How long faults are played: for so many seconds, and so many of them at most.
+    """How long faults are played, and at most how many.
 
-    Each client waits for ``next_s`` between two requests, and for as long as the last one took, up
-    to ``way_s``: so all of them leave time to other tests on a busy machine. A form with a ``seed``
-    has the same schedule each time.
+    Between two requests each client waits for ``next_s``, and for the duration of its last request
+    up to ``way_s``: so the clients leave CPU to other tests on a busy machine. A form with a
+    ``seed`` has the same schedule each time.
     """
 
     for_s: float
@@ -87,7 +87,7 @@ class Form:
     seed: int | None = None
 
     def chosen_seed(self) -> int:
-        """Return the seed that is asked for, or that of the form, or another one each time."""
+        """Return the requested seed, the seed of the form, or a random one."""
         named = os.environ.get("QUORATE_FAULT_SEED")
         if named is not None:
             return int(named)
@@ -95,9 +95,9 @@ class Form:
 
 
 TEST = Form(for_s=120, kinds=MOST_KINDS, way_s=5.0, seed=1)
-"""What ``make test`` plays: it waits most of the time, and takes little of a processor."""
+"""The form of ``make test``: it mostly waits, and takes little CPU."""
 LONE = Form(for_s=60, kinds=MOST_KINDS, members=1, seed=1)
-"""One member of etcd: while it is away there is no other one to ask."""
+"""A cluster of one member: while it is away, no other member answers."""
 FORMS = [
     pytest.param(TEST, id="two-minutes"),
     pytest.param(LONE, id="one-member", marks=pytest.mark.soak),
@@ -110,9 +110,9 @@ FORMS = [
 def play(
     seed: int, form: Form, cluster: Cluster, clients: Clients, wait_recorded: Callable[[], None]
 ) -> int:
-    """Carry out the schedule of ``seed``; return how many faults there were.
+    """Carry out the schedule of ``seed``; return the number of faults.
 
-    ``wait_recorded`` returns when something is recorded that was asked for after it was called.
+    ``wait_recorded`` returns when a request that was sent after the call is recorded.
     """
     faults = schedule(seed, members=cluster.names, clients=clients.names, kinds=form.kinds)
     began_s = time.monotonic()
@@ -128,7 +128,7 @@ def play(
 
 
 def carry_out(fault: Fault, cluster: Cluster, clients: Clients) -> None:
-    """Do what ``fault`` says, wait for as long as it says, and undo it."""
+    """Carry out ``fault`` for its duration, and undo it."""
     end_s = time.monotonic() + fault.for_s
     links = cluster.links
     machines: Machines = cluster if fault.machine in cluster.names else clients
@@ -182,12 +182,12 @@ def _flap(fault: Fault, links: Links, end_s: float) -> None:
 
 
 def wait_until(end_s: float) -> None:
-    """Return at ``end_s``: how long a fault lasts is what is tried, and no test waits for it."""
+    """Sleep until ``end_s``: the duration of a fault is part of the test."""
     time.sleep(max(0.0, end_s - time.monotonic()))
 
 
 def check(url: str, operations: Sequence[Operation]) -> list[str]:
-    """Return what is wrong with the ledger at ``url``, and with what clients were answered."""
+    """Return the faults of the ledger at ``url`` and of the answers to clients."""
     with store_urls.read_store(url) as store:
         blocks = list(store.blocks())
         found = verify_blocks(blocks, deep=True)
@@ -202,9 +202,9 @@ def check(url: str, operations: Sequence[Operation]) -> list[str]:
 
 
 def assert_sound(url: str, operations: Sequence[Operation]) -> None:
-    """Fail where ``check`` finds anything, with all requests about the runs that are named there.
+    """Fail if ``check`` finds a fault, and show all requests about the runs in it.
 
-    They are the message, because pytest shows lists that differ only in part.
+    They are the message, because pytest shortens lists.
     """
     found = check(url, operations)
     told = "\n".join(found)

@@ -1,8 +1,8 @@
-"""TCP links under a test's control: each can be slow, cut in one direction or both, or reset.
+"""TCP links that a test controls: each can be slowed, cut in one or both directions, or reset.
 
-A link is from a source to a target, both names. Bytes that a cut link does not let through wait
-until it is whole again, as they do where packets are lost and sent again; connections that are made
-meanwhile get no answer. A listener belongs to one source, or finds out which process has connected.
+A link leads from a source to a target, both given by names. Bytes on a cut link wait until the link
+is mended, like lost packets that are sent again; new connections get no answer until then. A
+listener belongs to one source, or finds out which process has connected.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _CHUNK: Final = 1 << 16
 _WAITING_MAX: Final = 100
 
 Source = str | Callable[[int], str]
-"""The name of the only source of a listener, or what tells it from the port of a connection."""
+"""The name of the only source of a listener, or a function from the port of a connection to it."""
 
 
 @dataclass(slots=True)
 class Link:
-    """What happens to bytes on their way; ``there`` is from the source to the target."""
+    """What happens to bytes in transit; ``there`` is the way from the source to the target."""
 
     delay_s: float = 0.0
     there: asyncio.Event = field(default_factory=asyncio.Event)
@@ -37,13 +37,13 @@ class Link:
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Let everything through."""
+        """Let all bytes pass."""
         self.there.set()
         self.back.set()
 
 
 class Links:
-    """All links of a test, on a thread of their own, from the beginning of the block to its end."""
+    """All links of a test, on a separate thread that runs until the end of the block."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -63,9 +63,9 @@ class Links:
         self._loop.close()
 
     def listen(self, source: Source, target: str, port: int) -> int:
-        """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
-        # Accepted here, and not by a server of asyncio: that one leaves sockets open which it has
-        # accepted just before it is closed.
+        """Return the port of a new listener that forwards connections to ``port`` of ``target``."""
+        # The connection is accepted here and not by a server of asyncio, which leaves sockets open
+        # that it accepted just before it is closed.
         listening = socket.create_server(("127.0.0.1", 0), backlog=_WAITING_MAX)
         listening.settimeout(0.0)
 
@@ -75,7 +75,7 @@ class Links:
             task = self._loop.create_task(self._join(self._link(name, target), accepted, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            # A task that is cancelled before its first step has ended nothing.
+            # A task that is cancelled before its first step closes nothing by itself.
             task.add_done_callback(lambda _: accepted.close())
 
         async def begin() -> int:
@@ -89,7 +89,7 @@ class Links:
     def cut(
         self, pairs: Iterable[tuple[str, str]], *, there: bool = True, back: bool = True
     ) -> None:
-        """Let nothing through from these sources to these targets, or ``back``, or both."""
+        """Stop the bytes from these sources to these targets, or ``back``, or both."""
 
         async def change() -> None:
             for source, target in pairs:
@@ -102,7 +102,7 @@ class Links:
         self._do(change())
 
     def slow(self, pairs: Iterable[tuple[str, str]], delay_s: float) -> None:
-        """Have what goes through these links arrive so much later, in both directions."""
+        """Delay all bytes on these links by ``delay_s``, in both directions."""
 
         async def change() -> None:
             for source, target in pairs:
@@ -111,7 +111,7 @@ class Links:
         self._do(change())
 
     def reset(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """End every connection of these links at once; new ones may be made."""
+        """Close every connection of these links at once; new connections are possible."""
 
         async def change() -> None:
             for source, target in pairs:
@@ -121,7 +121,7 @@ class Links:
         self._do(change())
 
     def count(self, source: str, target: str) -> int:
-        """Return how many ends of connections the link has."""
+        """Return the number of open connection ends of the link."""
 
         async def look() -> int:
             return len(self._link(source, target).writers)
@@ -129,7 +129,7 @@ class Links:
         return self._do(look())
 
     def mend(self, pairs: Iterable[tuple[str, str]] | None = None) -> None:
-        """Make these links whole and fast again; all of them unless some are named."""
+        """Remove cuts and delays from these links, by default from all links."""
 
         async def change() -> None:
             for source, target in list(self._links) if pairs is None else pairs:
@@ -147,7 +147,7 @@ class Links:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
 
     async def _join(self, link: Link, accepted: socket.socket, port: int) -> None:
-        """Carry bytes between a connection and the target until either end is gone."""
+        """Carry bytes between a connection and the target until one of them closes."""
         ends: list[asyncio.StreamWriter] = []
         try:
             reader, writer = await asyncio.open_connection(sock=accepted)
@@ -160,7 +160,7 @@ class Links:
                 both.create_task(_carry(link, link.there, reader, back))
                 both.create_task(_carry(link, link.back, there, writer))
         except* OSError:
-            pass  # The target, or one end, is gone; what is left is ended below.
+            pass  # The target or one end is closed; the other is closed below.
         finally:
             link.writers.difference_update(ends)
             for each in ends:

@@ -1,7 +1,8 @@
-"""What fails, one after the other: a schedule that follows from its seed alone.
+"""A schedule of faults, one after the other, that follows from a seed alone.
 
-Machines are members of etcd and programs that use it, its clients. One machine fails at a time,
-unless everything does; so with three members the ledger goes on, and what goes on can go wrong.
+Machines are members of etcd and its clients. Only one machine fails at a time, except for faults of
+all machines. So with three members the ledger remains usable during most faults, and errors can
+occur in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.etcd.stepped_clock import AHEAD_MS_MAX
 
 
 class Kind(Enum):
-    """What is done to machines, or to the links between them."""
+    """A kind of fault of machines, or of the links between them."""
 
     KILL = "kill -9, and start again at the end"
     PAUSE = "stop the process where it is, and let it go on at the end"
@@ -33,8 +34,8 @@ class Kind(Enum):
 class Fault:
     """One fault for ``for_s``: of one machine, of ``links`` (source, target), or of all ``clocks``.
 
-    It comes ``after_s`` after the one before. After some, ``is_got_over``, the next one waits until
-    something is recorded again; the others come upon what has not recovered.
+    It begins ``after_s`` after the previous fault. After a fault with ``is_got_over`` the next
+    fault waits until something is recorded again; others may hit machines that have not recovered.
     """
 
     kind: Kind
@@ -45,18 +46,18 @@ class Fault:
     links: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0
     clocks: tuple[tuple[str, int], ...] = ()
-    """The clients, and how many milliseconds the clock of each is ahead from then on."""
+    """The clients, and by how many milliseconds the clock of each is ahead from then on."""
 
 
 _LINK_KINDS: Final = (Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK, Kind.SLOW, Kind.FLAP)
 _LONG_KINDS: Final = (Kind.PAUSE, Kind.CUT, Kind.CUT_THERE, Kind.CUT_BACK)
-"""These may last for longer than a leader's lease."""
+"""These faults may last longer than a leader's lease."""
 
 
 def schedule(
     seed: int, *, members: Sequence[str], clients: Sequence[str], kinds: Sequence[Kind]
 ) -> Iterator[Fault]:
-    """Yield faults without end; each of ``kinds`` comes in turn."""
+    """Yield faults without end; the ``kinds`` take turns."""
     chance = Random(seed)
     left: list[Kind] = []
     while True:
@@ -88,7 +89,7 @@ def _stepped(chance: Random, clients: Sequence[str]) -> tuple[tuple[str, int], .
 def _some_links(
     chance: Random, members: Sequence[str], clients: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the links of one machine: with other members, with clients, or with all of them."""
+    """Return links of one machine: to other members, to clients, or to both."""
     if chance.random() < 0.3:
         client = chance.choice(clients)
         return tuple((client, member) for member in members)
@@ -96,5 +97,5 @@ def _some_links(
     others = [each for each in members if each != lone]
     peers = [pair for other in others for pair in ((lone, other), (other, lone))]
     callers = [(client, lone) for client in clients]
-    # A member that is alone has no others.
+    # A single member has no other members.
     return tuple(chance.choice([peers, callers, [*peers, *callers]]) if peers else callers)

@@ -1,13 +1,13 @@
-"""The scheduler of one pool in a process of its own, over a ledger in etcd, until SIGTERM.
+"""The scheduler of one pool as a separate process on a ledger in etcd, until SIGTERM.
 
     python fault_scheduler.py URL HISTORY CLIENT SEED PAUSE WAY BUG-FILE CLOCK-FILE POOL
 
-It asks its engine to submit runs of its pool, and to cancel and read runs of all pools, which other
-programs ask about too. It writes down every request and answer. Between two requests it pauses for
-PAUSE seconds, or for as long as the last one took, up to WAY seconds. It has the bug that BUG-FILE
-names from when the file is there: a bug that breaks the ledger before every scheduler has begun
-would keep the last ones from ever being answered. CLOCK-FILE says how far its clock is ahead. An
-error that is not one of the store's ends it, and then the test fails.
+Its engine submits runs of its pool, and cancels and reads runs of all pools, which other programs
+use, too. It writes every request and answer to HISTORY. Between two requests it pauses for PAUSE
+seconds, or for the duration of the last request, up to WAY seconds. As soon as BUG-FILE exists, it
+has the bug that this file names: a bug that broke the ledger before every scheduler has begun would
+prevent the last ones from ever getting an answer. CLOCK-FILE says by how much its clock is ahead.
+An error that is not one of the store's errors ends the process, and then the test fails.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Ending:
 
 
 class Scheduler:
-    """One engine, opened again whenever it is of no more use."""
+    """One engine, which is opened again when it can no longer be used."""
 
     def __init__(self, address: EtcdAddress, clock: SteppedClock, bug_file: Path) -> None:
         self._address, self._clock, self._bug_file = address, clock, bug_file
@@ -58,7 +58,7 @@ class Scheduler:
 
     @property
     def engine(self) -> Engine:
-        """The engine; raises a ``StoreError`` where it cannot be opened now."""
+        """The engine; raise a ``StoreError`` if it cannot be opened now."""
         if self._engine is None:
             store = EtcdStore.open(self._address, segment_bytes=SEGMENT_BYTES)
             plant(store, self._bug)
@@ -75,7 +75,7 @@ class Scheduler:
             self._engine = None
 
     def answer(self, name: str, nonce: str, request: Request) -> Written | Found | None:
-        """Return what is answered; None where what became of it is not known."""
+        """Return the answer to ``request``, or None if its outcome is unknown."""
         if not self._bug and self._bug_file.exists():
             self._bug = self._bug_file.read_text("utf-8")
             self.close()
@@ -95,7 +95,7 @@ class Scheduler:
 
 
 def plant(store: EtcdStore, bug: str) -> None:
-    """Break ``store`` as ``bug`` says, so that a test can see whether that is found out."""
+    """Break ``store`` by ``bug``, so that the test shows whether the check detects it."""
     appender = store._appender
     if bug == "no-compare":
         appender._etcd = _Careless(store._client)
@@ -104,7 +104,7 @@ def plant(store: EtcdStore, bug: str) -> None:
         kept: list[tuple[Block, Head]] = []
 
         def append(block: Block, expected: Head) -> None:
-            """Acknowledge a block, and write it when the next one comes."""
+            """Acknowledge a block, but write it only when the next block comes."""
             kept.append((block, expected))
             if len(kept) > 1:
                 written(*kept.pop(0))

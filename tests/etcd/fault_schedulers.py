@@ -1,7 +1,7 @@
-"""Schedulers of one ledger, one for each pool: each is a process with an engine of its own.
+"""Schedulers of one ledger, one for each pool: each is a process with a separate engine.
 
-They append to the ledger themselves, and race for it with each other and with the services that
-have it; its older blocks move to an archive meanwhile.
+They append to the ledger themselves, and compete with each other and with the services of the
+ledger; meanwhile older blocks move to an archive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEDULERS = POOLS
 
 
 class Schedulers:
-    """Schedulers ``w0`` ... of the pools ``p0`` ...; each writes a history of its own."""
+    """Schedulers ``w0`` ... of the pools ``p0`` ...; each writes a separate history."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Schedulers:
         self._bug_file = folder / "bug"
 
     def make_ledger(self) -> None:
-        """Make the ledger that they race for."""
+        """Create the ledger for which they compete."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents()})
         parsed = parse_documents(text, source="fleet")
         assert isinstance(parsed, Documents), parsed
@@ -69,7 +69,7 @@ class Schedulers:
             engine.execute(Apply(tuple(each.spec for each in parsed.items)), actor="test")
 
     def start(self, name: str) -> None:
-        """Start the scheduler ``name``; it is another client than the one before."""
+        """Start the scheduler ``name``; it counts as another client than before."""
         self._starts += 1
         client = f"{name}.{self._starts}"
         history = self._folder / f"{client}.history"
@@ -92,7 +92,7 @@ class Schedulers:
         )
 
     def plant(self, bug: str) -> None:
-        """Have every scheduler be wrong in one way from now on."""
+        """Give every scheduler the bug ``bug`` from now on."""
         draft = self._bug_file.with_suffix(".draft")
         draft.write_text(bug, "utf-8")
         draft.replace(self._bug_file)
@@ -125,14 +125,14 @@ class Schedulers:
         return process
 
     def end(self) -> None:
-        """Have every scheduler end, and see that none has ended by itself."""
+        """End every scheduler, and check that none has ended by itself."""
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
             assert process.wait(START_S) == 0, self.logs()
 
     def wait_recorded(self, fewest: int = SCHEDULERS) -> None:
-        """Wait until so many of the schedulers that run have got something recorded after now."""
+        """Wait until ``fewest`` running schedulers have recorded something sent after now."""
         now = time.monotonic_ns()
         until(
             lambda: self._recorded_after(now) >= fewest,

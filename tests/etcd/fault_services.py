@@ -1,8 +1,8 @@
-"""Services of one ledger, and clients that ask any of them by REST.
+"""Services of one ledger, and clients that send requests to any of them by REST.
 
-One service leads, and the others forward to it. What a service answers is true, also where it was
-paused, cut off or killed meanwhile, and a read that does not say that it lags has seen all that was
-acknowledged before.
+One service leads, and the others forward to it. The answers of a service are right, even if it was
+paused, cut off or killed meanwhile, and a read that does not say that it lags includes everything
+acknowledged before it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CLIENTS = 4
 
 
 class Services:
-    """Services ``s0`` to ``s2`` of one ledger, at addresses that stay the same.
+    """Services ``s0`` to ``s2`` of one ledger, at fixed addresses.
 
-    One that could not start because etcd did not answer is started again, as its unit says.
+    A service that could not start because etcd did not answer is restarted, as by its unit.
     """
 
     def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
@@ -63,7 +63,7 @@ class Services:
         return [each.address for each in self._all.values()]
 
     def begin(self) -> None:
-        """Make the ledger, and start all services; return when they agree who leads."""
+        """Create the ledger, and start all services; return when they agree who leads."""
         first, *others = self._all.values()
         create_ledger(first.ledger, SystemClock(), actor="test")
         for each in others:
@@ -76,12 +76,12 @@ class Services:
         self.wait_agreed()
 
     def wait_agreed(self) -> str:
-        """Return the name of the leader, once all know it."""
+        """Return the name of the leader when all services agree."""
         leader, _ = daemons.Cluster(list(self._all.values())).by_role()
         return leader.name
 
     def apply(self, trees: Sequence[Mapping[str, object]]) -> None:
-        """Apply documents by way of one of the services, once it knows the token and a leader."""
+        """Apply documents through one of the services, when it knows the token and a leader."""
         answers: list[str] = []
 
         def is_applied() -> bool:
@@ -119,13 +119,13 @@ class Services:
             self._all[name].begin()
 
     def _check(self, name: str) -> None:
-        """Fail where ``name`` has ended by itself, unless etcd did not answer when it started."""
+        """Fail if ``name`` has ended by itself, unless etcd did not answer at its start."""
         ended = self._process(name).poll()
         is_excused = ended is None or self._all[name].is_without_etcd()
         assert is_excused, f"{name} ended: {ended}\n{self.log(name)}"
 
     def _keep_up(self) -> None:
-        """Start again what ended because etcd did not answer."""
+        """Restart services that ended because etcd did not answer."""
         while not self._ending.wait(0.2):
             with self._turn:
                 for each in self._all.values():
@@ -138,7 +138,7 @@ class Services:
             self.start(name)
 
     def end(self) -> None:
-        """End them as an operator does; each must have gone on until then."""
+        """End the services like an operator; each must have run until then."""
         self._stop_unit()
         for name in self.names:
             process = self._process(name)
@@ -162,7 +162,7 @@ class Services:
 
 
 class Clients:
-    """Clients that ask for as long as the block lasts."""
+    """Clients that send requests until the end of the block."""
 
     def __init__(self, services: Services, seed: int, *, next_s: float, way_s: float) -> None:
         asked = services.addresses
@@ -183,7 +183,7 @@ class Clients:
                 each.stop()
 
     def wait_recorded(self, fewest: int = CLIENTS) -> None:
-        """Return when so many have got something recorded that they sent after now."""
+        """Return when ``fewest`` clients have recorded a request that they sent after now."""
         now = time.monotonic_ns()
         until(
             lambda: self._recorded_after(now) >= fewest or self._trouble(),

@@ -1,7 +1,7 @@
-"""What all programs of a fault test ask about: a fleet in four pools, and a few runs at a time.
+"""The world of a fault test, used by all programs: a fleet in four pools, and few runs at a time.
 
-Quotas of owners reach over all pools and are soon exhausted, so that programs that submit to
-different pools compete for them. The owner, the size and the pool of a run follow from its name.
+Quotas of owners cover all pools and are soon used up, so that programs which submit to different
+pools compete for them. The owner, the size and the pool of a run follow from its name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from quorate.testing.client_history import Cancel, Read, Request, Submit
 from tests.service.worlds import run_tree
 
 ERA_S: Final = 2.0
-"""How long all programs ask about the same runs."""
+"""How long all programs use the same runs."""
 RECORDED_S: Final = 600
-"""How long programs may take to get something recorded, also on a busy machine."""
+"""The time in which programs have to record something, even on a busy machine."""
 RUNS: Final = 8
 POOLS: Final = 4
 NODES_OF_POOL: Final = 3
@@ -32,9 +32,9 @@ OWNERS: Final = (
 
 
 def pick(chance: Random, nonce: str, pool: int | None = None) -> tuple[str, Request]:
-    """Return what is asked next, about which run: mostly one of this era.
+    """Return the next request and its run, usually a run of this era.
 
-    With ``pool`` only runs of that pool are submitted.
+    With ``pool``, only runs of that pool are submitted.
     """
     era = int(time.monotonic() / ERA_S) - (chance.random() < 0.2)
     kind = chance.random()

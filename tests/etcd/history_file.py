@@ -1,7 +1,7 @@
-"""What a client sent and was answered, as lines of a file that a kill leaves readable.
+"""The requests of a client and their answers, in a file that remains readable after a kill.
 
-``S`` lines are written before a request is sent, ``A`` lines when its answer is there. Instants are
-those of the machine's steady clock, which all its processes share.
+An ``S`` line is written before a request is sent, an ``A`` line when its answer has arrived.
+Instants are those of the machine's monotonic clock, which all its processes share.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HistoryFile:
         os.close(self._file)
 
     def sent(self, run: str, request: Request) -> None:
-        """Write down that the next request is about to be sent."""
+        """Write the next request, just before it is sent."""
         self._number += 1
         fields: dict[str, Any] = {"client": self._client, "run": run, "sent": time.monotonic_ns()}
         match request:
@@ -58,7 +58,7 @@ class HistoryFile:
         self._write("S", fields)
 
     def answered(self, answer: Answer) -> None:
-        """Write down what the last request was answered."""
+        """Write the answer to the last request."""
         fields: dict[str, Any] = {"answered": time.monotonic_ns(), "seq": answer.seq}
         if isinstance(answer, Written):
             fields["verdict"] = answer.verdict.value
@@ -76,7 +76,7 @@ def read_histories(paths: Iterable[Path]) -> list[Operation]:
     for path in paths:
         sent: dict[str, dict[str, Any]] = {}
         answers: dict[str, dict[str, Any]] = {}
-        # A line that a kill has cut is no answer.
+        # A line that is incomplete because of a kill is no answer.
         for line in path.read_text("utf-8").split("\n")[:-1]:
             mark, number, fields = line.split(" ", 2)
             (sent if mark == "S" else answers)[number] = json.loads(fields)
@@ -85,11 +85,11 @@ def read_histories(paths: Iterable[Path]) -> list[Operation]:
 
 
 def has_recorded_after(path: Path, now: int) -> bool:
-    """Return whether the last lines of a history have something recorded that was sent later."""
+    """Return whether the last lines have a recorded request that was sent after ``now``."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - _TAIL_BYTES))
-        # The first line may be cut, and so may the last.
+        # The first and the last line may be incomplete.
         lines = file.read().decode().split("\n")[1:-1]
     sent: set[str] = set()
     for line in lines:
@@ -103,7 +103,7 @@ def has_recorded_after(path: Path, now: int) -> bool:
 
 
 def counts_of(operations: Iterable[Operation]) -> Counter[str]:
-    """Return how often what was answered; ``unknown`` is what never was."""
+    """Return the number of each kind of answer; ``unknown`` counts requests without an answer."""
     return Counter(
         "unknown"
         if each.answer is None

@@ -1,12 +1,12 @@
-"""`quorate serve` as a test directs it: it stops itself at an instant, and has a bug when asked to.
+"""`quorate serve` for tests: it pauses at a requested instant, and has a bug on request.
 
-Files in the folder of the service say so, and count from when they are written. ``stop`` has an
-instant and the name of a run: the service stops where it is, as by SIGSTOP, before it sends that
-run's block to etcd (``append``), or that run's lease to its executor (``order``). When it has gone
-on, and the append or the order has come to its end, it writes ``went-on``: its client may have been
-answered before, because it leads no longer. ``bug`` has the name of a ``Bug``. Its executor,
-``simulated``, is a room that all services of a test share, and it has one reader, so that a second
-question comes to the state that the first one has read.
+Files in the folder of the service control it, from when they are written. ``stop`` has an instant
+and the name of a run: the service pauses, as by SIGSTOP, before it sends that run's block to etcd
+(``append``), or that run's lease to its executor (``order``). When it has continued, and the append
+or the order has ended, it writes ``went-on``; its client may have got an answer before, because the
+service no longer leads. ``bug`` has the name of a ``Bug``. Its executor, ``simulated``, is a
+machine room that all services of a test share. It has one reader, so that a second request gets the
+state that the first request has read.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ CODE: Final = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     f"from tests.etcd.planted_service import plant; plant()\n{CLI}"
 )
-"""What starts such a service."""
+"""The program of such a service."""
 APPEND: Final = "append"
 ORDER: Final = "order"
 
 
 class Bug(StrEnum):
-    """What is wrong with a service."""
+    """A bug of a service."""
 
     NO_COMPARE = "it appends without comparing the head and the leader"
     EARLY_ANSWER = "it acknowledges a block, and keeps it to be written later"
@@ -61,7 +61,7 @@ class Bug(StrEnum):
 
 
 def plant() -> None:
-    """Have this process do as the files in its folder say."""
+    """Change this process as the files in its folder say."""
     _plant_appender()
     _plant_client()
     _plant_engine()
@@ -78,24 +78,24 @@ def _has(bug: Bug) -> bool:
 
 @dataclass(slots=True)
 class _Stops:
-    """Where this process stops; ``has_stopped`` until what it stopped in has come to its end."""
+    """Where this process pauses; ``has_stopped`` is true until the interrupted step has ended."""
 
     has_stopped: bool = False
 
     def stop_if_asked(self, instant: str, names: str) -> None:
-        """Stop this process where it is, once, if it is to stop now for a run in ``names``."""
+        """Pause this process once, if ``stop`` asks for it now for a run in ``names``."""
         if not STOP_FILE.exists():
             return
         asked, name = STOP_FILE.read_text("utf-8").split()
         if asked == instant and name in names:
             STOP_FILE.unlink()
             self.has_stopped = True
-            # To this thread, which does nothing more before all others have stopped, too.
+            # The signal goes to this thread, which stops at once, before all other threads.
             signal.pthread_kill(get_ident(), signal.SIGSTOP)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Say that this process went on, where it has stopped in the block, when that ends."""
+        """Write ``went-on`` at the end of the block if this process paused in it."""
         try:
             yield
         finally:

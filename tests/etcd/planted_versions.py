@@ -1,7 +1,7 @@
-"""`quorate serve` of an older and of a newer version, as they differ while services are upgraded.
+"""`quorate serve` of an older and of a newer version, as during an upgrade of services.
 
-The older one is from before a kind of event, and from before the fields of its entries in etcd that
-have a default value. The newer one writes a field more into each entry.
+The older version lacks one kind of event, and the fields of entries in etcd that have a default.
+The newer version writes one more field into each entry.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def _code(plant: str) -> str:
 
 OLDER: Final = _code("be_older")
 NEWER: Final = _code("be_newer")
-"""What starts such a service."""
+"""The program of such a service."""
 
 
 def be_older() -> None:
-    """Have this process be of the older version."""
+    """Make this process behave like the older version."""
     known = tuple(each for each in get_args(Event) if each is not UNKNOWN)
-    # Blocks are decoded in one pass or else event by event; the first one has all kinds built in.
+    # Blocks are decoded in one pass, which knows all kinds of events, or event by event.
     chain._body = chain._body_closely
     decoder = codec.EventDecoder(Union[known], codec.UPCASTERS)  # type: ignore[arg-type]  # noqa: UP007
     codec._DECODER = decoder  # type: ignore[misc]
@@ -43,17 +43,17 @@ def be_older() -> None:
 
 
 _FIRST: Final = frozenset({"name", "address", "term"})
-"""The fields that entries have had from the beginning."""
+"""The fields that entries had in the first version."""
 
 
 def be_newer() -> None:
-    """Have this process be of the newer version."""
+    """Make this process behave like the newer version."""
     leader_role.__version__ = NEWER_VERSION  # type: ignore[attr-defined]
     _write_entries(lambda fields: fields | {"place": "a field of the newer version"})
 
 
 def _write_entries(change: Any) -> None:
-    """Have entries in etcd written with the fields that ``change`` makes of the present ones."""
+    """Write entries in etcd with the fields that ``change`` returns for the present fields."""
     encode = msgspec.json.encode
 
     def encoded(found: Any, **more: Any) -> bytes:

@@ -1,9 +1,8 @@
-"""An etcd played in memory, whose answers get lost: the oracle of what an append may do.
+"""An etcd in memory, which can lose answers: the oracle for the effects of an append.
 
-It is a list of changes, carried out one after the other. A test says for each transaction what
-becomes of it: it is answered, or its answer is lost, or it is lost itself, or it is carried out
-later, when no caller waits for it any more, or it is refused for a reason that has nothing to do
-with the log.
+It is a list of changes, carried out one after the other. A test sets the fate of each transaction:
+it is answered; its answer is lost; it is lost itself; it is carried out later, when no caller waits
+for it any more; or it is refused for a reason that does not concern the log.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from quorate.ports.errors import StoreAccessError, StoreDownError
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """What happens to a request."""
 
     ANSWERED = "answered"
     ANSWER_LOST = "answer lost"
@@ -38,9 +37,9 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class PlayedEtcd:
-    """Keys and values with revisions; ``fates`` are those of the next requests, then all is well.
+    """Keys and values with revisions; ``fates`` are for the next requests, and later ones succeed.
 
-    ``meanwhile`` is called after each request, for what others do between two of them.
+    ``meanwhile`` is called after each request, for changes of other writers in between.
     """
 
     fates: Iterator[Fate] = field(default_factory=lambda: iter(()))
@@ -74,7 +73,7 @@ class PlayedEtcd:
         return answer
 
     def carry_out_late(self) -> None:
-        """Carry out what is still under way."""
+        """Carry out the transactions that are still under way."""
         late, self.late = self.late, []
         for txn in late:
             self.carry_out(txn)

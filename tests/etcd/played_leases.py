@@ -1,4 +1,4 @@
-"""An etcd played in memory, with leases, by a clock that a test sets."""
+"""An etcd in memory with leases, by a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.etcd.played_etcd import Fate, PlayedEtcd
 
 @dataclass(slots=True)
 class PlayedLeases(PlayedEtcd):
-    """A played etcd with leases, by its own clock, which all of its callers share."""
+    """A ``PlayedEtcd`` with leases, by a clock that all its callers share."""
 
     now_s: float = 0.0
     leases: dict[int, float] = field(default_factory=dict)

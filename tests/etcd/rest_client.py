@@ -1,4 +1,4 @@
-"""A client of several services by REST, whose requests and answers are operations of a history."""
+"""A REST client of several services, which records its requests and answers as a history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER_S: Final = 15.0
 PAUSE_S: Final = 0.2
 """How long a client waits after an error, as clients do."""
 NEXT_S: Final = 0.04
-"""How long it waits after an answer: four clients need not keep the machine busy."""
+"""How long a client waits after an answer, so that four clients do not keep the machine busy."""
 _VERDICTS: Final = {
     "already-exists": Verdict.TAKEN,
     "unknown-name": Verdict.MISSING,
@@ -40,15 +40,15 @@ _VERDICTS: Final = {
     "max-concurrent-runs": Verdict.REFUSED,
 }
 _LAST: Final = 50
-"""How many of the last operations are looked at for one that is recorded."""
+"""The number of last operations that are searched for a recorded one."""
 _OVER: Final = ("Completed", "Cancelled", "Failed")
 
 
 class RestClient:
-    """Asks one service after the other, on a thread of its own, until it is stopped.
+    """Sends requests to one service after the other, on a separate thread, until it is stopped.
 
-    A read that may lag asks for all that this client was answered before. Another one asks for
-    nothing, and what it is answered counts where the service does not say that it lags.
+    A read that may lag requires everything that this client was answered before. Other reads
+    require nothing, and their answers count if the service does not say that it lags.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RestClient:
         assert not self._thread.is_alive(), f"{self.name} has not ended"
 
     def recorded_after(self, now: int) -> bool:
-        """Return whether something that it sent after ``now`` was recorded."""
+        """Return whether a request that it sent after ``now`` was recorded."""
         return any(
             each.sent > now and isinstance(each.answer, Written) and each.answer.seq is not None
             for each in reversed(self.operations[-_LAST:])
@@ -100,7 +100,7 @@ class RestClient:
             self.trouble = repr(error)
 
     def ask(self, http: httpx.Client, run: str, request: Request) -> Operation:
-        """Return what came of ``request``, which is one of ``operations`` from then on."""
+        """Return the outcome of ``request``, which is one of ``operations`` from then on."""
         sent = time.monotonic_ns()
         request, answer = self._answer(http, run, request)
         answered = None if answer is None else time.monotonic_ns()
@@ -123,7 +123,7 @@ class RestClient:
     def _answer(
         self, http: httpx.Client, run: str, request: Request
     ) -> tuple[Request, Answer | None]:
-        """Return what was asked, and the answer; None where what became of it is not known."""
+        """Return the request and its answer, which is None if the outcome is unknown."""
         is_read = isinstance(request, Read)
         try:
             reply = self._sent(http, run, request)
@@ -165,7 +165,7 @@ def _written(reply: httpx.Response) -> Written | None:
 
 
 def _found(reply: httpx.Response) -> Found | None:
-    """Return what a read has found; None where it has no answer."""
+    """Return the result of a read, or None if there is no answer."""
     if reply.status_code == httpx.codes.NOT_FOUND:
         return Found(None, int(reply.headers["quorate-sequence"]))
     if not reply.is_success:

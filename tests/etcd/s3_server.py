@@ -1,6 +1,6 @@
 """An object store for tests, which checks every signature by the published rules.
 
-It shares no code with ``adapters/s3``: it takes the request apart as it came over the wire.
+It shares no code with ``adapters/s3``: it parses the request as received.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.bounds import WAIT_S
 KEY_ID, SECRET, REGION = "key-of-tests", "a-secret/of+tests", "eu-test-1"
 SKEW_S = 900
 PAGE = 2
-"""How many names a list has at most."""
+"""The most names in one page of a list."""
 
 
 class S3Server(ThreadingHTTPServer):
-    """Objects by path; ``failures`` are statuses that the next requests get."""
+    """Objects by path; ``failures`` are the statuses of the next answers."""
 
     daemon_threads = False
 
@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, text.encode())
 
     def _refused(self, body: bytes) -> bool:
-        """Answer and return True where the request is not to be carried out."""
+        """Answer and return True if the request must not be carried out."""
         self.server.requests += 1
         if self.server.failures:
             self._fail(self.server.failures.pop(0), "SlowDown")

@@ -1,7 +1,7 @@
-"""A machine room that several services give orders to, and a record of the orders that it obeyed.
+"""A machine room that takes orders from several services, and records the orders it obeys.
 
-It refuses orders of older terms, as executors do, and writes down each order that it obeys with the
-service that gave it. Its work goes on until the test ends.
+It refuses orders of older terms, as executors do, and records each order that it obeys with the
+service that gave it. Its work runs until the test ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OTHER: Final = "other"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What the room did for the service ``by``, which claimed to lead in ``term``."""
+    """What the room did for the service ``by``, which said that it led in ``term``."""
 
     by: str
     term: int
@@ -34,7 +34,7 @@ class Line:
 
 
 class SharedRoom:
-    """The room as one service reaches it; ``path`` has what it did for all of them."""
+    """The room as one service sees it; the file ``path`` has the orders of all services."""
 
     def __init__(self, path: Path, by: str) -> None:
         self._path, self._by = path, by
@@ -43,7 +43,7 @@ class SharedRoom:
 
     @property
     def newest_term(self) -> int:
-        """The newest term of which it has taken orders."""
+        """The newest term from which the room has accepted orders."""
         return max((line.term for line in lines_of(self._path)), default=0)
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
@@ -64,20 +64,20 @@ class SharedRoom:
         return {}
 
     def belong_to(self, ledger_id: str) -> None:
-        """Work for any ledger."""
+        """Accept any ledger."""
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Report nothing, ever."""
+        """Report nothing."""
 
     def next_ms(self) -> int | None:
         return None
 
     def close(self) -> None:
-        """Keep nothing open between two orders."""
+        """Do nothing: no file stays open between two orders."""
 
     @contextmanager
     def _taken(self, term: int) -> Iterator[TextIO]:
-        """Yield the record, which is this service's until the block ends."""
+        """Yield the record, locked for this service until the end of the block."""
         with self._path.open("a", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             newest = self.newest_term
@@ -103,15 +103,15 @@ def _write(file: TextIO, line: Line) -> None:
 
 
 def lines_of(path: Path) -> list[Line]:
-    """Return what the room did, in its order."""
+    """Return what the room did, in order."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else ()
     return [Line(**json.loads(line)) for line in lines]
 
 
 def obeyed_in(path: Path) -> list[Obeyed]:
-    """Return the orders that the room obeyed, each with the term in which its giver took over.
+    """Return the orders that the room obeyed, each with the term in which its sender took over.
 
-    That is the giver's own term, whichever one it claimed.
+    That is the sender's real term, whatever term it claimed.
     """
     terms: dict[str, int] = {}
     found: list[Obeyed] = []

@@ -1,4 +1,4 @@
-"""The archive in an object store: signed, whole, and read back by other machines."""
+"""The archive in an object store: signed, complete, and readable on other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``quorate cluster init`` with a real etcd: a ledger and what to do next, or all faults."""
+"""``quorate cluster init`` with a real etcd: it creates a ledger, or lists all faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that does not reach etcd: what it answers, until it does again."""
+"""The answers of a service that does not reach etcd, until it reaches etcd again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def submit(http: httpx.Client, name: str) -> httpx.Response:
 
 
 def unready(daemon: Daemon) -> httpx.Response | None:
-    """Return what ``/readyz`` says of a service that has noticed that etcd is away."""
+    """Return the answer of ``/readyz`` of a service that has noticed the loss of etcd."""
     answer = got(f"{daemon.address}/readyz")
     is_said = answer.status_code == 503 and "cannot be read: etcd" in answer.json()["detail"]
     return answer if is_said else None
@@ -59,7 +59,7 @@ def unready(daemon: Daemon) -> httpx.Response | None:
 
 @pytest.fixture
 def sharing(etcd_member: Member, links: Links, tmp_path: Path) -> Iterator[Cluster]:
-    """Two services that run work on one machine, in a work folder that one of them can have."""
+    """Two services that run work on one machine, in a work folder that only one can lock."""
 
     def endpoint(name: str) -> str:
         return f"127.0.0.1:{links.listen(name, _ETCD, etcd_member.port)}"
@@ -79,7 +79,7 @@ OF_HISTORY = ("/ledger/events", "/runs/known/explanation")
 
 
 def check_pages(http: httpx.Client) -> None:
-    """See that a service without etcd answers pages of its state, and says how old it is."""
+    """Check that a service without etcd answers pages of its state, with their age."""
     for path in PAGES:
         read = http.get(path)
         assert read.is_success, (path, read.text)
@@ -101,7 +101,7 @@ def test_service_without_etcd_reads_what_it_knows_and_says_what_is_wrong(
     assert answer.headers["retry-after"]
     assert got(f"{cut.address}/healthz").is_success
     with pair.client(cut) as http:
-        # No reader has read anything yet: it answers from what it has in memory.
+        # No reader has read anything yet, so the service answers from its memory.
         check_pages(http)
         status = http.get("/cluster")
         assert (status.status_code, status.json()["role"]) == (200, "follower")
@@ -130,7 +130,7 @@ def test_leader_without_etcd_takes_no_command_once_its_lease_is_over(
             check_pages(http)
             answer = submit(http, next(names))
         links.mend()
-        # One that was replaced before it was cut off knows who leads, and forwards.
+        # A service that was deposed before it was cut off knows the leader, and forwards.
         return None if answer.is_success else answer
 
     answer = until(refused, "a leader is cut off", START_S)
@@ -152,7 +152,7 @@ def test_leader_without_etcd_gives_up_its_work_folder_before_another_leads(
         until(lambda: is_declared(http), "the fleet is declared", START_S)
     links.cut([(leader.name, _ETCD)])
     with sharing.client(leader) as http:
-        # The ledger's thread waits for etcd now.
+        # The ledger thread waits for etcd now.
         assert submit(http, "lost").status_code in (503, 504)
     until(lambda: other.standing().get("role") == "leader", "the other one leads", START_S)
     assert other.program is not None

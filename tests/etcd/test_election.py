@@ -1,7 +1,7 @@
-"""Elections: at no instant do two lead, and an append of one that was deposed fails.
+"""Elections: two services never lead at the same instant, and a deposed leader cannot append.
 
-The property plays etcd with leases, virtual time, lost answers and candidates that pause; the other
-tests use a real etcd.
+The property test plays an etcd with leases, virtual time, lost answers and candidates that pause;
+the other tests use a real etcd.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def test_two_never_lead_at_once_and_terms_only_grow(
     for passed, number, fates, wish, comes_late in drawn:
         etcd.now_s += STEP_S * passed
         etcd.expire()
-        # A candidate that is not drawn pauses, for longer than a lease if it is not drawn for long.
+        # A candidate that is not drawn pauses; if it is not drawn for long, it pauses longer than a
+        # lease.
         etcd.fates = iter(fates)
         if wish == "step down":
             candidates[number].step_down()
@@ -75,7 +76,7 @@ def test_two_never_lead_at_once_and_terms_only_grow(
             candidates[number].turn()
         etcd.fates = iter(())
         if comes_late:
-            # The lease of what comes late may have ended.
+            # The lease may have ended when a late transaction is carried out.
             with suppress(NotLeaderError):
                 etcd.carry_out_late()
         leading = [each.standing for each in candidates if each.leads()]
@@ -83,7 +84,7 @@ def test_two_never_lead_at_once_and_terms_only_grow(
         for standing in leading:
             assert isinstance(standing, Leading)
             row = etcd.rows[KEYS.leader]
-            # What it believes is what etcd has, so that its appends would pass.
+            # The leader's belief is what etcd has, so its appends would succeed.
             assert row.create_revision == standing.revision
             record = standing.record
             assert terms.setdefault(record.term, record.name) == record.name
@@ -151,7 +152,7 @@ def test_one_leads_and_the_other_follows_until_it_steps_down(
     with pytest.raises(NotLeaderError):
         fill(stores[0], blocks=1)
     assert stores[0].head().height == 3
-    # One that ends leaves at once.
+    # A candidate that is closed leaves at once.
     two.close()
     two.close()
     assert not two.leads()
@@ -171,7 +172,7 @@ def test_a_leader_whose_lease_was_ended_by_others_follows_and_appends_nothing(
     assert isinstance(first, Leading)
     fill(stores[0], blocks=1)
     client.revoke(first.lease)
-    # It finds out, and stands again with a new term.
+    # The candidate notices this, and is elected again with a new term.
     again = election.wait(lambda each: isinstance(each, Leading) and each.record.term > 1, WAIT_S)
     assert isinstance(again, Leading)
     assert again.revision > first.revision
@@ -184,7 +185,7 @@ def test_a_leader_whose_lease_was_ended_by_others_follows_and_appends_nothing(
 def test_a_leader_that_paused_is_deposed_and_the_compare_stops_it(
     stores: tuple[EtcdStore, EtcdStore], client: EtcdClient
 ) -> None:
-    """The first never takes another turn: as a process that was stopped longer than its lease."""
+    """The first leader gets no more turns, like a process that is paused longer than its lease."""
     paused = stores[0].stand_for_leader("one", "")
     paused.turn()
     first = paused.standing

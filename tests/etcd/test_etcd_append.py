@@ -1,8 +1,8 @@
-"""Appends to etcd: whatever becomes of requests and answers, the caller gets the truth.
+"""Appends to etcd: whatever happens to requests and answers, the caller gets the right result.
 
-The oracle is an etcd played in memory. A block is in the log once or never: once if ``append``
-returned, never if it raised, now and when everything that was under way has arrived. Only an
-``UnsureAppendError`` leaves it open.
+The oracle is an etcd in memory. A block is in the log exactly once if ``append`` returned, and
+never if ``append`` raised an error, both at once and after every transaction under way was carried
+out. Only after an ``UnsureAppendError`` both are possible.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ fates = st.lists(st.sampled_from(Fate), max_size=8)
 
 
 class Ticks:
-    """A clock that goes on by a second with each look, so that every try comes to its end."""
+    """A clock that advances by a second at each look, so that every try ends."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -74,7 +74,7 @@ def new_log() -> PlayedLeases:
 
 
 def log_of(etcd: PlayedEtcd) -> list[Block]:
-    """Return the blocks once all is well, which must be a sound chain to the head."""
+    """Return the blocks after all faults have ended; they must be a valid chain to the head."""
     etcd.fates, etcd.meanwhile = iter(()), lambda: None
     looking = reader(etcd)
     blocks = list(looking.blocks(1, looking.head().height))
@@ -91,7 +91,7 @@ def large_block(head: Head) -> Block:
 
 
 class Others:
-    """Another writer, who appends a block between two requests where it is asked to."""
+    """Another writer, which appends a block between two requests when the test asks for it."""
 
     def __init__(self, etcd: PlayedLeases, turns: list[bool]) -> None:
         self._etcd, self._turns = etcd, iter(turns)
@@ -132,7 +132,7 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
     now = log_of(etcd)
     etcd.carry_out_late()
     later = log_of(etcd)
-    # What is recorded stays, whatever arrives late.
+    # Recorded blocks stay, whatever is carried out late.
     assert later[: len(now)] == now
     if isinstance(raised, UnsureAppendError):
         assert raised.block == block.head
@@ -215,7 +215,7 @@ def test_of_two_writers_with_the_same_block_only_one_has_recorded_it(fate: Fate,
     first, second = appender(etcd), appender(etcd)
     before = seal(GENESIS, some_events(1))
     second.append(before, GENESIS)
-    # Both decide the same, at one head and at one instant.
+    # Both writers make the same decision, at one head and at one instant.
     block = seal(before.head, some_events(2, at_ms=5))
     first.append(block, before.head)
     head = block.head
@@ -262,7 +262,7 @@ def test_nothing_comes_of_a_late_append_once_the_head_was_put_again() -> None:
     etcd = new_log()
     writer = appender(etcd)
     block = seal(GENESIS, some_events(2))
-    # Read, sent, read, put again: and so on until there is no time left.
+    # Read, send, read, put again: this repeats until the time is over.
     etcd.fates = iter([Fate.ANSWERED, *[Fate.LATE, Fate.ANSWERED, Fate.ANSWERED] * 99])
     with pytest.raises(StoreDownError, match="nothing was recorded"):
         writer.append(block, GENESIS)
@@ -289,7 +289,7 @@ def test_a_refusal_brings_the_first_blocks_of_others(behind: int) -> None:
     writer.read_head()
     others = some_chain(behind)
     appender(etcd).append_all(others)
-    # Blocks above the head are none, whoever has staged them.
+    # Blocks above the head do not count, whoever has staged them.
     staged = seal(others[-1].head, some_events(1, at_ms=99))
     etcd.carry_out(Txn(compare=(), then=(Put(KEYS.block(staged.height), block_value(staged)),)))
     with pytest.raises(StaleHeadError) as caught:
@@ -314,7 +314,7 @@ def test_a_refusal_brings_no_block_whose_body_is_in_parts() -> None:
 def test_a_block_that_cannot_be_looked_for_may_be_recorded(fate: Fate) -> None:
     etcd = new_log()
     block = seal(GENESIS, some_events(2))
-    # Read, sent, read: others have built on it, and whether it is there cannot be read.
+    # Read, send, read: others have appended, and the store cannot look up its own block.
     etcd.fates = iter([Fate.ANSWERED, Fate.ANSWER_LOST, Fate.ANSWERED, fate])
     etcd.meanwhile = Others(etcd, [False, True])
     with pytest.raises(UnsureAppendError, match="block 1 was sent and may be recorded"):
@@ -339,7 +339,7 @@ def test_only_the_leader_appends_once_there_is_one() -> None:
     leader.fence = Fence(KEYS.leader, made.revision)
     first = seal(GENESIS, some_events(1))
     leader.append(first, GENESIS)
-    # Its lease ends, and another makes the key anew.
+    # The lease ends, and another candidate creates the key again.
     del etcd.rows[KEYS.leader]
     second = seal(first.head, some_events(1, at_ms=5))
     with pytest.raises(NotLeaderError, match="lease has expired"):

@@ -43,7 +43,7 @@ def put(client: EtcdClient, key: bytes, value: bytes) -> None:
 
 
 def fill_up(client: EtcdClient) -> None:
-    """Put one key until its history fills etcd."""
+    """Put one key until its history fills the space of etcd."""
     for _ in range(64):
         put(client, b"t/full", bytes(1 << 20))
 
@@ -59,7 +59,7 @@ def an_address(folder: Path, *endpoints: str, **more: object) -> EtcdAddress:
 
 
 def test_the_description_is_that_of_the_text() -> None:
-    """When this fails: python -m tools.etcd_protobuf."""
+    """If this test fails: python -m tools.etcd_protobuf."""
     assert COMPILED.read_bytes() == compiled()
 
 
@@ -164,7 +164,7 @@ def test_a_connection_that_takes_part_of_a_second_is_waited_for(
         links.slow([("client", "member")], SLOW_S / 2)
 
         def is_put() -> bool:
-            """Put by a new connection; a busy machine may be later than any bound."""
+            """Put a key over a new connection, which may exceed any limit on a busy machine."""
             client = EtcdClient(an_address(tmp_path, f"127.0.0.1:{port}"))
             try:
                 put(client, b"t/slow", b"")
@@ -217,7 +217,7 @@ def test_an_etcd_without_space_is_explained_and_takes_writes_again_once_there_is
     with member.run():
         with pytest.raises(StoreFullError, match="NOSPACE"):
             fill_up(client)
-        # The alarm stays on, and reads go on.
+        # The alarm stays set, and reads still work.
         with pytest.raises(StoreFullError, match="Remedy"):
             put(client, b"t/x", b"")
         (status,) = client.status()
@@ -258,7 +258,7 @@ def test_a_user_is_asked_for_its_password_and_may_do_what_its_role_allows(
         put(client, b"t/x", b"1")
         with pytest.raises(StoreAccessError, match="grant the user a role"):
             client.get(Get(b"other"))
-        # A token that etcd no longer knows is made anew, and no caller notices.
+        # If etcd no longer knows a token, the client gets a new one without an error.
         client._token = OTHER
         put(client, b"t/x", b"2")
         assert client.get(Get(b"t/x"))[0].value == b"2"

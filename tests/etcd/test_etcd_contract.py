@@ -26,7 +26,7 @@ class TestEtcdStore(StoreContract):
 
 
 class TestEtcdStoreOfSmallSegments(StoreContract):
-    """Every snapshot closes segments, so that reading goes through the archive."""
+    """Every snapshot closes segments, so that reads go through the archive."""
 
     @pytest.fixture(autouse=True)
     def _address(self, address: EtcdAddress) -> None:

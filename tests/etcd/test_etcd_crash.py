@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a writer, or etcd itself, was killed inside a commit."""
+"""Acknowledged blocks survive when a writer, or etcd itself, is killed inside a commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WRITER = Path(__file__).with_name("etcd_crash_writer.py")
 
 
 def whole_chain(url: str) -> list[Block]:
-    """Return the blocks, which must be sound and hold exactly what their writers sealed."""
+    """Return the blocks, which must be valid and have exactly what their writers sealed."""
     with store_urls.read_store(url) as store:
         blocks = list(store.blocks())
         assert verify_blocks(blocks, deep=True) == Verified(
@@ -71,14 +71,14 @@ def test_a_killed_writer_loses_nothing_acknowledged_and_leaves_no_half_block(etc
         acknowledged |= {int(mark[1]): mark[2] for mark in marks if mark[0] == "A"}
         found = {block.height: block.hash.hex() for block in whole_chain(etcd_url)}
         assert acknowledged.items() <= found.items()
-        # At most the one block whose append had not returned is there besides.
+        # Besides, at most the one block may be there whose append had not returned.
         assert len(found) <= len(acknowledged) + 1
         acknowledged = found
     assert inside, "no kill came inside a commit"
 
 
 class Outages:
-    """Kills a member and runs it again, so often, while the block goes on; then leaves it alone."""
+    """Kills and restarts a member some times during the block, and then leaves it running."""
 
     def __init__(self, member: Member, count: int) -> None:
         self._member, self._count = member, count
@@ -111,7 +111,7 @@ class Outages:
 def test_a_killed_etcd_loses_nothing_acknowledged_and_appends_are_never_doubled(
     etcd_program: Path, tmp_path: Path
 ) -> None:
-    # With every write synced, as etcd is meant to run.
+    # Every write is synced, as in production.
     member = Member(etcd_program, tmp_path)
     url = f"etcd://{member.endpoint}/t?local={tmp_path / 'ledger'}"
     with member.run():
@@ -131,7 +131,7 @@ def test_a_killed_etcd_loses_nothing_acknowledged_and_appends_are_never_doubled(
             except UnsureAppendError:
                 unsure.add(block.hash)
             except StaleHeadError as stale:
-                # There is no other writer: it is a block that this writer was unsure about.
+                # There is no other writer, so it is a block of this writer with an unknown outcome.
                 head = stale.actual
                 acknowledged.append(head.hash)
                 unsure.remove(head.hash)

@@ -1,4 +1,4 @@
-"""Engines of several machines over one ledger in etcd: each has a store of its own."""
+"""Engines of several machines on one ledger in etcd: each has a separate store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS = sized(8, 60)
 
 @pytest.fixture
 def stores(address: EtcdAddress, tmp_path: Path) -> Iterator[list[EtcdStore]]:
-    """Return stores of one ledger, as several machines have them."""
+    """Return stores of one ledger, as on several machines."""
     with ExitStack() as opened:
         found = [opened.enter_context(EtcdStore.create(address))]
         for number in range(1, MACHINES):

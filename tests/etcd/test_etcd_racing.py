@@ -48,7 +48,7 @@ def test_hard_quotas_hold_whichever_machine_commits_first(
         view = Engine.open(store, race.clock).view
         assert audit(race.events(), view=view) == []
         assert sweep(view) == []
-        # All of them read the same, the older part of it from the archive.
+        # All schedulers read the same blocks, the older ones from the archive.
         assert list((address.archive / "segments").iterdir())
         heads = set()
         for engine in race.engines:
@@ -65,7 +65,7 @@ def test_a_scheduler_that_is_late_asks_etcd_for_little(
     with EtcdStore.create(address) as store, EtcdStore.open(elsewhere) as other:
         first = Race(store, 1, Random(0))
         late = Engine.open(other, first.clock)
-        # It knows the head by its own append, as one does that wins most races.
+        # It knows the head from its own append, like a writer that wins most races.
         late.execute(Submit(run("late-0", 1, "free")), actor="test")
         (early,) = first.engines
         for number in range(behind):
@@ -79,7 +79,7 @@ def test_a_scheduler_that_is_late_asks_etcd_for_little(
 
         monkeypatch.setattr(EtcdClient, "_call", counted)
         late.execute(Submit(run("late-1", 1, "free")), actor="test")
-        # The append that is refused, what is read beside that, and the append that is taken.
+        # The refused append, the reads after it, and the accepted append.
         assert len(made) == calls, made
         assert late.head == store.head()
         names = ["late-0", "late-1", *(f"early-{number}" for number in range(behind))]

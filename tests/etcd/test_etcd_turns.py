@@ -50,7 +50,7 @@ KEYS = EtcdKeys("t")
 
 @dataclass
 class Writer:
-    """One writer of a played ledger; ``meanwhile`` is called whenever it waits."""
+    """One writer of a simulated ledger; ``meanwhile`` is called whenever it waits."""
 
     etcd: PlayedLeases
     meanwhile: Callable[[], None] = lambda: None
@@ -115,7 +115,7 @@ def test_a_turn_ends_without_an_append_when_its_writer_says_so(etcd: PlayedLease
 
 
 def lasting_s(slow: Writer, fast: Writer) -> float:
-    """Return how long ``fast`` waits for ``slow``, which asks for its turn and then pauses."""
+    """Return how long ``fast`` waits for ``slow``, which takes a turn and then pauses."""
     slow.appender.take_turn()
     before_s = slow.etcd.now_s
     fast.append()
@@ -124,7 +124,7 @@ def lasting_s(slow: Writer, fast: Writer) -> float:
 
 def test_a_turn_ends_with_its_lease_and_the_next_one_is_twice_as_long(etcd: PlayedLeases) -> None:
     slow, fast = Writer(etcd), Writer(etcd)
-    # After a turn of the longest lease the writer asks for none for some time.
+    # After a turn with the longest lease the writer asks for no turn for some time.
     assert [lasting_s(slow, fast) for _ in range(5)] == [TURN_S, 2 * TURN_S, TURN_S_MAX, 0, 0]
     etcd.now_s += TURNLESS_S
     assert lasting_s(slow, fast) == TURN_S_MAX
@@ -177,7 +177,7 @@ def test_the_entry_of_a_writer_that_was_paused_for_longer_than_its_lease_is_put_
     pauses = iter([TURN_S + 1, 0])
 
     def left_s() -> float:
-        """Return a limit of the next call; the program pauses in front of some calls."""
+        """Return the time limit of the next call; the program pauses before some calls."""
         etcd.now_s += next(pauses, 0) if etcd.leases else 0
         return 1.0
 
@@ -223,7 +223,7 @@ def test_a_writer_whose_entry_was_not_renewed_keeps_its_turn_while_the_lease_las
     etcd: PlayedLeases,
 ) -> None:
     slow, fast = Writer(etcd), Writer(etcd)
-    # Granted, entered, read, not renewed.
+    # The lease was granted, the entry created and read, but the lease not renewed.
     etcd.fates = iter([Fate.ANSWERED, Fate.ANSWERED, Fate.ANSWERED, Fate.LOST])
     slow.appender.take_turn()
     fast.meanwhile = slow.append
@@ -291,7 +291,7 @@ def test_whatever_gets_lost_no_writer_waits_longer_than_leases_last_and_none_app
             pass
         etcd.fates = iter(())
         etcd.carry_out_late()
-        # Each other entry ends with its lease; an entry whose answer was lost is one more.
+        # Each other entry ends with its lease; an entry whose answer was lost counts, too.
         assert etcd.now_s - began_s <= (len(drawn) + 1) * TURN_S_MAX + APPEND_S
     recorded = Writer(etcd).height()
     assert appended <= recorded <= appended + unsure
@@ -373,7 +373,7 @@ def test_an_engine_that_decides_slower_than_others_append_gets_its_command_recor
         try:
             slow.execute(Submit(run("slow", 1, "free")), actor="test")
             recorded = len(decided)
-            # A refusal holds at the end of the ledger, so it needs a turn as well.
+            # A refusal must be right at the end of the ledger, so it needs a turn as well.
             refused = slow.execute(Cancel("unknown"), actor="test")
         finally:
             ending.set()
@@ -391,7 +391,7 @@ def test_an_engine_that_decides_slower_than_others_append_gets_its_command_recor
 def _stores(
     address: EtcdAddress, folder: Path, stack: ExitStack, count: int
 ) -> Iterator[EtcdStore]:
-    """Yield stores of one ledger, as several machines have them."""
+    """Yield stores of one ledger, as on several machines."""
     for number in range(count):
         elsewhere = replace(address, local=folder / f"machine-{number}")
         yield stack.enter_context(EtcdStore.open(elsewhere))

@@ -1,4 +1,4 @@
-"""Links under a test's control: what they let through, and that they leave nothing open."""
+"""Links that a test controls: what passes through them, and that they leave nothing open."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_links_leave_no_socket_open_whatever_is_connecting_at_their_end() -> Non
                     stack.enter_context(connected(there))
         gc.collect()
     left = [str(each.message) for each in caught if each.category is ResourceWarning]
-    # What other tests have left in this process is found where it is left.
+    # Only connections of this test are checked; other tests may have left some open.
     assert [each for each in left if any(f"'127.0.0.1', {own})" in each for own in ports)] == []

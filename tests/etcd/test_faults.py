@@ -1,11 +1,11 @@
-"""Services, schedulers and clients of one ledger while machines and links fail: answers are true.
+"""Services, schedulers and clients of one ledger while machines and links fail: answers are right.
 
-Three services of one ledger over three members of etcd elect a leader; clients ask any of them.
-Four schedulers, one for each pool, append to the same ledger. Members, services and schedulers are
-killed, paused and started again, links are slow, flap, and are cut in one direction or both, and
-clocks step. Afterwards the ledger must be a sound chain, no prefix of it may exceed a quota or
-lease a slot twice, and one order of all requests must explain what every client and every scheduler
-was answered (``quorate.testing.client_history``).
+Three services of one ledger with three members of etcd elect a leader; clients send requests to any
+of them. Four schedulers, one for each pool, append to the same ledger. Members, services and
+schedulers are killed, paused and restarted; links are slow, interrupted again and again, or cut in
+one direction or both; clocks step. Afterwards the ledger must be a valid chain, no prefix of it may
+exceed a quota or lease a slot twice, and one order of all requests must explain the answers to
+every client and every scheduler (``quorate.testing.client_history``).
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def test_every_answer_is_true_while_machines_and_links_fail(
             schedulers.wait_recorded(fewest=1)
 
         with clients.asking():
-            # A client does not wait for its turn longer than for an answer, which on a busy machine
-            # may be too short while schedulers race.
+            # A client does not wait longer for its turn than for an answer, which may be too short
+            # on a busy machine while schedulers race.
             clients.wait_recorded()
             schedulers.start_all()
             schedulers.wait_recorded()

@@ -1,4 +1,4 @@
-"""The pure part of an election: what a candidate does next, and what it believes."""
+"""The pure part of an election: the next action of a candidate, and its belief about the leader."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_leader_renews_its_lease_and_gives_up_before_etcd_does(
 def test_no_candidate_leads_by_a_lease_that_etcd_has_ended(
     sent_s: float, under_way_s: float, later_s: float
 ) -> None:
-    """Etcd counts from when it heard the sign of life, which is after it was sent."""
+    """Etcd counts the lease from when it received the renewal, which is after it was sent."""
     leading = renewed(a_leader(), sent_s=sent_s, timers=TIMERS)
     ended_s = sent_s + under_way_s + TIMERS.lease_s
     assert not leads_at(leading, ended_s + later_s)
@@ -68,7 +68,7 @@ def test_a_sign_of_life_without_an_answer_is_sent_again_in_time(now_s: float) ->
 def test_a_leader_follows_when_its_key_is_gone_or_of_another() -> None:
     leading = a_leader()
     assert seen(leading, OWN, made_at=7, as_of=9) == leading
-    # A look from before it won shows the leader before it, or none.
+    # A read from before its election shows the previous leader, or none.
     assert seen(leading, OTHER, made_at=3, as_of=6) == leading
     assert seen(leading, None, made_at=0, as_of=6) == leading
     assert seen(leading, None, made_at=0, as_of=8) == Following(leader=None)

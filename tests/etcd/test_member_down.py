@@ -1,4 +1,4 @@
-"""One of three members of etcd is down: the ledger is opened, written and served nevertheless."""
+"""One of three members of etcd is down: the ledger can still be opened, written and served."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def members(etcd_program: Path, tmp_path: Path) -> Iterator[Trio]:
 
 
 def lose(members: Trio, at: int, way: str) -> None:
-    """Kill a member, or stop it so that it still accepts connections, and answers nothing."""
+    """Kill a member, or pause it so that it still accepts connections but does not answer."""
     process = members.processes[at]
     if way == "hung":
         pause(process)
@@ -45,7 +45,7 @@ def lose(members: Trio, at: int, way: str) -> None:
 
 
 def fill(client: EtcdClient) -> None:
-    """Put one key until its history fills etcd."""
+    """Put one key until its history fills the space of etcd."""
     for _ in range(100):
         client.commit(Txn(compare=(), then=(Put(b"other", bytes(1 << 20)),)))
 

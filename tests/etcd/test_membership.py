@@ -1,4 +1,4 @@
-"""The entries of services in a real etcd: there for as long as a service gives signs of life."""
+"""The entries of services in a real etcd: they exist while a service renews its lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger moves from a file to etcd and back, held and compared."""
+"""A ledger is moved from a file to etcd and back, locked meanwhile, and compared."""
 
 from __future__ import annotations
 
@@ -154,6 +154,6 @@ def test_a_program_that_still_has_a_moved_ledger_records_nothing_there(
 
 
 def _opened_elsewhere(url: str, folder: Path) -> EventStore:
-    """Return the same ledger as another machine opens it."""
+    """Return the same ledger opened on another machine."""
     place, _, _ = url.partition("?")
     return store_urls.open_store(f"{place}?local={folder / 'elsewhere'}")

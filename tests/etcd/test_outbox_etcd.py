@@ -1,4 +1,4 @@
-"""The outbox of a ledger in etcd: whichever service leads, everything is delivered."""
+"""The outbox of a ledger in etcd: everything is delivered, whichever service leads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Leader:
         self.delivered = delivered
 
     def read(self, end: int) -> None:
-        """Take the next block in, where there is one."""
+        """Take in the next block, if there is one."""
         cursor = self.outbox.cursor(SINK)
         assert not cursor or self.outbox.head(SINK) == digest(cursor)
         if cursor < end:
@@ -49,7 +49,7 @@ class Leader:
             self.outbox.take_in(SINK, parcels, new, digest(new))
 
     def deliver(self, number: int) -> None:
-        """Deliver one of the parcels that are due."""
+        """Deliver one of the due parcels."""
         due = self.outbox.due(SINK, 0, LINES)
         if due:
             one = due[number % len(due)]
@@ -82,7 +82,7 @@ def test_position_is_never_ahead_of_what_was_delivered(
     end = 8 * BLOCK
     etcd = PlayedEtcd(fates=iter(fates))
     delivered: list[int] = []
-    # The one before may not know yet that another one leads.
+    # The previous leader may not know yet that another one leads.
     leaders = [Leader(etcd, delivered)] * 2
     made = leaders[:1]
     known = 0

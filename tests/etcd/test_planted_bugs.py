@@ -1,9 +1,8 @@
-"""Bugs that are planted into services of one ledger, each found by a schedule made for it.
+"""Bugs planted into services of one ledger, each found by a schedule that is made for it.
 
-A schedule brings two services and their clients, one step after the other, to the one instant at
-which such a bug does harm. Services without the bug go through the same schedule first: all that
-their clients were answered is true then, and the service that the schedule was hard on lives on.
-No step depends on how long anything takes.
+A schedule brings two services and their clients, step by step, to the instant at which the bug has
+an effect. First, services without the bug go through the same schedule: then all answers to their
+clients are right, and the services continue. No step depends on the time that anything takes.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _ETCD = "m0"
 
 @dataclass(slots=True)
 class Pair:
-    """Two services and their clients; ``url`` is their ledger without any links between."""
+    """Two services and their clients; ``url`` is their ledger without links in between."""
 
     services: Cluster
     links: Links
@@ -66,7 +65,7 @@ class Pair:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def by_role(self) -> tuple[Daemon, Daemon]:
-        """Return the leader, and the other one, when both know it."""
+        """Return the leader and the other service, when both agree."""
         leader, (other,) = self.services.by_role()
         return leader, other
 
@@ -82,13 +81,13 @@ class Pair:
         return f"e-{next(self.numbers)}-run"
 
     def submit(self, daemon: Daemon, run: str) -> Operation:
-        """Submit ``run`` by way of one service, once."""
+        """Submit ``run`` once through one service."""
         asking = self.client()
         with client(f"{daemon.address}/api/v1", self.services.token) as http:
             return asking.ask(http, run, Submit(asking.name))
 
     def record(self, daemon: Daemon) -> str:
-        """Return a run whose submission one service has acknowledged; others it may have lost."""
+        """Return a run whose submission was acknowledged; earlier tries may have been lost."""
 
         def recorded() -> str:
             run = self.run()
@@ -99,7 +98,7 @@ class Pair:
         return until(recorded, "a submission is acknowledged", START_S, tell=self.told)
 
     def read(self, daemon: Daemon, run: str) -> None:
-        """Read ``run`` from one service, which answers from what it has."""
+        """Read ``run`` from one service, which answers from its own state."""
         asking = self.client()
         with client(f"{daemon.address}/api/v1", self.services.token) as http:
             until(
@@ -112,10 +111,10 @@ class Pair:
 
     @contextmanager
     def stopped_at(self, instant: str) -> Iterator[Daemon]:
-        """Have the leader stop itself while it records a run; yield the other service.
+        """Let the leader pause while it records a run; yield the other service.
 
-        After the block the leader goes on. On return it has done what it stopped in, and its
-        client is answered, which may happen first.
+        After the block the leader continues. On return it has finished the interrupted step, and
+        its client has its answer, which may come before that.
         """
         stopped, asking = until(
             lambda: self._stop(instant), "the leader stops", START_S, tell=self.told
@@ -133,7 +132,7 @@ class Pair:
         assert not asking.is_alive(), "the client has no answer"
 
     def _stop(self, instant: str) -> tuple[Daemon, Thread] | None:
-        """Return the service that has stopped itself, and who asks it; None where none leads."""
+        """Return the paused service and its client's thread; None if no service leads."""
         run = self.run()
         for each in self.services.daemons:
             (each.folder / STOP_FILE).write_text(f"{instant} {run}", "utf-8")
@@ -151,12 +150,12 @@ class Pair:
         return None
 
     def told(self) -> object:
-        """Return what clients were answered last, and what the services have logged."""
+        """Return the last answers to clients, and the logs of the services."""
         last = [each.operations[-1:] for each in self.clients[-5:]]
         return last, [each.log() for each in self.services.daemons]
 
     def violations(self) -> list[str]:
-        """Return what is wrong with the ledger, with all answers and with the orders obeyed."""
+        """Return the faults of the ledger, of the answers, and of the obeyed orders."""
         operations = [each for some in self.clients for each in some.operations]
         room = self.services.daemons[0].folder / ROOM_FILE
         return check(self.url, operations) + check_orders(obeyed_in(room))
@@ -194,7 +193,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def is_stopped(daemon: Daemon) -> bool:
-    """Return whether every thread of a service stands still."""
+    """Return whether every thread of a service is stopped."""
     assert daemon.program is not None
     how = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
     found = os.waitid(os.P_PID, daemon.program.process.pid, how)
@@ -203,7 +202,7 @@ def is_stopped(daemon: Daemon) -> bool:
 
 @contextmanager
 def pair_of(member: Member, folder: Path, *, is_cut: bool) -> Iterator[Pair]:
-    """Serve a new ledger by two services; where etcd ``is_cut`` off, each has a link to it."""
+    """Serve a new ledger by two services; if etcd ``is_cut`` off, each has a link to it."""
     with Links() as links:
 
         def endpoint(name: str) -> str:
@@ -230,13 +229,13 @@ def is_applied(http: httpx.Client) -> bool:
 
 
 def stopped_in_an_append(pair: Pair) -> None:
-    """Stop the leader with a block that it has decided; the next leader records another one."""
+    """Pause the leader with a block that it has decided; the next leader records another one."""
     with pair.stopped_at(APPEND) as other:
         pair.record(other)
 
 
 def killed_after_an_answer(pair: Pair) -> None:
-    """Kill the leader as soon as it has acknowledged something; the other one leads."""
+    """Kill the leader as soon as it has acknowledged something; the other service leads."""
     leader, other = pair.by_role()
     pair.record(leader)
     leader.kill()
@@ -244,14 +243,14 @@ def killed_after_an_answer(pair: Pair) -> None:
 
 
 def read_while_cut_off(pair: Pair) -> None:
-    """Cut the leader off from etcd, and read from it when the next leader has recorded more."""
+    """Cut the leader off from etcd, and read from it after the next leader has recorded more."""
     leader, other = pair.by_role()
     run = pair.record(leader)
-    # What it has read before can be read when etcd is out of reach.
+    # Data that it has read before can be read without etcd.
     pair.read(leader, run)
     pair.links.cut([(leader.name, _ETCD)])
     try:
-        # What it is asked to record meanwhile would keep it from answering.
+        # A write in the meantime would prevent it from answering.
         until(lambda: leads(other), "the other service leads", START_S, tell=pair.told)
         pair.record(other)
         pair.read(leader, run)
@@ -264,13 +263,13 @@ def leads(daemon: Daemon) -> bool:
 
 
 def stopped_before_an_order(pair: Pair) -> None:
-    """Stop the leader with an order that is recorded; the next leader gives it, and others."""
+    """Pause the leader with a recorded order; the next leader sends this order and others."""
     with pair.stopped_at(ORDER) as other:
         pair.record(other)
 
 
 def go_on(pair: Pair) -> None:
-    """Return when both services take commands, also the one that the schedule was hard on."""
+    """Return when both services accept commands, including the interrupted one."""
     for each in pair.services.daemons:
         if each.program is None:
             each.begin()
@@ -282,7 +281,7 @@ def go_on(pair: Pair) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A schedule that lets ``bug`` do harm, and what is said of it then."""
+    """A schedule in which ``bug`` has an effect, and the expected report."""
 
     schedule: Callable[[Pair], None]
     bug: Bug

@@ -1,4 +1,4 @@
-"""Three services on one ledger in a real etcd: one leads, and any of them answers."""
+"""Three services on one ledger in a real etcd: one leads, and each of them answers."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def a_name() -> str:
 
 
 def of_one_term(test: Callable[[Cluster], None]) -> Callable[[Cluster], None]:
-    """Have a test that needs one leader from its begin to its end see one term.
+    """Repeat a test that needs one leader throughout until it sees only one term.
 
-    A leader that a busy machine does not let renew its lease within seconds is replaced, as it
-    should be. Then the test begins again; what fails under one term fails.
+    A leader that cannot renew its lease in time on a busy machine is replaced, as it should be.
+    Then the test begins again; a failure within one term is a failure.
     """
 
     @wraps(test)
@@ -71,7 +71,7 @@ def of_one_term(test: Callable[[Cluster], None]) -> Callable[[Cluster], None]:
 
 
 def submit(http: httpx.Client, name: str) -> httpx.Response:
-    """Submit a run under a key of its own, so that it may be sent again."""
+    """Submit a run with an idempotency key, so that the request may be repeated."""
     return http.post(
         "/runs",
         json={"document": run_tree(name, "rai", 1)},
@@ -80,7 +80,7 @@ def submit(http: httpx.Client, name: str) -> httpx.Response:
 
 
 def submit_until_accepted(cluster: Cluster, daemon: Daemon, name: str) -> httpx.Response:
-    """Send a submit again for as long as its answer is that no service leads."""
+    """Repeat a submit as long as the answer is that no service leads."""
 
     def tried() -> httpx.Response | None:
         answer = submit(http, name)
@@ -96,7 +96,7 @@ def submit_until_accepted(cluster: Cluster, daemon: Daemon, name: str) -> httpx.
 
 
 def names_of(cluster: Cluster, daemon: Daemon, seq: str) -> set[str]:
-    """Return the runs that one service knows, as of ``seq`` at least."""
+    """Return the runs that one service knows, at sequence ``seq`` or later."""
     with cluster.client(daemon) as http:
         answer = http.get("/runs", headers={"Quorate-Min-Sequence": seq})
     assert answer.is_success, answer.text
@@ -139,7 +139,7 @@ def test_refusal_of_a_read_says_how_old_it_may_be(trio: Cluster) -> None:
 
 
 LAG_S_MAX = 30.0
-"""How old the soft counters that a follower shows may be."""
+"""How old the soft counters of a follower may be."""
 
 
 @of_one_term
@@ -152,7 +152,7 @@ def test_soft_counters_of_a_follower_lag_little_and_the_lag_is_a_metric(trio: Cl
         used = counters_of(http, "rai")
     for each in followers:
         with trio.client(each) as http:
-            # No sequence is asked for: the follower has what it has.
+            # The request names no sequence, so the follower answers from its present state.
             until(lambda http=http: counters_of(http, "rai") == used, "it follows", LAG_S_MAX)  # type: ignore[misc]
     for each in (leader, *followers):
         metrics = metrics_of(trio, each)
@@ -253,7 +253,7 @@ def test_revoked_token_is_refused_by_every_service(trio: Cluster) -> None:
         began_s = time.monotonic()
         revoked = http.delete(f"/tokens/{name}")
         assert revoked.is_success, revoked.text
-    # The service that was asked refuses it at once, the others as soon as they have read it.
+    # The service that got the request refuses it at once, the others after reading the block.
     with client(f"{one.address}/api/v1", token) as http:
         assert http.get("/whoami").status_code == 401
     until(lambda: not _any_takes(trio, token), "every service refuses the token")
@@ -311,7 +311,7 @@ def test_paused_leader_comes_back_and_decides_nothing_under_its_old_term(trio: C
         assert next_term > term
     finally:
         old.go_on()
-    # Sent to the service that believed to lead: it forwards, or says that it leads no longer.
+    # Sent to the service that believed to lead: it forwards, or says that it no longer leads.
     again = submit_until_accepted(trio, old, a_name())
     assert int(again.headers["quorate-sequence"]) > int(answer.headers["quorate-sequence"])
     leader, _ = trio.by_role()

@@ -1,4 +1,4 @@
-"""Services of one ledger that serve REST and gRPC with TLS: each of them takes commands."""
+"""Services of one ledger with REST and gRPC over TLS: each accepts commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services of two versions share a ledger while one after the other is upgraded."""
+"""Services of two versions share a ledger while they are upgraded one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def submit(served: Cluster, daemon: Daemon, name: str) -> None:
-    """Submit a run by way of one service, until it is accepted."""
+    """Submit a run through one service, until it is accepted."""
     body = {"document": run_tree(name, "rai", 1)}
 
     def tried() -> bool:
@@ -35,7 +35,7 @@ def submit(served: Cluster, daemon: Daemon, name: str) -> None:
 
 
 def upgrade(served: Cluster, daemon: Daemon, code: str) -> None:
-    """End a service as its unit does, and start it as another version."""
+    """End a service like its unit, and start it as another version."""
     assert daemon.program is not None
     assert daemon.program.end() == 0, daemon.log()
     daemon.kill()
@@ -46,7 +46,7 @@ def upgrade(served: Cluster, daemon: Daemon, code: str) -> None:
 
 
 def lead(served: Cluster, wanted: Daemon) -> None:
-    """Have one of two services lead."""
+    """Make one of two services lead."""
     leader, _ = served.by_role()
     if leader is not wanted:
         with served.client(leader) as http:
@@ -71,7 +71,7 @@ def test_services_of_two_versions_share_a_ledger(
         with served.client(first) as http:
             documents = documents_of("fleet.yaml", "teams.yaml")
             assert http.post("/apply", json={"documents": documents}).is_success
-        # The leader last.
+        # The leader is upgraded last.
         upgrade(served, second, newer)
         runs: list[str] = []
         for leader in (first, second):

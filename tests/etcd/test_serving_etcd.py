@@ -1,4 +1,4 @@
-"""Commands and a real service on a ledger in etcd, from its making to its verification."""
+"""Commands and a real service on a ledger in etcd, from its creation to its verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUBMIT = ("submit", "--gpus", "2", "--team", "rai", "--flavor", "H100", "--", "t
 
 
 def quorate(folder: Path, url: str, *words: str) -> str:
-    """Return what a command prints; it must succeed."""
+    """Return the output of a command, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", CLI, "--ledger", url, *words],
         cwd=folder,
@@ -45,7 +45,7 @@ def test_a_ledger_in_etcd_is_made_used_served_and_verified(etcd_url: str, tmp_pa
             headers={"Authorization": f"Bearer {served.token}"},
             timeout=60.0,
         ) as client:
-            # Answered by a process beside the one that has the ledger.
+            # A reader process answers this.
             runs = client.get("/runs").json()
             assert len(runs["items"]) == 1
             name = runs["items"][0]["metadata"]["name"]

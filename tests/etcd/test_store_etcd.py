@@ -1,4 +1,4 @@
-"""What a store in etcd does that the contract of stores does not know."""
+"""Behaviour of a store in etcd beyond the contract of stores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.service.program import reserved_port
 
 pytestmark = pytest.mark.slow
 SMALL = 600
-"""A segment of some five blocks of these tests."""
+"""A segment of about five blocks of these tests."""
 
 
 def elsewhere(address: EtcdAddress, folder: Path) -> EtcdAddress:
@@ -64,7 +64,7 @@ def files(address: EtcdAddress, room: str = SEGMENTS_ROOM) -> list[Path]:
 
 
 def filled(address: EtcdAddress, *, blocks: int = 23) -> list[Block]:
-    """Make a ledger whose older blocks are in the archive; return all of them."""
+    """Create a ledger whose older blocks are in the archive; return all blocks."""
     with EtcdStore.create(address, segment_bytes=SMALL) as store:
         added = fill(store, blocks=blocks)
         store.save_snapshot(added[-1].head, b"state", some_rows(2))
@@ -164,9 +164,9 @@ def test_closed_segments_leave_etcd_and_the_chain_runs_through_both(
         for block in added:
             seqs = range(block.first_seq, block.first_seq + block.count)
             assert {store.height_at(seq) for seq in seqs} == {block.height}
-        # What is in the archive was verified when it moved there.
+        # Blocks in the archive were verified when they moved there.
         assert store.verified_head() == added[hot[0] - 2].head
-        # Nothing moves before a whole segment is there again.
+        # No block moves before there is a whole segment again.
         store.save_snapshot(store.head(), b"state")
         assert files(address) == segments
         added += fill(store, blocks=20)
@@ -186,13 +186,13 @@ def test_a_machine_without_anything_begins_at_the_published_snapshot(
     with EtcdStore.open(fresh, segment_bytes=SMALL) as store:
         assert store.load_snapshot() == (added[-1].head, b"state")
         assert store.archived_rows(row_query(added[-1].head.seq)) == some_rows(2)
-        # It goes on from there: what it archives is added to what it was given.
+        # The store continues from there: its archive is extended.
         added += fill(store, blocks=20)
         before = added[22].head.seq
         store.save_snapshot(store.head(), b"later", some_rows(3)[2:], base_seq=before)
         assert store.load_snapshot() == (added[-1].head, b"later")
     with EtcdStore.open(address, segment_bytes=SMALL) as store:
-        # Its own is older than what the other machine published.
+        # Its own snapshot is older than the one that the other machine published.
         assert store.load_snapshot() == (added[-1].head, b"later")
         assert store.archived_rows(row_query(added[-1].head.seq)) == some_rows(3)
         for _ in range(2):
@@ -365,7 +365,7 @@ def test_a_follower_hears_of_an_append_without_asking(address: EtcdAddress) -> N
         for _ in range(5):
             (block,) = fill(store, blocks=1)
             assert follower.wait_for(block.head.seq, within_s=60.0) == block.head
-        # What does not come is not waited for.
+        # The store does not wait for an answer that never comes.
         head = store.head()
         assert follower.wait_for(head.seq + 1, within_s=0.0) == head
 
@@ -427,7 +427,7 @@ def test_a_ledger_whose_etcd_has_no_space_is_usable_after_it_was_opened_again(
 
 
 def _overwrite(client: EtcdClient) -> None:
-    """Put one key until its history fills etcd."""
+    """Put one key until its history fills the space of etcd."""
     for _ in range(100):
         client.commit(Txn(compare=(), then=(Put(b"other", bytes(1 << 20)),)))
 

@@ -1,4 +1,4 @@
-"""Rooms for tests: real keepers, and real processes."""
+"""Executors for tests, with real keepers and real processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.oracles.effort import leaves_out_slow
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    """Leave these files unread where slow tests are not asked for."""
+    """Skip these files if slow tests are not requested."""
     return True if leaves_out_slow(config) else None
 
 
@@ -27,6 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Room]:
-    """Return a room that ends with the test, and all that runs in it."""
+    """Return an executor that ends with the test, together with all its work."""
     with room(tmp_path / "work") as found:
         yield found

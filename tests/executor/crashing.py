@@ -1,4 +1,4 @@
-"""A daemon with real jobs that kills itself at a chosen instant, and is started again.
+"""A daemon with real jobs that kills itself at a chosen instant, and is restarted.
 
 Run as ``python -m tests.executor.crashing LEDGER PORT INSTANT LIVES``: see ``tests.service.lives``.
 """
@@ -29,11 +29,11 @@ from tests.service.lives import die, supervise
 from tests.service.serving import LOCAL
 
 PASSED_MAX: Final = 3
-"""How many chances to die are let pass, at most, so that each life has done something."""
+"""The most chances to die that are skipped, so that each life has done something before."""
 
 
 class Instant(StrEnum):
-    """When it dies: what is recorded is not done yet, or what is done is not recorded yet."""
+    """When the process dies: after recording and before acting, or the other way round."""
 
     COMMIT_ACT = "between-commit-and-act"
     ACT_RECORD = "between-act-and-record"
@@ -49,11 +49,11 @@ PLACES: Final = {
     ),
     Instant.ACT_RECORD: ("started", "exit-reported", "gone-reported", "recording"),
 }
-"""Where it dies, in turn.
+"""The places at which it dies, in turn.
 
-A block is durable with a start, a stop or an end in it; its orders were taken; what is wanted is in
-its file, and no keeper was started. A keeper has just been started; a run has exited or a lease has
-gone, and the ledger's thread was told; that is about to be appended.
+A block with a start, a stop or an end is durable; its orders were taken; the wanted state is in its
+file, and no keeper was started. A keeper has just been started; a run has exited or a lease has
+ended, and the ledger thread was told; this is about to be appended.
 """
 _COMMITTED: Final = {
     LeaseStarted: "start-committed",
@@ -65,14 +65,14 @@ _REPORTED: Final = {RunExited: "exit-reported", LeaseGone: "gone-reported"}
 
 @dataclass
 class Doom:
-    """Where one life ends, if at all. ``passed`` chances are let pass first."""
+    """Where one life ends, if at all. ``passed`` chances are skipped before."""
 
     folder: Path
     place: str
     passed: int
 
     def meet(self, place: str) -> None:
-        """Die here, if this is the place and it is time."""
+        """Die here, if this is the place and its turn has come."""
         if place != self.place:
             return
         self.passed -= 1
@@ -86,7 +86,7 @@ class DoomedStore(SqliteStore):
     doom: Doom
 
     def append(self, block: Block, *, expected: Head) -> None:
-        """Append ``block``, unless it is its turn to die."""
+        """Append ``block``, or die if its turn has come."""
         events = open_block(block, after=expected)
         if any(event.actor == EXECUTOR_ACTOR for event in events):
             self.doom.meet("recording")
@@ -96,12 +96,12 @@ class DoomedStore(SqliteStore):
 
 
 class DoomedKeepers(Keepers):
-    """Keepers whose starter may die before and after it has started one."""
+    """Keepers whose starter may die before and after it starts one."""
 
     doom: Doom
 
     def start(self, name: str) -> None:
-        """Start a keeper, unless it is its turn to die."""
+        """Start a keeper, or die if its turn has come."""
         self.doom.meet("written")
         super().start(name)
         self.doom.meet("started")
@@ -118,17 +118,17 @@ class DoomedExecutor(LocalExecutor):
         self._keepers = keepers
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take orders, and perhaps die before its other thread has done anything about them."""
+        """Take orders, and perhaps die before the executor's thread has carried them out."""
         self._keepers.take_term(term)
         with self._lock:
             self._take(orders)
             if orders:
-                # Its thread needs the lock to go on.
+                # The thread needs the lock to continue.
                 self._doom.meet("ordered")
         self._nudge()
 
     def reports(self) -> Sequence[Report]:
-        """Return what is to be reported, unless it is its turn to die."""
+        """Return the reports, or die if its turn has come."""
         found = super().reports()
         for place in {_REPORTED.get(type(report), "") for report in found}:
             self._doom.meet(place)
@@ -136,7 +136,7 @@ class DoomedExecutor(LocalExecutor):
 
 
 def _live(ledger: Path, port: int, doom: Doom) -> None:
-    """Serve until killed or told to stop."""
+    """Serve until killed or stopped."""
 
     def open_store(url: str, *, wait_s: float) -> SqliteStore:
         store = DoomedStore.open(Path(url), wait_s=wait_s)
@@ -154,7 +154,7 @@ def _live(ledger: Path, port: int, doom: Doom) -> None:
 
 
 def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
-    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    """Return 0 if SIGKILL ended every life except the last, and the last one ended cleanly."""
     rng = Random(str(instant))
     places = PLACES[instant]
     dooms = (

@@ -1,6 +1,6 @@
-"""A job that tries what no job may: run with a file of targets, it prints what it could do.
+"""A job that tries forbidden actions on the targets in a file, and prints which ones succeeded.
 
-Only the standard library, and no file beside it: any user can run it.
+It uses only the standard library and no other file, so any user can run it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PTRACE_DETACH = 17
 
 
 def attempts(targets: dict[str, Any]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield each thing to try by its name; it fails with an OSError."""
+    """Yield each action with its name; a forbidden action fails with an OSError."""
     for path in targets["files"]:
         yield f"read {path}", partial(opened, path, os.O_RDONLY)
         yield f"write {path}", partial(opened, path, os.O_WRONLY | os.O_APPEND)
@@ -57,14 +57,14 @@ def listed(folder: str) -> list[str]:
 
 
 def put_into(folder: str) -> None:
-    """Make a file in a folder, and take it away again."""
+    """Create a file in a folder, and remove it."""
     path = Path(folder) / "intruder"
     path.touch()
     path.unlink()
 
 
 def trace(pid: int) -> None:
-    """Begin to trace a process, which does not stop it."""
+    """Attach to a process without stopping it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_SEIZE, pid, None, None) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
@@ -75,7 +75,7 @@ def trace(pid: int) -> None:
 
 
 def tried(attempt: Callable[[], object]) -> str:
-    """Return what came of an attempt: ``done``, or the error."""
+    """Return the result of an attempt: ``done``, or the error."""
     try:
         attempt()
     except OSError as error:
@@ -84,23 +84,23 @@ def tried(attempt: Callable[[], object]) -> str:
 
 
 def open_descriptors() -> list[int]:
-    """Return the descriptors that this process has."""
+    """Return the open descriptors of this process."""
     return [
         number for number in range(DESCRIPTORS_MAX) if tried(partial(os.fstat, number)) == "done"
     ]
 
 
 def owners_seen() -> list[int]:
-    """Return the users whose processes this one sees."""
+    """Return the users whose processes are visible."""
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It has ended meanwhile.
+        with suppress(OSError):  # The process has ended meanwhile.
             found.add(place.stat().st_uid)
     return sorted(found)
 
 
 def seen() -> dict[str, Any]:
-    """Return what this process is, and what it sees without trying anything."""
+    """Return the identity of this process, and what it sees without an attempt."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     return {
@@ -119,7 +119,7 @@ def seen() -> dict[str, Any]:
 
 
 def main(file: Path) -> None:
-    """Print what could be done to the targets in ``file``, once it is there."""
+    """Print the results for the targets in ``file``, as soon as the file exists."""
     end_s = time.monotonic() + WAIT_S
     while not file.exists():
         if time.monotonic() > end_s:

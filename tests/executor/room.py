@@ -1,4 +1,4 @@
-"""A local executor as a ledger would drive it: orders in, reports out, and /proc to look at."""
+"""A local executor, driven like by a ledger: orders in, reports out, and a view of /proc."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tests.bounds import WAIT_S, Deadline, until
 T = TypeVar("T")
 
 PATIENT_S = (0.0, *[0.02] * round(WAIT_S / 0.02))
-"""The pauses between looks at a process that begins a program: until it has, on any machine."""
+"""The pauses between looks at a process until it has begun its program, on any machine."""
 
 
 def environ(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with; empty when it has gone.
+    """Return the environment of a process; empty if it has ended.
 
-    One that begins a program, and shows none for an instant, is looked at again.
+    A process that begins its program may have no environment for an instant, and is read again.
     """
     found = (each.decode(errors="replace") for each in environ_of(pid, PATIENT_S))
     return dict(each.partition("=")[::2] for each in found if each)
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process is there and does not only wait to be buried."""
+    """Return whether a process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -52,18 +52,18 @@ def is_alive(pid: int) -> bool:
 
 
 def has_gone(pid: int) -> bool:
-    """Return whether nothing is left of a process but its exit code, if that."""
+    """Return whether a process has ended; it may still be a zombie."""
     return not is_alive(pid)
 
 
 def leads_group(pid: int) -> bool:
-    """Return whether a process is there and the first of its group."""
+    """Return whether a process exists and is the leader of its group."""
     found = stat(pid)
     return found is not None and found.group == pid
 
 
 def marked(folder: Path) -> dict[int, dict[str, str]]:
-    """Return the environments of all processes that carry the mark of a run's folder."""
+    """Return the environments of all processes that are marked with a run's folder."""
     found = {int(each.name): environ(int(each.name)) for each in Path("/proc").glob("[0-9]*")}
     return {pid: env for pid, env in found.items() if env.get(FOLDER) == str(folder)}
 
@@ -82,13 +82,13 @@ class Room:
         self.open(())
 
     def open(self, orders: Iterable[Order]) -> None:
-        """Begin as a service does, with the leases that are open in its ledger."""
+        """Begin like a service, with the leases that are open in its ledger."""
         self.executor = LocalExecutor(self.folder, silent_looks=self.silent_looks)
         self.executor.listen(self.woken.set)
         self.executor.resume(list(orders))
 
     def run(self, name: str, *command: str, **more: Any) -> Run:
-        """Return a run of ``command``, remembered for its leases."""
+        """Return a run of ``command``, and remember it for its leases."""
         found = testing_world.run(name, 1, command=command, **more)
         self.runs[name] = found
         return found
@@ -116,19 +116,19 @@ class Room:
         return fact.lease
 
     def stop(self, *names: str, within_s: float) -> int:
-        """Tell leases to stop; return until when they have time."""
+        """Order leases to stop; return their deadline."""
         by_ms = round((time.time() + within_s) * 1_000)
         self.executor.carry_out([StopLease(name, by_ms) for name in names])
         return by_ms
 
     def end(self, *names: str, reason: EndReason = EndReason.END) -> None:
-        """Say that the ledger has seen leases end."""
+        """Tell the executor that leases have ended in the ledger."""
         self.executor.carry_out([EndLease(name, reason) for name in names])
 
     # --- Looking ---
 
     def until(self, look: Callable[[], T | None], what: str, wait_s: float = WAIT_S) -> T:
-        """Return what ``look`` finds, as soon as it finds anything."""
+        """Return the result of ``look`` as soon as it is true."""
         return until(look, what, wait_s, every_s=0.01, tell=self.tell)
 
     def exited(self, run: str, wait_s: float = WAIT_S) -> RunExited:
@@ -140,7 +140,7 @@ class Room:
         return next((each for each in found if each.run == run), None)
 
     def gone(self, lease: str, wait_s: float = WAIT_S) -> None:
-        """Return when a lease is reported gone."""
+        """Return when the executor has reported the end of a lease."""
         self.until(lambda: LeaseGone(lease) in self.reports(), f"{lease} does not go", wait_s)
 
     def reports(self) -> list[Report]:
@@ -152,7 +152,7 @@ class Room:
         return run_folder(self.folder, run)
 
     def lines(self, run: str) -> list[str]:
-        """Return all that a run and its keeper have said."""
+        """Return all output of a run and its keeper."""
         logs, lines, first = LocalLogs(self.folder), list[str](), 0
         while (page := logs.read(run, first=first, limit=100_000)) is not None:
             lines += [line.text for line in page.lines]
@@ -162,19 +162,19 @@ class Room:
         return lines
 
     def said(self, run: str, text: str) -> str:
-        """Return the line of a run that has ``text`` in it, once it is there."""
+        """Return the first output line of a run that contains ``text``, as soon as it exists."""
         return self.until(
             lambda: next((line for line in self.lines(run) if text in line), ""), f"no {text!r}"
         )
 
     def ranks(self, run: str) -> dict[int, dict[str, str]]:
-        """Return the environments of all processes of a run, but for its keeper."""
+        """Return the environments of all processes of a run, except its keeper."""
         return {pid: env for pid, env in marked(self.home(run)).items() if "RANK" in env}
 
     def leaders(self, run: str) -> dict[int, dict[str, str]]:
         """Return the environments of the processes that a keeper has started, one for each rank.
 
-        What those start themselves comes and goes; each leads a group of its own.
+        These processes lead groups; their own child processes do not, and are left out.
         """
         found = self.ranks(run)
         return {pid: env for pid, env in found.items() if leads_group(pid)}
@@ -184,7 +184,7 @@ class Room:
         return [pid for pid, env in marked(self.home(run)).items() if "RANK" not in env]
 
     def tell(self) -> str:
-        """Return all that is known, for a test that fails."""
+        """Return all that is known, for the message of a failed test."""
         parts = [repr(self.executor.reports())]
         for run in self.runs:
             parts += [f"--- {run}", *self.lines(run)[-20:]]
@@ -196,7 +196,7 @@ class Room:
 
 @contextmanager
 def room(folder: Path, *, silent_looks: int = SILENT_LOOKS) -> Iterator[Room]:
-    """Have a room, and end whatever is left in it."""
+    """Yield an executor, and end all that is left of its work."""
     found = Room(folder, silent_looks)
     try:
         yield found
@@ -208,7 +208,7 @@ def room(folder: Path, *, silent_looks: int = SILENT_LOOKS) -> Iterator[Room]:
 
 
 def sweep(folder: Path) -> None:
-    """End all that runs below the folder of an executor."""
+    """Kill all processes that run below the folder of an executor."""
     below = f"{FOLDER}={folder}/".encode()
     deadline = Deadline(f"nothing runs below {folder}")
     while pids := [pid for pid in _pids() if _has_mark(pid, below)]:

@@ -1,4 +1,4 @@
-"""Work that changes under way: worlds, hand-overs, lost nodes, killed keepers, restarts."""
+"""Changes to running work: new slots, hand-overs, lost nodes, killed keepers, restarts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UNTIL_LET_GO = (
     "trap '' TERM; echo up $RANK; until [ -e go-$QUORATE_GENERATION ]; do sleep 0.05; done",
 )
 LONG_S = 600.0
-"""A grace that is not over before the test is."""
+"""A grace that is longer than the test."""
 LAUNCHER = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -72,7 +72,7 @@ def only(pids: dict[int, dict[str, str]]) -> int:
     return pid
 
 
-# --- What a process is told ---
+# --- The environment of a process ---
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_no_secret_of_the_service_reaches_its_work_or_its_keepers(
     assert environ(keeper)
     assert "s3cret" not in environ(keeper).values()
     assert Path(f"/proc/{pid}/fd/0").readlink() == Path("/dev/null")
-    # While its program is loaded, files of that are open, too.
+    # While its program is loaded, files of the program are open, too.
     open_files = Path(f"/proc/{pid}/fd")
     place.until(lambda: len(list(open_files.iterdir())) == 3, "it has its own files only")
 
@@ -155,7 +155,7 @@ def test_a_hand_over_is_not_noticed(place: Room) -> None:
 
 
 def let_go(place: Room, generation: int) -> None:
-    """Let the processes of a generation end that wait for it."""
+    """Let the processes of a generation end that wait for this."""
     (place.home("r") / HOME / f"go-{generation}").touch()
 
 
@@ -220,7 +220,7 @@ def test_what_a_launcher_has_started_is_lost_with_its_node_and_no_other(place: R
         assert len(workers[0]) == 3
         assert all(map(is_alive, workers[0]))
     finally:
-        # The room ends what names its folder, and one of them has an empty environment.
+        # The fixture finds processes by their environment, and one of these has none.
         for pid in chain.from_iterable(workers):
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -239,7 +239,7 @@ def test_leases_with_no_work_on_them_go_as_soon_as_they_are_told(place: Room) ->
     place.said("r", "up 1 0/1")
     place.woken.clear()
     place.stop("bare/0", "r/1", within_s=60)
-    # Nothing else would look: the thread that commits this may be asleep.
+    # No other event wakes the thread that commits this.
     assert place.woken.wait(WAIT_S)
     assert set(place.reports()) == {LeaseGone("bare/0"), LeaseGone("r/1")}
     place.end("bare/0", "r/1")
@@ -329,7 +329,7 @@ def test_work_whose_keepers_all_die_fails_too_and_leaves_nothing(place: Room) ->
     os.kill(keeper, signal.SIGKILL)
     found = place.exited("r")
     assert (found.code, "failed to start 5 times" in found.note) == (126, True)
-    for pid in before:  # Killed, and perhaps not buried yet.
+    for pid in before:  # Killed, but perhaps still a zombie.
         place.until(partial(has_gone, pid), f"{pid} has gone")
     assert log.stat().st_size < KEEPER_LOG_BYTES_MAX
     place.end("r/0")
@@ -379,13 +379,13 @@ def test_a_disk_that_takes_nothing_ends_no_work(place: Room) -> None:
     place.said("r", "up")
     (keeper,) = place.keepers("r")
     limits = resource.prlimit(keeper, resource.RLIMIT_FSIZE)
-    # Each file may have as many bytes as it has: to the keeper that is a full disk.
+    # No file may grow any more: to the keeper this is a full disk.
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, limits[1]))
     (place.folder / "go").write_text("go\n")
     place.until((place.folder / "written").exists, "it has written what is lost")
     place.start(lease_started("r/1", {"n1": [1]}, bundle=1, reason=StartReason.GROW), grace_s=0.2)
     place.until(lambda: not place.ranks("r"), "it is told to stop all the same")
-    # By then the keeper has read all that was written before.
+    # By then the keeper has read everything that was written before.
     draft = place.home("r") / f".{SESSION_FILE}.{keeper}"
     place.until(draft.exists, "the keeper tries to start it again")
     stays(lambda: not place.ranks("r"), "nothing starts while the disk takes nothing")
@@ -413,7 +413,7 @@ def test_work_goes_on_without_the_service_and_is_found_again(tmp_path: Path) -> 
         place.executor.close()
         (place.folder / "go").write_text("go\n")
         place.until(lambda: not place.keepers("s"), "it ends on its own")
-        # The ledger has these two open; the third has ended in it.
+        # Two leases are open in the ledger; the third has ended in it.
         place.open(
             [
                 place.order(lease_started(lease, {"n1": [0]})),
@@ -445,7 +445,7 @@ def test_damaged_files_are_told_and_end_in_what_the_ledger_says(
         with caplog.at_level(logging.WARNING):
             place.open([place.order(lease_started(lease, {"n1": [0]}))])
             place.until(lambda: not place.ranks("t") and not place.keepers("t"), "one goes")
-        # Without its folder it is found by nothing, and ended when it is started anew.
+        # Without its folder, work cannot be found, and is ended when the executor starts again.
         is_kept = damage != "folder"
         place.until(
             lambda: [pid in before for pid in place.ranks("r")] == [is_kept],
@@ -484,7 +484,7 @@ def test_files_of_another_version_are_understood(place: Room) -> None:
 @pytest.mark.parametrize("first", ["has ended", "goes on"])
 def test_another_run_of_the_same_name_begins_with_nothing(tmp_path: Path, first: str) -> None:
     is_going = first == "goes on"
-    # A ledger that was restored knows nothing of the first one, nor of its leases.
+    # A restored ledger has no record of the first one, nor of its leases.
     with room(tmp_path / "work") as place:
         script = "touch ../mine-$MINE; echo up $MINE;" + ("exec sleep 1000" if is_going else "")
         lease = place.launch("r", "sh", "-c", script, nonce="one", env=(("MINE", "1"),))
@@ -503,7 +503,7 @@ def test_another_run_of_the_same_name_begins_with_nothing(tmp_path: Path, first:
         assert "up 2" in lines
         assert not {"up 1", "mine-1"} & set(lines)
         assert (place.folder / "runs" / "r~one" / "mine-1").exists()
-        # And once more: nothing that was moved aside is lost.
+        # And once more: files that were moved aside are not lost.
         place.end(lease)
         place.until(lambda: not any((place.folder / LIVE).iterdir()), "it is forgotten")
         place.launch("r", "true", nonce="one")
@@ -519,7 +519,7 @@ def test_another_run_of_the_same_name_begins_with_nothing(tmp_path: Path, first:
 
 @pytest.mark.soak
 def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> None:
-    gc.collect()  # What earlier tests have left is closed now, and not meanwhile.
+    gc.collect()  # Objects of earlier tests are closed now, and not during this test.
     with room(tmp_path / "work") as place:
         before = _open_files()
         for number in range(12):
@@ -528,7 +528,7 @@ def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> No
             place.exited(f"r{number}")
             place.end(f"r{number}/0")
         place.until(lambda: not any((place.folder / LIVE).iterdir()), "all are forgotten")
-        # A thread that looks at a folder has it open for an instant; what is left open stays so.
+        # A thread that reads a folder has it open for an instant; only a leak stays open.
         until(lambda: not _open_files() - before, "nothing more is open", tell=_open_files)
     before = _open_files()
     for _ in range(3):
@@ -538,7 +538,7 @@ def test_a_service_that_comes_and_goes_leaves_no_file_open(tmp_path: Path) -> No
 
 
 def _open_files() -> Counter[str]:
-    """Return how many descriptors of each kind this process has."""
+    """Return the number of open descriptors of each kind."""
     return Counter(_kind(each) for each in Path("/proc/self/fd").iterdir())
 
 
@@ -611,7 +611,7 @@ def test_two_services_do_not_share_a_folder(tmp_path: Path) -> None:
             other.resume([])
         other.close()
         assert only(place.ranks("r"))
-        # Keepers do not hold it: it is free as soon as the service has gone.
+        # Keepers do not hold the lock: it is free as soon as the service has ended.
         place.executor.close()
         other = LocalExecutor(folder)
         other.belong_to("one")
@@ -627,7 +627,7 @@ def test_no_report_names_a_life_that_is_over(place: Room) -> None:
     place.said("r", "up 1")
     (place.home("r") / "go1").write_text("go\n")
     assert place.exited("r").lease == "r/0"
-    # Put back by the ledger in the same instant, for a reason of its own, and started again.
+    # The ledger requeued it at the same instant, for another reason, and started it again.
     again = lease_started("r/1", {"n1": [0]})
     place.executor.carry_out([EndLease("r/0", EndReason.DRAINED), place.order(again)])
     assert [each for each in place.reports() if isinstance(each, RunExited)] == []

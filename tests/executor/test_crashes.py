@@ -31,7 +31,7 @@ KILLS = sized(5, 15)
 STEADY = 4
 AGAIN_S = 0.02
 WHOLE_S = 400.0
-"""How long all the lives may take on a machine with much other work; alone it is a minute."""
+"""The time limit of all lives on a busy machine; on an idle machine they take a minute."""
 SETTLED_S = 120.0
 
 JOB = """
@@ -47,7 +47,7 @@ LASTING = "exec sleep 1000"
 
 @dataclass
 class Load:
-    """Somebody who submits and cancels until the service has died often enough."""
+    """A client that submits and cancels until the service has died often enough."""
 
     client: httpx.Client
     folder: Path
@@ -57,7 +57,7 @@ class Load:
     cut_off: int = 0
 
     def go_on(self) -> None:
-        """Submit jobs of each kind while the service dies and comes back."""
+        """Submit jobs of each kind while the service dies and restarts."""
         for number in range(STEADY):
             self.submit(f"steady-{number}", LASTING)
         number = 0
@@ -75,7 +75,7 @@ class Load:
             self.cancel(name)
 
     def submit(self, name: str, script: str, gpus: int = 1) -> None:
-        """Submit a job, until that is answered."""
+        """Submit a job; repeat the request until it is answered."""
         self.names.append(name)
         command = ["sh", "-c", JOB.format(folder=self.folder) + script]
         more: dict[str, Any] = {"command": command, "runtime": {"checkpoint": "1s"}}
@@ -83,7 +83,7 @@ class Load:
         self._ask("/api/v1/runs", {"document": tree}, name)
 
     def cancel(self, name: str) -> None:
-        """Cancel a job, until that is answered."""
+        """Cancel a job; repeat the request until it is answered."""
         if name not in self.cancelled:
             self.cancelled.add(name)
             self._ask(f"/api/v1/runs/{name}/cancel", {}, f"cancel-{name}")
@@ -100,7 +100,7 @@ class Load:
             return None if found.status_code == 503 else found
 
         found = until(answered, f"{key} is answered", server=self.server, every_s=AGAIN_S)
-        # What was cancelled by a request that was never answered is cancelled, too.
+        # A run is cancelled even if its request was never answered.
         assert found.status_code == 200, found.text
 
     def phases(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ class Load:
 
 @contextmanager
 def swept(work: Path) -> Iterator[None]:
-    """Leave nothing at work in ``work``."""
+    """Kill all work in ``work`` at the end."""
     try:
         yield
     finally:
@@ -129,7 +129,7 @@ def swept(work: Path) -> Iterator[None]:
 
 
 def at_work(work: Path) -> tuple[Counter[str], Counter[str]]:
-    """Return how many processes, and how many keepers, each run has."""
+    """Return the number of processes and of keepers of each run."""
     ranks: Counter[str] = Counter()
     keepers: Counter[str] = Counter()
     for entry in Path("/proc").glob("[0-9]*"):
@@ -141,7 +141,7 @@ def at_work(work: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def settled(load: Load, work: Path) -> None:
-    """Return when every run that ends has ended, and nothing of it is left."""
+    """Return when every run that ends has ended, and no process of it is left."""
     steady = {f"steady-{n}" for n in range(STEADY)}
 
     def is_settled() -> bool:
@@ -186,13 +186,13 @@ def test_a_service_killed_under_load_neither_loses_nor_doubles_work(
             raise
         check(load, work, instant)
         end(process, tmp_path)
-        # Nobody serves, and they work on.
+        # No service is running, and they continue.
         assert at_work(work)[0] == {f"steady-{n}": 1 for n in range(STEADY)}
         check_ledger(ledger)
 
 
 def check(load: Load, work: Path, instant: Instant) -> None:
-    """Compare what is there with what the jobs themselves have written down."""
+    """Compare the processes with what the jobs themselves have written."""
     found = [place for (place,) in deaths(load.folder)]
     assert len(found) == KILLS
     assert set(found) == set(PLACES[instant])
@@ -202,7 +202,7 @@ def check(load: Load, work: Path, instant: Instant) -> None:
     steady = {name for name in phases if name.startswith("steady-")}
     assert {phases[name] for name in steady} == {"Running"}
     ranks, keepers = at_work(work)
-    # No process without a lease, no lease without its process.
+    # No process has no lease, and no lease has no process.
     assert ranks == dict.fromkeys(steady, 1)
     assert keepers == dict.fromkeys(steady, 1)
     assert not (load.folder / "twice").exists()
@@ -216,14 +216,14 @@ def check(load: Load, work: Path, instant: Instant) -> None:
             assert (times[name, "0"], times[name, "1"]) == (1, 1)
         elif name.startswith("held-"):
             assert phase == "Cancelled", name
-    # Those that ran all the while are the very processes that were started first.
+    # Runs that never stopped still have their first processes.
     for run, _, _, pid in starts:
         if run in steady:
             assert environ(int(pid)).get("QUORATE_RUN") == run
 
 
 def check_ledger(ledger: Path) -> None:
-    """Verify the ledger, and that its open leases are those of what still works."""
+    """Verify the ledger, and check that its open leases are those of running work."""
     verify(ledger)
     with SqliteStore.read(ledger) as store:
         view = Engine.open(store, SystemClock()).view

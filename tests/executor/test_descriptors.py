@@ -1,4 +1,4 @@
-"""No descriptor of a service is passed on: not to keepers, and not to the work."""
+"""No descriptor of a service is inherited, neither by keepers nor by the work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STANDARD: Final = {"0", "1", "2"}
 
 
 def files_of(pid: int) -> dict[str, str]:
-    """Return what each descriptor of a process is of; none where it has ended."""
+    """Return the target of each descriptor of a process; empty if it has ended."""
     found = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -33,7 +33,7 @@ def files_of(pid: int) -> dict[str, str]:
 
 
 def is_closed_on_exec(pid: int, number: str) -> bool:
-    """Return whether a descriptor is closed when its process executes a program, or is by now."""
+    """Return whether a descriptor is closed on exec, or is closed by now."""
     try:
         text = Path(f"/proc/{pid}/fdinfo/{number}").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):
@@ -57,7 +57,7 @@ def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path
                 tree = run_tree(name, "ours", 1, command=["sleep", "1000"])
                 assert admin.post("/api/v1/runs", json={"document": tree}).status_code == 200
             own = files_of(service.process.pid)
-            # It is looked at with all that must not be passed on: connections, files and locks.
+            # The service has all that must not be inherited: connections, files and locks.
             assert sum(each.startswith("socket:") for each in own.values()) >= 3
             assert {str(ledger), f"{ledger}.lock", str(work / "lock")} <= set(own.values())
             passed_on = {
@@ -73,10 +73,10 @@ def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path
 
 
 def check_run(folder: Path) -> None:
-    """Check that neither the keeper nor the process of a run keeps anything of the service open.
+    """Check that neither the keeper nor the process of a run has a descriptor of the service.
 
-    What was passed on stays open until they end. Both open other files for an instant: the keeper
-    when it reports to the service, and the process while its program is loaded.
+    An inherited descriptor stays open until they end. Both open other files for an instant: the
+    keeper when it reports to the service, and the process while its program is loaded.
     """
     keeper, work = until(lambda: both(folder), f"{folder.name} is at work")
     until(
@@ -92,7 +92,7 @@ def check_run(folder: Path) -> None:
 
 
 def foreign(keeper: int, folder: Path) -> dict[str, str]:
-    """Return the descriptors of a keeper that are neither standard nor of its run's folder."""
+    """Return a keeper's descriptors, without standard ones and those of its run's folder."""
     return {
         number: what
         for number, what in files_of(keeper).items()
@@ -103,7 +103,7 @@ def foreign(keeper: int, folder: Path) -> dict[str, str]:
 
 
 def both(folder: Path) -> tuple[int, int] | None:
-    """Return the keeper and the process of a run, once that is ``sleep``."""
+    """Return the keeper and the process of a run, when the process runs ``sleep``."""
     found = marked(folder)
     keepers = [pid for pid, env in found.items() if "RANK" not in env]
     work = [pid for pid, env in found.items() if "RANK" in env and program_of(pid) == "sleep"]
@@ -111,7 +111,7 @@ def both(folder: Path) -> tuple[int, int] | None:
 
 
 def program_of(pid: int) -> str:
-    """Return the name of the program that a process runs; empty where it has ended."""
+    """Return the name of the program in a process; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""However work ends, it ends in the right state, with a cause, and nothing of it is left."""
+"""Every end of work gives the right state and cause, and leaves no process."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ while not os.path.exists("go"):
     time.sleep(0.02)
 """
 LONG_S = 600.0
-"""A grace that is not over before the test is."""
+"""A grace that is longer than the test."""
 SLOW_SAVING = """
 import signal, sys, time
 def save(*_):
@@ -98,7 +98,7 @@ def test_work_that_ends_well_completes_its_run(place: Room) -> None:
     assert place.exited("r") == RunExited("r", lease, 0)
     assert "hello" in place.lines("r")
     assert "oh" in place.lines("r")
-    # It is said until the ledger has it.
+    # The exit is reported until the ledger has recorded it.
     assert place.exited("r") == RunExited("r", lease, 0)
     place.end(lease)
     place.until(lambda: not place.reports() and not place.keepers("r"), "it is over")
@@ -122,7 +122,7 @@ def test_work_that_fails_names_its_rank_and_how(
     found = place.exited("r")
     assert (found.code, found.note) == (code, f"rank 0 on n1 {words}")
     assert not place.ranks("r")
-    # Nobody is left who could be told.
+    # No process is left that could be told.
     assert not any("told to" in line for line in place.lines("r"))
 
 
@@ -132,7 +132,7 @@ def test_the_others_are_told_to_stop_when_one_process_fails(place: Room) -> None
     found = place.exited("r")
     assert (found.code, found.note) == (9, "rank 1 on n1 exited with code 9: out of memory")
     assert not place.ranks("r")
-    # Of five seconds, less what the keeper has taken to tell.
+    # Five seconds, minus the time that the keeper took to print this.
     told = re.compile(r"quorate: told to stop: [0-5] s to save and to exit")
     assert [line for line in place.lines("r") if told.fullmatch(line)]
 

@@ -1,4 +1,4 @@
-"""Jobs of two tenants, under a real service that runs as root and gives each a system user."""
+"""Jobs of two tenants with separate system users, under a real service that runs as root."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 OURS, THEIRS, ADA = 3_000_001, 3_000_002, 3_000_003
-"""Numbers of users that have no entry on this machine."""
+"""Numbers of users without an entry on this machine."""
 HONEST = """
 import os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -115,7 +115,7 @@ print("found" if libc.syscall(250, 10, -3, b"user", b"quorate-test", 0) > 0 else
 
 
 def reachable_python(folder: Path) -> str:
-    """Return a Python that another system user can start; skips where there is none."""
+    """Return a Python that another system user can start; skip the test if there is none."""
     for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
             done = subprocess.run([path, "-c", ""], user=OURS, cwd=folder, check=False)
@@ -128,7 +128,7 @@ def reachable_python(folder: Path) -> str:
 
 @dataclass
 class Site(Asking):
-    """A service whose tenants have system users; ``folder`` can be entered by all of them."""
+    """A service whose tenants have system users; all of them can enter ``folder``."""
 
     folder: Path
     served: Program
@@ -140,13 +140,13 @@ class Site(Asking):
         return Path(f"{self.ledger}.work")
 
     def submit(self, name: str, gpus: int, command: list[str], **more: Any) -> None:
-        """Submit a run of ``ours`` unless another owner is named."""
+        """Submit a run of ``ours``, unless another owner is named."""
         more = {"runtime": {"checkpoint": "10m", "expectedDuration": "1h"}} | more
         owner = more.pop("owner", "ours")
         self.post("runs", {"document": run_tree(name, owner, gpus, command=command, **more)})
 
     def processes(self, name: str) -> dict[int, dict[str, str]]:
-        """Return the processes of a run, but for its keeper."""
+        """Return the processes of a run, except its keeper."""
         found = marked(self.work / "jobs" / name / "folder")
         return {pid: env for pid, env in found.items() if "RANK" in env}
 
@@ -160,12 +160,12 @@ class Site(Asking):
         assert self.phase(name) == "Completed", self.lines(name)
 
     def why_failed(self, name: str) -> str:
-        """Return the description and the status of a run that fails."""
+        """Return the description and the status of a failed run."""
         self.until(lambda: self.phase(name) == "Failed", f"{name} fails: {self.lines(name)}")
         return self.client.get(f"/api/v1/runs/{name}/describe").text + str(self.status(name))
 
     def said(self, name: str, text: str) -> str:
-        """Return the line of a run with ``text`` in it, once it is there."""
+        """Return the first output line of a run that contains ``text``, as soon as it exists."""
 
         def look() -> str:
             return next((line for line in self.lines(name) if text in line), "")
@@ -184,13 +184,13 @@ MAP = f'[executor.run_as.map]\nours = {OURS}\ntheirs = "{THEIRS}"\n"ours/ada" = 
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """Return a new folder that every system user can enter, and which no test runs in."""
+    """Return a new folder that every system user can enter, and in which no test runs."""
     folder = Path(tempfile.mkdtemp(prefix="quorate-isolation-", dir="/tmp"))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
-        # Confined work carries the mark of its own folder, which is below this one.
+        # Isolated work is marked with its own folder, which is below this one.
         sweep(folder / "l.db.work")
         for each in (folder / "l.db.work" / "runs").glob("*"):
             cgroup = each / cgroups.CGROUP_FILE
@@ -201,7 +201,7 @@ def open_folder() -> Iterator[Path]:
 
 @contextmanager
 def asking(folder: Path, python: Sequence[str] = ()) -> Iterator[Site]:
-    """Serve what ``folder`` has, and ask that service as an admin."""
+    """Serve the ledger in ``folder``, and yield a client of an admin."""
     reachable = reachable_python(folder)
     shutil.copy(runtime.__file__, folder / "runtime.py")
     shutil.copy(intruder.__file__, folder / "intruder.py")
@@ -209,7 +209,7 @@ def asking(folder: Path, python: Sequence[str] = ()) -> Iterator[Site]:
     served = Program(folder, *words, python=python)
     try:
         url = served.wait_ready()
-        # The first service keeps its token there before it says more.
+        # The first service saves its token there before it prints more.
         kept = folder / "token"
         until(
             lambda: kept.exists() and kept.read_text().endswith("\n"),
@@ -229,7 +229,7 @@ def asking(folder: Path, python: Sequence[str] = ()) -> Iterator[Site]:
 
 @contextmanager
 def two_tenants() -> Iterator[Site]:
-    """Serve two tenants, and a user who has a system user of her own."""
+    """Serve two tenants, and a user with a separate system user."""
     with open_folder() as folder:
         config(folder, MAP)
         with asking(folder) as found:
@@ -239,7 +239,7 @@ def two_tenants() -> Iterator[Site]:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """Return a service with two tenants, for a test alone."""
+    """Return a service with two tenants, for one test."""
     with two_tenants() as found:
         yield found
 
@@ -273,7 +273,7 @@ def test_in_a_container_without_all_rights_a_job_sees_command_lines_and_no_more(
             assert f"work can see the processes of other users: {told}" in site.served.err
             assert f"other users' processes are not hidden: {told}" in site.said("bad", "runs as")
             check_seen(site, seen)
-            # Nothing is known of its environment here, and what is left of it still goes.
+            # Its environment cannot be read here, and its remaining processes are still killed.
             site.submit("hidden", 1, ["sh", "-c", "echo up; sleep 1000 & sleep 1000"])
             site.until(lambda: site.is_up("hidden", 1), "it starts")
             before = list(site.processes("hidden"))
@@ -301,9 +301,9 @@ def test_a_job_finds_no_key_of_the_session_that_the_service_is_in() -> None:
 
 
 def intruded(site: Site) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return what a job of one tenant could do to another's and to the service, and what it sees.
+    """Return what a job of one tenant could do to the other and to the service, and what it sees.
 
-    The other one notices nothing.
+    The job of the other tenant is not affected.
     """
     file = site.folder / "targets.json"
     honest = [site.python, "-c", HONEST, str(site.folder)]
@@ -313,12 +313,12 @@ def intruded(site: Site) -> tuple[dict[str, str], dict[str, Any]]:
     site.until(lambda: site.processes("bad"), "it waits for its targets")
     site.until(lambda: last_step(job_folder(site.work, "good")), "there are steps to be read")
     targets = targets_of(site)
-    # What the test must be able to tell: nothing of this is denied to root.
+    # To show that the test can fail: none of this is denied to root.
     alone = {name: intruder.tried(each) for name, each in intruder.attempts(targets)}
     assert {name: how for name, how in alone.items() if how != "done"} == {}
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps(targets))
-    draft.rename(file)  # The intruder sees the whole file or none.
+    draft.rename(file)  # The intruder sees either the whole file or no file.
     site.completes("bad")
     found = json.loads(next(line for line in site.lines("bad") if line.startswith("{")))
     assert found["tried"].keys() == alone.keys()
@@ -328,7 +328,7 @@ def intruded(site: Site) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def targets_of(site: Site) -> dict[str, Any]:
-    """Return everything that the job of one tenant must not reach, all of which is there."""
+    """Return all existing objects that the job of one tenant must not reach."""
     work, ledger = site.work, site.ledger
     theirs = job_folder(work, "good")
     assert theirs == work / "jobs" / "good" / "folder"
@@ -362,7 +362,7 @@ def targets_of(site: Site) -> dict[str, Any]:
 
 
 def check_seen(site: Site, seen: dict[str, Any]) -> None:
-    """Check what the job is, and what it was told."""
+    """Check the identity of the job, and its output."""
     assert seen["descriptors"] == [0, 1, 2]
     assert seen["uids"] == seen["gids"] == [OURS] * 3
     assert seen["groups"] == [OURS]
@@ -387,7 +387,7 @@ def check_seen(site: Site, seen: dict[str, Any]) -> None:
         assert any(
             line.endswith(cgroups.name_of(run_folder(site.work, "bad"))) for line in seen["cgroup"]
         )
-    # The run and the log of the service both say what could not be had.
+    # The run and the log of the service both name the missing limits.
     assert ("not bounded" in said) == ("are not limited" in site.served.err)
 
 
@@ -409,7 +409,7 @@ def test_an_honest_job_works_as_ever_also_through_a_new_service() -> None:
             site.until(lambda: (last_step(job_folder(site.work, "good")) or 0) > 2, "it reports")
             shown = site.client.get("/api/v1/runs/good/logs").text
             assert "met rank 1 of 2" in shown
-            # A drained node has it save, and start again elsewhere.
+            # A drained node makes it save and restart elsewhere.
             site.post(f"nodes/{environ(pids[0])['QUORATE_NODE']}/drain")
             assert site.said("good", "saved") == "stop, saved checkpoints, True"
             site.until(lambda: site.lines("good").count("started again") == 2, "it goes on")
@@ -453,7 +453,7 @@ def test_work_that_cannot_have_its_user_or_folder_fails_and_says_why(common_site
     program.chmod(0o755)
     site.submit("command", 1, [str(program)])
     assert f"may not be run by the run's system user, uid {OURS}" in site.why_failed("command")
-    # A folder that another user has written to is not given away.
+    # A folder in which another user has written is not given to the run's user.
     other = site.work / "jobs" / "moved" / "folder"
     other.mkdir(parents=True)
     os.chown(other, THEIRS, THEIRS)
@@ -514,7 +514,7 @@ def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_si
     if has_cgroup:
         assert not any(is_alive(pid) for pid in left)
     for pid in filter(is_alive, left):
-        os.kill(pid, signal.SIGKILL)  # It hides from the sweep, too.
+        os.kill(pid, signal.SIGKILL)  # The fixture cannot find it either.
 
 
 @pytest.mark.soak

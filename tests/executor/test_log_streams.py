@@ -39,7 +39,7 @@ print("second", flush=True)
 
 @dataclass
 class Writing:
-    """A service with a run that has written one line, and writes another when it is let go."""
+    """A service with a run that has written one line, and writes another line on request."""
 
     service: Program
     admin: httpx.Client
@@ -51,7 +51,7 @@ class Writing:
 
 @pytest.fixture
 def writing(tmp_path: Path) -> Iterator[Writing]:
-    """Return a run whose output is to be followed."""
+    """Return a run whose output is followed."""
     work = work_folder(tmp_path / "l.db")
     words = ("--init", "--ledger", "l.db", "--executor", "local", "--executor-allow-root")
     try:
@@ -111,7 +111,7 @@ def by_command(of: Writing, go: Callable[[str], None]) -> None:
 def test_output_comes_as_it_is_written_and_ends_with_the_run(
     writing: Writing, follow: Callable[[Writing, Callable[[str], None]], None]
 ) -> None:
-    """One request brings what is written only after its first lines were read."""
+    """The run writes the later lines only after its first lines were read."""
     texts: list[str] = []
 
     def go(text: str) -> None:
@@ -121,7 +121,7 @@ def test_output_comes_as_it_is_written_and_ends_with_the_run(
 
     follow(writing, go)
     assert [text for text in texts if not text.startswith("quorate: ")] == ["first", "second"]
-    # A stream resumes where a client was, and ends at once: the run is over.
+    # A stream resumes at the client's position, and ends at once because the run is over.
     again = writing.admin.get("/api/v1/runs/r/logs/watch", headers={"Last-Event-ID": "0"})
     assert again.text.count("event: lines") == 1
     assert "first" in again.text

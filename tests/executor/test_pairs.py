@@ -1,4 +1,4 @@
-"""Two runs on the same GPUs: each has its own processes, and the lease has gone when both have."""
+"""Two runs on the same GPUs: each has its own processes; the lease ends when both have ended."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_one_that_exits_is_reported_and_the_lease_waits_for_the_other(
     assert [each.run for each in exits] == [early]
     place.end("one/0")
     place.until(lambda: not place.reports() and not place.keepers(late), "it is over")
-    # The other goes on under a lease of its own.
+    # The other run continues under a separate lease.
     place.start(lease_orders.lease_started(f"{late}/1", {"n1": [0]}))
     place.until(lambda: place.lines(late).count("up") > len(SLOTS), "it is up again")
 

@@ -1,4 +1,4 @@
-"""Real jobs of a real service: what people ask for, and what becomes of the processes."""
+"""Real jobs of a real service: requests of users, and their effects on processes."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ UNTIL_LET_GO = [
     "trap '' TERM; echo up; until [ -e go-$QUORATE_GENERATION ]; do sleep 0.05; done",
 ]
 LONG = {"checkpoint": "5m", "expectedDuration": "1h"}
-"""A promise of time that is not over before the test is."""
+"""A declared duration that is longer than the test."""
 T = TypeVar("T")
 
 
 @dataclass
 class Asking:
-    """Somebody who asks a service for work, and looks at this machine."""
+    """A client of a service, which also reads the processes of this machine."""
 
     client: httpx.Client
     ledger: Path
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> None:
-        """Ask for something that must not be refused."""
+        """Send a request that must not be refused."""
         found = self.client.post(f"/api/v1/{path}", json=body or {})
         assert found.status_code == 200, found.text
 
     def submit(self, name: str, gpus: int, command: list[str], **more: Any) -> None:
-        """Submit a run, and wait until all its processes have said something."""
+        """Submit a run, and wait until all its processes have printed something."""
         more = {"runtime": {"checkpoint": "2s", "expectedDuration": "1h"}} | more
         self.post("runs", {"document": run_tree(name, "ours", gpus, command=command, **more)})
 
     def status(self, name: str) -> dict[str, Any]:
-        """Return what becomes of a run."""
+        """Return the status of a run."""
         found: dict[str, Any] = self.client.get(f"/api/v1/runs/{name}").json()["status"]
         return found
 
@@ -72,7 +72,7 @@ class Asking:
         return [] if found is None else [line.text for line in found.lines]
 
     def ranks(self, name: str) -> dict[int, dict[str, str]]:
-        """Return the processes of a run, but for its keeper."""
+        """Return the processes of a run, except its keeper."""
         folder = run_folder(work_folder(self.ledger), name)
         return {pid: env for pid, env in marked(folder).items() if "RANK" in env}
 
@@ -81,29 +81,29 @@ class Asking:
         return {pid: env for pid, env in self.ranks(name).items() if leads_group(pid)}
 
     def let_go(self, name: str, generation: int) -> None:
-        """Let the processes of a generation end that wait for it."""
+        """Let the processes of a generation end that wait for this."""
         home = run_folder(work_folder(self.ledger), name) / HOME
         (home / f"go-{generation}").touch()
 
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
-        """Return what ``look`` finds, as soon as it finds anything."""
+        """Return the result of ``look`` as soon as it is true."""
         return until(look, what, wait_s)
 
     def is_up(self, name: str, count: int) -> bool:
-        """Return whether so many processes of a run have begun."""
+        """Return whether ``count`` processes of a run have begun."""
         return self.lines(name).count("up") >= count
 
 
 @contextmanager
 def asking(served: Served, ledger: Path) -> Iterator[Asking]:
-    """Ask a service that runs in this process."""
+    """Yield a client of a service that runs in this process."""
     with served.client(served.token) as found:
         yield Asking(found, ledger)
 
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[Asking]:
-    """Return somebody who asks a service with eight GPUs on four nodes."""
+    """Return a client of a service with eight GPUs on four nodes."""
     ledger = new_ledger(tmp_path)
     try:
         with serving(ledger, LOCAL) as served, asking(served, ledger) as found:
@@ -122,7 +122,7 @@ def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: A
     asked.post(f"nodes/{node}/fail")
     gone = lambda: all(env["QUORATE_NODE"] != node for env in asked.ranks("r").values())  # noqa: E731
     asked.until(gone, "the node is empty")
-    # The others have the time that they were promised, and then it starts on other nodes.
+    # The other runs use their promised time, and then it starts on other nodes.
     assert all(is_alive(pid) for pid in others)
     asked.let_go("r", 1)
     asked.until(lambda: not any(is_alive(pid) for pid in others), "they are gone")
@@ -183,7 +183,7 @@ def test_without_a_command_there_is_nothing_to_wait_for(asked: Asking) -> None:
 
 
 def break_down() -> None:
-    """Do what a bug does."""
+    """Fail like a bug."""
     raise RuntimeError("a bug")
 
 
@@ -221,7 +221,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
             assert first.end() == 0
             assert "still running: 1 run;" in first.err
         assert all(is_alive(pid) for pid in pids)
-        # Meanwhile nobody gives its GPUs away, on the file or by a service that runs nothing.
+        # Meanwhile no other run gets its GPUs, on the file or without an executor.
         said = process(tmp_path, "--ledger", "l.db", "cancel", "r")
         assert (said.code, "1 run: r" in said.err) == (1, True), said
         with pytest.raises(
@@ -237,7 +237,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
                 assert not asked.ranks("r")
             assert second.end() == 0
             assert "Traceback" not in second.err
-        # Another ledger of the same name would go on from the checkpoints of this one.
+        # Another ledger with the same name would continue from the checkpoints of this one.
         for name in tmp_path.glob("l.db*"):
             if name.is_file():
                 name.unlink()

@@ -1,4 +1,4 @@
-"""Keepers that are alive and do nothing: what becomes of their work, and of its GPUs."""
+"""Keepers that are alive but hang: what happens to their work and its GPUs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SLEEPER = ("sh", "-c", "echo up; sleep 1000")
 
 @pytest.fixture
 def watchful(tmp_path: Path) -> Iterator[Room]:
-    """Return a room in which a keeper is silent that left its pokes unread at one look."""
+    """Return an executor that treats a keeper as hanging if it misses one signal."""
     with room(tmp_path / "work", silent_looks=1) as found:
         yield found
 
 
 def frozen(place: Room, run: str) -> int:
-    """Return the keeper of a run that is at work, stopped by a signal."""
+    """Return the keeper of a running run, after stopping it with SIGSTOP."""
     place.said(run, "up")
     (keeper,) = place.keepers(run)
     os.kill(keeper, signal.SIGSTOP)

@@ -1,7 +1,7 @@
-"""Sixty commands that people type on their first day, with what each must come to.
+"""Sixty commands of new users, with the result that each must have.
 
-They are typed one after another against one service, which begins with an empty ledger: by an
-operator, a person who comes from Slurm, one who comes from Kueue, an auditor, and a developer.
+They are run one after another with one service, which begins with an empty ledger: by an operator,
+a user of Slurm, a user of Kueue, an auditor, and a developer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ spec: {owner: vision, resources: {gpuType: H100, totalGPUs: 64}, command: [sleep
 
 
 class Typed(NamedTuple):
-    """Who types what, and what it must come to: the exit code, and a pattern in its output."""
+    """A user, a command, and its expected exit code and output pattern."""
 
     who: str
     words: str
@@ -156,7 +156,7 @@ PYTHON = [
 
 
 def table() -> list[Typed]:
-    """Return all that is typed, in order."""
+    """Return all commands, in order."""
     parts = {
         "operator": OPERATOR,
         "slurm": SLURM,
@@ -169,7 +169,7 @@ def table() -> list[Typed]:
 
 @dataclass
 class Desk:
-    """A service and the folder of the people who ask it; ``known`` are names that came up."""
+    """A service, and the folder of its users; ``known`` has names from earlier output."""
 
     folder: Path
     url: str
@@ -182,7 +182,7 @@ class Desk:
         return self.known["otto" if who == "auditor" else "ada"]
 
     def type(self, typed: Typed) -> str:
-        """Return what is wrong with the result of a command; empty where it is as it must be."""
+        """Return what is wrong with the result of a command; empty if it is right."""
         words = typed.words.format(**self.known)
         code, out = self._result(typed.who, words)
         pattern = typed.pattern
@@ -226,7 +226,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """Return a fresh service that runs work, and the files that people have."""
+    """Return a new service that runs work, and the files of its users."""
     files = {
         "fleet.yaml": FLEET,
         "second.yaml": SECOND,

@@ -1,4 +1,4 @@
-"""Scripts that people have for Slurm, submitted to a service that runs them."""
+"""Scripts for Slurm, submitted to a service that runs them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ spec:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A service, and the folder in which a person types."""
+    """A service, and the folder in which commands are typed."""
 
     folder: Path
     served: Program
@@ -50,7 +50,7 @@ class Cluster:
     token: str
 
     def type(self, *words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-        """Return how a command ended and what it wrote."""
+        """Return the exit code and output of a command."""
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -82,12 +82,12 @@ class Cluster:
         return name
 
     def run(self, name: str) -> Any:
-        """Return a run as it is now."""
+        """Return a run in its present state."""
         with client(self.url, self.token) as asking:
             return asking.get(f"/api/v1/runs/{name}").json()
 
     def ended(self, name: str) -> str:
-        """Return the phase of a run, once it is over."""
+        """Return the phase of a run as soon as it is over."""
 
         def phase() -> str | None:
             found = self.run(name)["status"]["phase"]
@@ -96,7 +96,7 @@ class Cluster:
         return until(phase, f"{name} is over", server=self.served.process)
 
     def output(self, name: str) -> list[str]:
-        """Return what the work of a run wrote."""
+        """Return the output of a run's work."""
         lines = self.ok("logs", name).splitlines()
         return [line for line in lines if not line.startswith("quorate: ")]
 
@@ -194,7 +194,7 @@ def test_srun_starts_the_tasks_of_a_step(cluster: Cluster) -> None:
     name = cluster.ok("sbatch", "--parsable", script).strip()
     assert cluster.ended(name) == "Failed"
     output = cluster.output(name)
-    # What is written to the two streams at about the same time may be kept in either order.
+    # Lines that are written to the two streams at about the same time may be stored in any order.
     (refused,) = [line for line in output if line.startswith("srun: error:")]
     *lines, code = [line for line in output if line != refused]
     ranks = sorted(line.split()[:2] for line in lines[:2])

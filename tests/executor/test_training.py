@@ -1,4 +1,4 @@
-"""A training job through all that can happen to it, as its log, its loss and the ledger tell it."""
+"""A training job through all kinds of events, checked by its log, its loss and the ledger."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Place = frozenset[tuple[str, int]]
 
 @dataclass
 class JumpingClock:
-    """The clock of the machine, set forward by hand: a notice is a minute at least."""
+    """The clock of the machine, which a test can set forward: notices take at least a minute."""
 
     ahead_ms: int = 0
 
@@ -48,7 +48,7 @@ class JumpingClock:
 
 
 def documents() -> list[dict[str, Any]]:
-    """Return four nodes of two GPUs, two owners with money, and a pool that is quick to draw."""
+    """Return four nodes of two GPUs, two owners with money, and a pool with short notices."""
 
     def document(kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
         metadata = {"name": name, **meta}
@@ -75,7 +75,7 @@ def documents() -> list[dict[str, Any]]:
 
 @dataclass
 class Stage:
-    """A service with a training job, and what can be asked about it."""
+    """A service with a training job, and requests about it."""
 
     served: Served
     client: httpx.Client
@@ -84,7 +84,7 @@ class Stage:
     goal: Path
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the answer to an order that must not be refused."""
+        """Return the answer to a request that must not be refused."""
         found = self.client.post(f"/api/v1/{path}", json=body or {})
         assert found.status_code == 200, found.text
         answer: dict[str, Any] = found.json()
@@ -97,7 +97,7 @@ class Stage:
         self.post("runs", {"document": document})
 
     def jump(self, seconds: float) -> None:
-        """Have the clock go forward, and whoever waits for it look."""
+        """Set the clock forward, and wake all threads that wait for it."""
         self.clock.ahead_ms += round(seconds * 1_000)
         self.post("tick")
 
@@ -106,17 +106,17 @@ class Stage:
         return str(self.client.get(f"/api/v1/runs/{name}").json()["status"]["phase"])
 
     def until(self, look: Callable[[], T], what: str) -> T:
-        """Return what ``look`` finds, as soon as it finds anything."""
+        """Return the result of ``look`` as soon as it is true."""
         return until(look, what, tell=self._tell)
 
     def _tell(self) -> str:
         run = self.client.get(f"/api/v1/runs/{TRAIN}").text
         return "\n".join([run, *self.lines()])
 
-    # --- What the job tells ---
+    # --- The output of the job ---
 
     def lines(self) -> list[str]:
-        """Return what the job and its keeper have said."""
+        """Return the output of the job and its keeper."""
         found = LocalLogs(self.work).read(TRAIN, first=0, limit=10_000)
         return [] if found is None else [line.text for line in found.lines]
 
@@ -130,7 +130,7 @@ class Stage:
         path = self.work / "runs" / TRAIN / "steps" / "rank-0.jsonl"
         if not path.exists():
             return []
-        # The job may be about to end its last line.
+        # The job may not have finished its last line.
         lines = [line for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
         found = [json.loads(line) for line in lines]
         return [(each["generation"], each["step"], each["figures"]["loss"]) for each in found]
@@ -148,7 +148,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """Return a service whose fleet is empty."""
+    """Return a service with an empty fleet."""
     ledger, clock = new_ledger(tmp_path), JumpingClock()
     extras = Extras(signer=file_signer(ledger), clock=clock)
     try:
@@ -170,7 +170,7 @@ def test_a_training_job_goes_on_from_its_checkpoint_through_everything(stage: St
 
 
 def tell_story(stage: Stage) -> None:
-    """Have everything happen to the job."""
+    """Let all events happen to the job."""
     stage.submit("blocker", "theirs", 4, ["sleep", "1000"])
     stage.submit(
         TRAIN,
@@ -183,18 +183,18 @@ def tell_story(stage: Stage) -> None:
     )
     stage.gets_on(1, size=2)
 
-    stage.post("runs/blocker/cancel")  # Room comes: it grows.
+    stage.post("runs/blocker/cancel")  # GPUs become free: it grows.
     stage.gets_on(2, size=4)
 
     stage.post(f"runs/{TRAIN}/shrink", {"gpus": 2})
     stage.gets_on(3, size=2)
 
     lost = only_node(stage)
-    stage.post(f"nodes/{lost}/fail", {"note": "power supply"})  # Its spare takes over.
+    stage.post(f"nodes/{lost}/fail", {"note": "power supply"})  # Its spare replaces the lost node.
     stage.gets_on(4, size=2)
     assert only_node(stage) != lost
 
-    stage.jump(120)  # Nobody is drawn who has only just begun.
+    stage.jump(120)  # A run that has only just started cannot be drawn.
     stage.submit("rival", "theirs", 6, ["sleep", "0.5"], runtime={"expectedDuration": "1h"})
     assert stage.phase("rival") == "Pending"
     stage.jump(61)  # The notice is over.
@@ -202,20 +202,20 @@ def tell_story(stage: Stage) -> None:
     stage.until(lambda: stage.phase("rival") == "Completed", "the rival ends")
     stage.gets_on(5, size=2)
 
-    written = stage.goal.with_suffix(".new")  # The job reads the goal at each step: all or nothing.
+    written = stage.goal.with_suffix(".new")  # The job may read it at any time.
     written.write_text(str(stage.steps()[-1][1] + 20))
     written.replace(stage.goal)
     stage.until(lambda: stage.phase(TRAIN) == "Completed", "it finishes")
 
 
 def only_node(stage: Stage) -> str:
-    """Return the node that the job works on."""
+    """Return the node on which the job works."""
     (node,) = {node for node, _ in places(stage)[-1]}
     return node
 
 
 def check_steps(stage: Stage) -> None:
-    """Check that each generation goes on from the last checkpoint, on the one curve."""
+    """Check that each generation continues from the last checkpoint, on the same loss curve."""
     found = stage.steps()
     weights, curve = (0.0, 0.0), {}
     for step in range(1, max(step for _, step, _ in found) + 1):
@@ -231,7 +231,7 @@ def check_steps(stage: Stage) -> None:
     for generation, steps in by_generation.items():
         numbers = [step for step, _ in steps]
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
-        # Nothing is left out; what is done again is what came after the last checkpoint.
+        # No step is missing; only steps after the last checkpoint are repeated.
         is_abrupt = generation == 4
         assert last - toy_train.EVERY * is_abrupt < numbers[0] <= last + 1
         assert is_abrupt or numbers[0] == last + 1
@@ -242,9 +242,9 @@ def check_steps(stage: Stage) -> None:
 
 
 def places(stage: Stage) -> list[Place]:
-    """Return the slots that the job had to work on, one after another, as the ledger has it.
+    """Return the slots on which the job worked, one set after another, from the ledger.
 
-    Those of a lease that is told to stop are not among them: its work goes on without.
+    Slots of a lease that was ordered to stop are left out, because the work continues without them.
     """
     with SqliteStore.read(stage.ledger) as store:
         found: list[Place] = []
@@ -270,7 +270,7 @@ def places(stage: Stage) -> list[Place]:
 
 
 def check_ledger(stage: Stage) -> None:
-    """Check that the ledger has one world after another as the job's log has them."""
+    """Check that the ledger has the same sequence of world sizes as the job's log."""
     told = places(stage)
     assert [len(each) for each in told] == [2, 4, 2, 2, 2]
     text = "\n".join(stage.lines())

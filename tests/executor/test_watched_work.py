@@ -1,4 +1,4 @@
-"""Work of a real service, looked at while it goes on: ``get -w``, ``submit --watch``, reports."""
+"""Running work of a real service: ``get -w``, ``submit --watch``, reports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Site:
         assert answer.status_code == 200, answer.text
 
     def go(self, name: str) -> None:
-        """Let a run end that waits for it."""
+        """Let a run end that waits for this."""
         (run_folder(work_folder(self.folder / "l.db"), name) / HOME / "go").touch()
 
     def reports(self, name: str) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def typing(site: Site, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Return a person who types commands for the service."""
+    """Return a shell with commands for the service."""
     return Shell(site.folder, capsys, environ=site.environ)
 
 
 class Reading:
-    """A command at work, and the lines that it has printed so far."""
+    """A running command, and the lines that it has printed so far."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -101,7 +101,7 @@ class Reading:
         until(lambda: look(self.lines), what, tell=lambda: "\n".join(self.lines))
 
     def end(self) -> int:
-        """Interrupt it as a person does, and return its exit code."""
+        """Interrupt the command with Ctrl-C, and return its exit code."""
         with self.process:
             self.process.send_signal(signal.SIGINT)
             self._thread.join(WAIT_S)
@@ -128,7 +128,7 @@ def test_rows_that_change_are_printed_again(site: Site) -> None:
     )
     assert watching.end() == 130
     assert watching.lines[0].startswith("NAME ")
-    # Only its own changes print a row again.
+    # Only changes of the run print its row again.
     assert 2 <= sum(line.startswith("seen ") for line in watching.lines) <= 3
 
 
@@ -146,7 +146,7 @@ def test_a_run_is_submitted_and_watched_to_its_end(typing: Shell) -> None:
     said = typing("submit", "--watch", *LINE, "--name", "quick", "--", "true")
     assert said.code == 0, said
     assert said.out.startswith("run/quick submitted\nrun/quick is ")
-    # It may be over before it is looked at for the first time.
+    # The run may be over before the first look.
     assert "run/quick Completed" in said.out or "run/quick is Completed" in said.out
     said = typing("submit", "-w", *LINE, "--name", "bad", "--", "sh", "-c", "exit 3")
     assert said.code == 1

@@ -1,11 +1,11 @@
-"""A toy that trains as the real ones do: several ranks, a rendezvous, an all-reduce, checkpoints.
+"""A small program that trains like real ones: ranks, a rendezvous, an all-reduce, checkpoints.
 
-A line is fitted to points of a line. Each rank has its share of the points, rank 0 sums up the
-gradients and tells everybody the new weights, over sockets at MASTER_ADDR and MASTER_PORT. So the
-loss after a step is the same in every world, but for the order in which numbers are added.
+It fits a line to points of a line. Each rank has its share of the points; rank 0 adds up the
+gradients and sends the new weights to all ranks, over sockets at MASTER_ADDR and MASTER_PORT. So
+the loss after a step is the same for every number of ranks, except for the order of additions.
 
-It ends after as many steps as the file that it is given says, and goes on while there is none.
-Only the standard library, and ``quorate.runtime``.
+It ends after the number of steps in the given file, and continues while there is no file. It uses
+only the standard library and ``quorate.runtime``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate import runtime
 POINTS: Final = [(x / 32, 3 * x / 32 + 1) for x in range(64)]
 RATE: Final = 0.002
 EVERY: Final = 10
-"""How many steps lie between two checkpoints."""
+"""The number of steps between two checkpoints."""
 STEP_S: Final = 0.01
 JOIN_S: Final = 60.0
 
@@ -31,7 +31,7 @@ Weights = tuple[float, float]
 
 
 def gradient(weights: Weights, points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the sums over ``points``: of both derivatives of the squared error, and of it."""
+    """Return sums over ``points``: of both derivatives of the squared error, and of the error."""
     slope, offset = weights
     errors = [(x, slope * x + offset - y) for x, y in points]
     return (
@@ -42,13 +42,13 @@ def gradient(weights: Weights, points: Sequence[tuple[float, float]]) -> tuple[f
 
 
 def stepped(weights: Weights, sums: Sequence[tuple[float, float, float]]) -> tuple[Weights, float]:
-    """Return the weights after a step, and the loss before it; ``sums`` are those of all ranks."""
+    """Return the weights after a step, and the loss before it; ``sums`` are of all ranks."""
     slope, offset, error = (sum(column) / len(POINTS) for column in zip(*sums, strict=True))
     return (weights[0] - RATE * slope, weights[1] - RATE * offset), error
 
 
 class Peers:
-    """The other ranks, as rank 0 has them; or rank 0, as the others do."""
+    """The connections to the other ranks on rank 0, or to rank 0 on the other ranks."""
 
     def __init__(self, world: runtime.World) -> None:
         self._files: list[Any] = []
@@ -65,13 +65,13 @@ class Peers:
         self._files.append(connection.makefile("rw", encoding="utf-8"))
 
     def tell(self, what: object) -> None:
-        """Send ``what`` to all of them."""
+        """Send ``what`` to all peers."""
         for file in self._files:
             file.write(json.dumps(what) + "\n")
             file.flush()
 
     def hear(self) -> list[Any]:
-        """Return what each of them sends; raises ``ConnectionError`` when one has gone."""
+        """Return what each peer sends; raise ``ConnectionError`` if one has disconnected."""
         found = [file.readline() for file in self._files]
         if not all(found):
             raise ConnectionError("a peer has gone")
@@ -96,14 +96,14 @@ def say(text: str) -> None:
 
 
 def save(step: int, weights: Weights) -> None:
-    """Keep what the next start goes on from."""
+    """Save the checkpoint from which the next start continues."""
     path = runtime.checkpoints() / f"{step}.json"
     path.write_text(json.dumps(weights), encoding="utf-8")
     runtime.saved(path, step)
 
 
 def lead(peers: Peers, goal: Path, world: runtime.World) -> None:
-    """Train as rank 0 does."""
+    """Train as rank 0."""
     last = runtime.last_checkpoint()
     step, weights = 0, (0.0, 0.0)
     if last is not None:
@@ -129,7 +129,7 @@ def lead(peers: Peers, goal: Path, world: runtime.World) -> None:
 
 
 def follow(peers: Peers, world: runtime.World) -> None:
-    """Train as all others do."""
+    """Train as one of the other ranks."""
     while True:
         ((slope, offset, is_over),) = peers.hear()
         if is_over:
@@ -138,7 +138,7 @@ def follow(peers: Peers, world: runtime.World) -> None:
 
 
 def main(goal: Path) -> int:
-    """Return 0 when it has ended as it was told to."""
+    """Return 0 if the goal was reached."""
     world = runtime.world()
     say(f"rank {world.rank} of {world.size} on {world.node}")
     try:
@@ -148,7 +148,7 @@ def main(goal: Path) -> int:
         else:
             lead(peers, goal, world)
     except ConnectionError:
-        # Whoever it was, was lost; then this one is told to stop as well, a moment later.
+        # The other rank was lost; a moment later this rank is told to stop, too.
         end_s = time.monotonic() + JOIN_S
         while not runtime.stop_requested():
             if time.monotonic() > end_s:

@@ -1,7 +1,7 @@
-"""A control plane for all tests that ask for it, however many processes run them.
+"""A control plane that all tests share, in however many processes they run.
 
-Starting one takes seconds and 400 MB. The first process that needs one has it started, the others
-use it as well, and it ends with the test run.
+Starting one takes seconds and 400 MB. The first process that needs one starts it, the other
+processes use it, too, and it ends with the test run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG = "control-plane.log"
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that all processes of this test run have."""
+    """Return a folder that all processes of this test run share."""
     return shared_folder(tmp_path_factory)
 
 
@@ -38,7 +38,7 @@ def programs(shared: Path) -> Path:
 
 @pytest.fixture
 def only_gpu_nodes(shared: Path) -> Iterator[None]:
-    """Be the only test of this run that has nodes with GPUs in the cluster."""
+    """Hold a lock during the block, so that no other test has GPU nodes in the cluster."""
     folder = shared / "gpu-nodes"
     folder.mkdir(exist_ok=True)
     with locked(folder):
@@ -47,7 +47,7 @@ def only_gpu_nodes(shared: Path) -> Iterator[None]:
 
 @pytest.fixture
 def only_resources(shared: Path) -> Iterator[None]:
-    """Be the only test of this run that has custom resources in the cluster."""
+    """Hold a lock during the block, so that no other test has custom resources in the cluster."""
     folder = shared / "resources"
     folder.mkdir(exist_ok=True)
     with locked(folder):
@@ -56,12 +56,12 @@ def only_resources(shared: Path) -> Iterator[None]:
 
 @contextmanager
 def served(kind: str, programs: Path, shared: Path) -> Iterator[Server]:
-    """Give the server of ``kind``, which is started where no other process has."""
+    """Yield the server of ``kind``; start it unless another process has started it."""
     folder = shared / kind
     with locked(shared):
         if not folder.is_dir():
             folder.mkdir()
-            # It watches the process of the whole test run: a worker may end before the others.
+            # It watches the process of the test run, because a worker may end before others.
             pid = os.getppid() if IS_WORKER else os.getpid()
             with (folder / LOG).open("wb") as log:
                 subprocess.run(
@@ -94,7 +94,7 @@ def cluster(programs: Path, shared: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def uncached_nodes(programs: Path, shared: Path) -> Iterator[Server]:
-    """Return a cluster that ends watches of nodes when its store is compacted."""
+    """Return a cluster that ends watches of nodes when its etcd is compacted."""
     with served("uncached-nodes", programs, shared) as server:
         yield server
 

@@ -1,9 +1,9 @@
-"""A control plane that several processes of one test run share, and that ends with that run.
+"""A control plane that the processes of one test run share, and that ends with the run.
 
     python -m tests.kubernetes.control_plane KIND PROGRAMS FOLDER PID
 
-runs a server of KIND in the background until the process PID is gone, or there is a file ``stop``
-in FOLDER. The file ``ready`` is there while the server answers.
+runs a server of KIND in the background until the process PID has ended, or FOLDER has a file
+``stop``. The file ``ready`` exists while the server answers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(kind: str, programs: str, folder: str, pid: str) -> None:
 
 
 def read_server(folder: Path) -> Server | None:
-    """Return the server of ``folder``; None until it answers."""
+    """Return the server of ``folder``; None before it answers."""
     try:
         store = (folder / READY).read_text("utf-8")
     except FileNotFoundError:

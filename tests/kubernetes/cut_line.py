@@ -1,4 +1,4 @@
-"""A line to an API server that can be cut: every connection goes, and no new one is taken."""
+"""A proxy of an API server that can be cut: it closes all connections and accepts no new ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READ_BYTES = 65_536
 
 
 def line_to(cluster: Server, folder: Path) -> tuple[CutLine, Path]:
-    """Return a line to a cluster, and a kubeconfig in ``folder`` that goes through it."""
+    """Return a proxy of a cluster, and a kubeconfig in ``folder`` that uses the proxy."""
     port = httpx.URL(cluster.access.server).port
     assert port is not None, cluster
     line, config = CutLine(port), folder / "cut.kubeconfig"
@@ -25,7 +25,7 @@ def line_to(cluster: Server, folder: Path) -> tuple[CutLine, Path]:
 
 
 class CutLine:
-    """Passes bytes between its own port and ``port``, both on the loopback, until ``close``."""
+    """Carries bytes between its own port and ``port``, both on the loopback, until ``close``."""
 
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
@@ -41,7 +41,7 @@ class CutLine:
         self._accepting.start()
 
     def cut(self) -> None:
-        """Cut the line until ``mend``."""
+        """Cut all connections, and accept none until ``mend``."""
         with self._lock:
             self._is_cut = True
             ends = list(self._open)
@@ -50,12 +50,12 @@ class CutLine:
                 each.shutdown(socket.SHUT_RDWR)
 
     def mend(self) -> None:
-        """Let connections through again."""
+        """Accept connections again."""
         with self._lock:
             self._is_cut = False
 
     def close(self) -> None:
-        """Cut the line for good; every socket of it is closed when this returns."""
+        """Stop for ever; all sockets are closed on return."""
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
@@ -84,7 +84,7 @@ class CutLine:
                 self._passing.append(thread)
 
     def _far(self) -> socket.socket | None:
-        """Return a connection to the API server; None while that is away."""
+        """Return a connection to the API server; None if the server is not running."""
         try:
             return socket.create_connection(self._target)
         except OSError:

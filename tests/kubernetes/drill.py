@@ -1,9 +1,9 @@
-"""A drill: many runs as custom resources while everything around them fails, and what came of it.
+"""A drill: many runs as custom resources while everything around them fails, and its result.
 
-One seed says which runs there are and in which order what fails: the service is killed, the API
-server is killed, the line between both is cut for a moment or for long, and etcd is compacted
-meanwhile, a node is deleted, runs are deleted while they wait or work, or while no service sees it.
-At the end nothing may be lost, doubled or left behind; ``problems`` says what is.
+A seed determines the runs and the order of the faults: the service or the API server is killed, the
+connection between both is cut for a moment or for long while etcd is compacted, a node is deleted,
+runs are deleted while they wait or work, or while no service is running. At the end nothing may be
+lost, duplicated or left behind; ``problems`` lists what is.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ WIDTHS: Final = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of what happens, in an order that ``seed`` says.
+    """How often each fault occurs, in an order that follows from ``seed``.
 
-    ``bug`` is planted into the service. ``refusals`` is how often the service tries to connect in
-    vain while the line is cut for long. At the end the drill waits ``within_s`` for what is left.
-    Runs ask for one of ``widths``.
+    The service has the planted bug ``bug``. ``refusals`` is the number of failed connections of the
+    service during a long cut. At the end the drill waits up to ``within_s`` for the remaining runs.
+    Runs request one of ``widths``.
     """
 
     seed: int
@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Drill:
-    """A cluster with nodes, kubelets and bystanders, a service, and the line between both."""
+    """A cluster with nodes, kubelets and other pods, a service, and the connection between both."""
 
     plan: Plan
     server: Server
@@ -69,16 +69,16 @@ class Drill:
     chance: random.Random
     token_file: Path
     anchors: tuple[str, ...] = ("anchor-0", "anchor-1")
-    """Runs that work all the time, and are deleted at the end."""
+    """Runs that work all the time and are deleted at the end."""
     lost: list[str] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     gpus: int = 0
     staying: int = 0
-    """The GPUs of runs that work until they are deleted, but for the anchors."""
+    """The GPUs of runs that work until they are deleted, without the anchors."""
 
     def play(self) -> None:
-        """Have runs come, and everything fail."""
+        """Create runs, and carry out all faults."""
         for name in self.anchors:
             self.made.create("Run", name, work(GPUS, ["stays"]))
         self._find_anchors()
@@ -95,7 +95,7 @@ class Drill:
             self.made.delete("Run", name)
 
     def _find_anchors(self) -> None:
-        """Note which runs do not work though nothing has ended them."""
+        """Record the anchors that do not work although nothing has ended them."""
         for name in self.anchors:
             try:
                 until(lambda name=name: self._works(name), f"{name} works", self.plan.within_s)  # type: ignore[misc]
@@ -107,7 +107,7 @@ class Drill:
         return status.get("phase") == "Running" and bool(self.kubelet.at_work(status["ledgerName"]))
 
     def _create(self, count: int) -> None:
-        """Create runs; a fifth of them at most works until it is deleted."""
+        """Create runs; at most a fifth of them work until they are deleted."""
         left = self.plan.runs - len(self.kept) - len(self.dropped)
         for _ in range(max(0, min(count, left))):
             number = len(self.kept) + len(self.dropped)  # Names are not used again.
@@ -121,29 +121,29 @@ class Drill:
             self.made.create("Run", name, work(width, command))
 
     def _room(self) -> int:
-        """Return how many GPUs runs may have until they are deleted.
+        """Return how many GPUs runs may have that work until they are deleted.
 
-        That leaves room for the widest run that ends, and for one to delete, on the nodes that are
-        never deleted. Otherwise a run may wait for the end of the drill, and others for that run.
+        The rest is enough for the widest run that ends and for one run to delete, on the nodes that
+        are never deleted. Otherwise runs might wait until the end of the drill.
         """
         nodes = self.plan.nodes - self.plan.faults.get("node deleted", 0) - len(self.anchors)
         return GPUS * nodes - max(self.plan.widths) - 1
 
     def _set_budget(self) -> None:
-        """Change the budget, so that the ledger has to follow the new generation."""
+        """Change the budget, so that the ledger has to record the new generation."""
         self.gpus += 1
         body = {"spec": budget(GPUS * self.plan.nodes + self.gpus)}
         self.made.api.merge(self.made.path("Budget", "rai"), body)
 
-    # --- What fails ---
+    # --- Faults ---
 
     def kill_service(self) -> None:
-        """Kill the service, and start another one."""
+        """Kill the service, and start a new one."""
         self.service.pop().end(signal.SIGKILL)
         self.start()
 
     def kill_api_server(self) -> None:
-        """Kill the API server, and start it again when the service has missed it."""
+        """Kill the API server, and restart it when the service has noticed this."""
         assert self.mortal is not None, "the plan has a server that may be killed"
         refused = self.line.refused
         self.mortal.kill()
@@ -151,12 +151,12 @@ class Drill:
         self.mortal.start()
 
     def cut_watches(self) -> None:
-        """Cut all connections, and let new ones through at once."""
+        """Cut all connections, and accept new ones at once."""
         self.line.cut()
         self.line.mend()
 
     def long_outage(self) -> None:
-        """Cut the line until the service has tried often, while people go on; compact etcd."""
+        """Cut the connection until the service has retried often; meanwhile users make changes."""
         self.line.cut()
         refused = self.line.refused
         self._create(2)
@@ -172,7 +172,7 @@ class Drill:
         self.line.mend()
 
     def delete_running(self) -> None:
-        """Delete a run when it works."""
+        """Delete a run that works."""
         name = f"short-{len(self.dropped)}"
         self.dropped.add(name)
         self.made.create("Run", name, work(1, ["stays"]))
@@ -185,17 +185,17 @@ class Drill:
         self.made.delete("Run", name)
 
     def delete_node(self) -> None:
-        """Delete a node with work for good: its kubelet confirms nothing any more."""
+        """Delete a node with work for ever: its kubelet confirms nothing any more."""
         there = {f"drill-{number}" for number in range(1, self.plan.nodes)}
         left = there - self.kubelet.failed_nodes
         name = min(left & set(self.kubelet.busy_nodes()) or left)
         self.kubelet.failed_nodes.add(name)
         self.nodes.remove(name)
 
-    # --- What came of it ---
+    # --- Results ---
 
     def problems(self) -> list[str]:
-        """Return what was lost, doubled or left behind."""
+        """Return what was lost, duplicated or left behind."""
         try:
             until(self._is_over, "all is over", within_s=self.plan.within_s, every_s=0.2)
         except AssertionError:
@@ -284,7 +284,7 @@ _FAULTS: Final[Mapping[str, Callable[[Drill], None]]] = {
 def drill(
     plan: Plan, server: Server, folder: Path, mortal: MortalServer | None = None
 ) -> Iterator[Drill]:
-    """Give a drill on ``server``, whose service runs; everything is ended with the block."""
+    """Yield a drill on ``server`` with a running service; end everything with the block."""
     services: list[Program] = []
     token_file = folder / "admin.token"
     with ExitStack() as stack:

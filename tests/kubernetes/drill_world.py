@@ -1,4 +1,4 @@
-"""What a drill has in a cluster: nodes, pods of others, an owner, its budget, its pool and runs."""
+"""The objects of a drill: nodes, other pods, an owner with its budget, a pool, and runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLACE: Final = {"region": "us", "fabric_domain": "A", "gpu_flavor": "H100"}
 
 
 def prepare(made: Resources, nodes: PlayedNodes, count: int) -> None:
-    """Have ``count`` nodes, pods of others on the first, and all that runs refer to."""
+    """Create ``count`` nodes, other pods on the first node, and everything to which runs refer."""
     for name in (SPACE, HOME):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         made.api.apply(f"/api/v1/namespaces/{name}", body)
@@ -38,7 +38,7 @@ def prepare(made: Resources, nodes: PlayedNodes, count: int) -> None:
 
 
 def clear(made: Resources) -> None:
-    """Remove what ``prepare`` and a service have made, but for nodes and namespaces."""
+    """Remove all that ``prepare`` and a service have created, except nodes and namespaces."""
     made.clear()
     for kind in ("pods", "services"):
         for each in made.api.list_all(f"/api/v1/namespaces/{SPACE}/{kind}")[0]:
@@ -49,7 +49,7 @@ def clear(made: Resources) -> None:
 
 
 def work(gpus: int, command: list[str]) -> dict[str, Any]:
-    """Return a run whose pods do what ``command`` says."""
+    """Return a run whose pods execute ``command``."""
     return {
         "owner": "rai",
         "pool": "west",
@@ -62,7 +62,7 @@ def work(gpus: int, command: list[str]) -> dict[str, Any]:
 
 
 def budget(gpus: int) -> dict[str, Any]:
-    """Return a budget that pays for ``gpus`` at once."""
+    """Return a budget that pays for ``gpus`` GPUs at once."""
     line = {
         "name": "all",
         "flavor": "H100",

@@ -1,8 +1,7 @@
 """Real servers of Kubernetes for tests: etcd, kube-apiserver, and a CRD server of a newer version.
 
-They are found in the folder that ``KUBEBUILDER_ASSETS`` names, as everywhere in this ecosystem,
-else beside the checkout, where ``engines/unpack`` puts them. Nothing here is played: kubelets are,
-by ``kubelet.py``.
+They are in the folder named by ``KUBEBUILDER_ASSETS``, as other tools expect, or beside the
+checkout, where ``engines/unpack`` puts them. Only kubelets are simulated, by ``kubelet.py``.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from tests.tidy.tree import ROOT
 TOKEN = "secret"  # noqa: S105 - of a server on the loopback that ends with the test
 PROGRAMS = ("etcd", "kube-apiserver")
 READY_S = 180.0
-"""How long an API server may take to start: 5 s of one core, which other tests may have."""
+"""The time limit for the start of an API server: it needs 5 s of CPU on a busy machine."""
 
 
 class NoProgramsError(Exception):
-    """There is no control plane here; says what is missing."""
+    """There is no control plane on this machine; the message says what is missing."""
 
 
 def find_programs(folder: Path) -> Path:
-    """Return the folder with the programs, unpacked into ``folder`` if need be; else skip."""
+    """Return the folder with the programs, unpacked into ``folder`` if needed, or skip."""
     try:
         return located_programs(folder)
     except NoProgramsError as error:
@@ -45,9 +44,9 @@ def find_programs(folder: Path) -> Path:
 
 
 def located_programs(folder: Path) -> Path:
-    """Return the folder with the programs, unpacked into ``folder`` if need be.
+    """Return the folder with the programs; unpack them into ``folder`` if needed.
 
-    Raises ``NoProgramsError``.
+    Raise ``NoProgramsError`` if there are none.
     """
     named = os.environ.get("KUBEBUILDER_ASSETS")
     if named:
@@ -72,7 +71,7 @@ def located_programs(folder: Path) -> Path:
 
 @contextmanager
 def etcd(programs: Path, folder: Path) -> Iterator[str]:
-    """Run etcd; give its address."""
+    """Run etcd; yield its address."""
     with one_member(programs / "etcd", folder) as member:
         yield member.address
 
@@ -87,15 +86,15 @@ class Server:
 
     @property
     def access(self) -> ClusterAccess:
-        """How it is reached."""
+        """The address and the credentials of the server."""
         return from_kubeconfig(self.kubeconfig)
 
     def api(self) -> KubeApi:
-        """Return a new client, which waits as long as a test does: the machine may be busy."""
+        """Return a new client with the long time limits of tests."""
         return KubeApi(self.access, timeout_s=WAIT_S)
 
     def compact(self, version: str) -> None:
-        """Have etcd forget what was before ``version``, as a control plane does now and then."""
+        """Compact etcd up to ``version``, as a control plane does at times."""
         answer = httpx.post(
             f"{self.store}/v3/kv/compaction", json={"revision": version}, timeout=WAIT_S
         )
@@ -104,9 +103,9 @@ class Server:
 
 @contextmanager
 def api_server(programs: Path, folder: Path, uncached: str = "pods") -> Iterator[Server]:
-    """Run etcd and kube-apiserver; give the server when it is ready.
+    """Run etcd and kube-apiserver; yield the server when it is ready.
 
-    Watches of the ``uncached`` resource come from etcd itself, so that compacting it ends them.
+    Watches of the ``uncached`` resource come from etcd itself, so compacting etcd ends them.
     """
     with ExitStack() as stack:
         store = stack.enter_context(etcd(programs, folder))
@@ -118,7 +117,7 @@ def api_server(programs: Path, folder: Path, uncached: str = "pods") -> Iterator
 
 
 class MortalServer:
-    """An API server that a test kills, and starts again with what etcd has."""
+    """An API server that a test can kill, and restart with the data in etcd."""
 
     def __init__(self, programs: Path, folder: Path, store: str) -> None:
         self._folder = folder
@@ -135,7 +134,7 @@ class MortalServer:
         return replace(ready, store=self._store)
 
     def kill(self) -> None:
-        """Kill it; nothing answers at its port until it is started again."""
+        """Kill the server; nothing answers at its port until it is started again."""
         self._process.kill()
         self._life.close()
 
@@ -145,7 +144,7 @@ class MortalServer:
 
 @contextmanager
 def mortal_server(programs: Path, folder: Path) -> Iterator[MortalServer]:
-    """Run etcd, and give an API server that is not started yet."""
+    """Run etcd, and yield an API server that is not started yet."""
     with etcd(programs, folder) as store:
         found = MortalServer(programs, folder, store)
         try:
@@ -157,7 +156,7 @@ def mortal_server(programs: Path, folder: Path) -> Iterator[MortalServer]:
 def _arguments(
     programs: Path, folder: Path, store: str, port: int, uncached: str
 ) -> list[str | Path]:
-    """Return how kube-apiserver is started."""
+    """Return the arguments of kube-apiserver."""
     private, public = _signing_key(folder)
     tokens = folder / "tokens.csv"
     tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
@@ -181,7 +180,7 @@ def _arguments(
 
 @contextmanager
 def crd_server(programs: Path, folder: Path) -> Iterator[Server]:
-    """Run etcd and the CRD server; give the server when it is ready."""
+    """Run etcd and the CRD server; yield the server when it is ready."""
     with ExitStack() as stack:
         store = stack.enter_context(etcd(programs, folder))
         port = free_port()
@@ -196,7 +195,7 @@ def crd_server(programs: Path, folder: Path) -> Iterator[Server]:
 def _ready(
     folder: Path, port: int, process: subprocess.Popen[bytes], certificate: Path | None
 ) -> Server:
-    """Return the server once it answers; what it signs itself with is trusted if it is known."""
+    """Return the server when it answers; its certificate is trusted if it is known."""
     kubeconfig = folder / "kubeconfig"
     trust = (
         "insecure-skip-tls-verify: true"
@@ -220,7 +219,7 @@ users: [{{name: test, user: {{token: {TOKEN}}}}}]
         try:
             api = server.api()
         except ClusterError:
-            return False  # Its certificate is not made yet.
+            return False  # Its certificate does not exist yet.
         try:
             api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", limit="1")
             if certificate is not None:
@@ -236,7 +235,7 @@ users: [{{name: test, user: {{token: {TOKEN}}}}}]
 
 
 def _signing_key(folder: Path) -> tuple[Path, Path]:
-    """Return the files of a new key with which service accounts are signed, and its public half."""
+    """Return the files of a new key pair that signs tokens of service accounts."""
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
     private, public = folder / "sa.key", folder / "sa.pub"
     private.write_bytes(

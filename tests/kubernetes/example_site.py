@@ -48,7 +48,7 @@ def work(owner: str, gpus: int, **more: Any) -> dict[str, Any]:
 
 
 class Example:
-    """A cluster of two domains of 72 GPUs, and resources of two owners; ended with the block."""
+    """A cluster of two domains of 72 GPUs, with resources of two owners; it ends with the block."""
 
     def __init__(self, cluster: Server) -> None:
         self.cluster = cluster
@@ -83,7 +83,7 @@ class Example:
         stack.callback(self._clear)
 
     def _clear(self) -> None:
-        """Remove what a service of another ledger would find."""
+        """Remove the objects that a service of another ledger would find."""
         self.of["rai"].clear()
         for space in SPACES.values():
             for kind in ("pods", "services"):
@@ -94,7 +94,7 @@ class Example:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """How a service is started that has this cluster."""
+        """The arguments of a service with this cluster."""
         return (
             *("--kubernetes-clusters", f"west={self.cluster.kubeconfig}"),
             *("--kubernetes-namespace", "ex-{owner}", "--kubernetes-home", HOME),
@@ -102,7 +102,7 @@ class Example:
         )
 
     def pods(self, owner: str) -> dict[str, int]:
-        """Return how many pods there are on the nodes of each domain."""
+        """Return the number of pods on the nodes of each domain."""
         trees, _ = self.api.list_all(f"/api/v1/namespaces/{SPACES[owner]}/pods")
         nodes = [each["spec"].get("nodeName", "") for each in trees]
         return {domain: sum(n.startswith(f"ex-{domain}") for n in nodes) for domain in "ab"}

@@ -1,4 +1,4 @@
-"""A client whose first watch begins at a version that the server does not have any more."""
+"""A client whose first watch begins at a version that the server no longer has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.adapters.kubernetes.kube_api import KubeApi, Watched
 
 
 class FromFarBack(KubeApi):
-    """Begins its first watch of ``path`` too far back, and counts the lists of it."""
+    """Begins its first watch of ``path`` at too old a version, and counts the lists of ``path``."""
 
     def __init__(self, access: ClusterAccess, path: str) -> None:
         super().__init__(access)

@@ -1,4 +1,4 @@
-"""The rights that deploy/ gives the service, granted to a service account of a test."""
+"""The permissions that deploy/ gives the service, granted to a service account of a test."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def grant(server: Server, home: str, spaces: Iterable[str], folder: Path) -> Server:
-    """Return ``server`` as the service account ``quorate`` of ``home`` sees it.
+    """Return access to ``server`` as the service account ``quorate`` of ``home``.
 
-    Its rights are those of deploy/kubernetes/rbac.yaml, with ``home`` in the place of the namespace
-    ``quorate``, and the role of owners bound in ``spaces``.
+    Its permissions are those of deploy/kubernetes/rbac.yaml, with ``home`` instead of the namespace
+    ``quorate``, and with the role for owners' namespaces bound in ``spaces``.
     """
     api = server.api()
     try:
@@ -35,9 +35,9 @@ def grant(server: Server, home: str, spaces: Iterable[str], folder: Path) -> Ser
 
 
 def grant_user(server: Server, space: str, folder: Path) -> Server:
-    """Return ``server`` as a member of the team that has the namespace ``space`` sees it.
+    """Return access to ``server`` as a member of the team with the namespace ``space``.
 
-    The member is a service account there, called ``quorate`` too, with the roles of users.yaml.
+    The member is a service account ``quorate`` in ``space``, with the roles of users.yaml.
     """
     api = server.api()
     try:
@@ -74,7 +74,7 @@ def _binding(role: str, space: str, home: str) -> dict[str, Any]:
 
 
 def as_account(server: Server, home: str, folder: Path) -> Server:
-    """Return ``server`` as the service account ``quorate`` of ``home`` sees it."""
+    """Return access to ``server`` as the service account ``quorate`` of ``home``."""
     api = server.api()
     path = f"/api/v1/namespaces/{home}/serviceaccounts/quorate/token"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -88,7 +88,7 @@ def as_account(server: Server, home: str, folder: Path) -> Server:
 
 
 def _moved(tree: dict[str, Any], home: str) -> dict[str, Any]:
-    """Return an object as it is when Quorate's own namespace is ``home``."""
+    """Return a manifest with ``home`` as Quorate's own namespace."""
     metadata = dict(tree["metadata"])
     if metadata.get("namespace") == "quorate":
         metadata["namespace"] = home
@@ -101,7 +101,7 @@ def _moved(tree: dict[str, Any], home: str) -> dict[str, Any]:
 
 
 def _create(api: KubeApi, tree: dict[str, Any]) -> None:
-    """Make an object; those of the whole cluster may be there from another test."""
+    """Create an object; a cluster-wide object may exist from another test."""
     namespace = tree["metadata"].get("namespace")
     group = "/api/v1" if tree["apiVersion"] == "v1" else _GROUP
     place = "" if namespace is None else f"/namespaces/{namespace}"

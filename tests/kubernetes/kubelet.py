@@ -1,9 +1,9 @@
-"""A kubelet that is played: it patches the status of pods as a real one would, and runs nothing.
+"""A simulated kubelet: it patches the status of pods like a real one, and runs no containers.
 
-What a pod does is said by its command: ``[ends, MS]``, ``[fails, MS, CODE]``, ``[stays]``,
-``[defies]``, ``[counts]`` and ``[unpulled]``, whose image is not there. A pod that is deleted goes
-at once, unless it defies: then it has its grace, as a real kubelet counts it. A pod that is not
-bound is not seen.
+The command of a pod says what it does: ``[ends, MS]``, ``[fails, MS, CODE]``, ``[stays]``,
+``[defies]``, ``[counts]`` and ``[unpulled]``, whose image is missing. A deleted pod ends at once,
+unless its command is ``defies``: then it uses its whole grace, as a real kubelet counts it. Pods
+that are not bound are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Kept:
     stop_s: float | None = None
     is_over: bool = False
     is_told: bool = False
-    """Whether the API server has heard of the end, or of what keeps it from its begin."""
+    """Whether the API server knows of the end, or of the reason why the pod does not start."""
     began_ms: float = 0.0
     ended_ms: float = inf
 
@@ -48,7 +48,7 @@ class _Kept:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def end(self) -> None:
-        """Have its containers end, before the API server hears of it."""
+        """End the containers, before the API server knows it."""
         self.is_over = True
         self.ended_ms = min(self.ended_ms, time.time() * 1_000)
 
@@ -57,7 +57,7 @@ class _Kept:
 class Kubelet:
     """The kubelets of all nodes, for the pods of one namespace, until ``close``.
 
-    ``started`` has the run of each pod that was started. On ``failed_nodes`` nothing is confirmed.
+    ``started`` has the run of each started pod. Nothing is confirmed on ``failed_nodes``.
     """
 
     api: KubeApi
@@ -92,13 +92,13 @@ class Kubelet:
             ]
 
     def busy_nodes(self) -> list[str]:
-        """Return the nodes on which pods of Quorate work now, each as often as it has pods."""
+        """Return the nodes on which pods of Quorate work now, once for each pod."""
         with self._lock:
             pods = [pod for pod in self._pods.values() if pod.slots]
             return [pod.node for pod in pods if pod.began_s and not pod.is_over]
 
     def worked(self) -> list[Worked]:
-        """Return the work of all pods that Quorate has made, up to now."""
+        """Return the work of all pods that Quorate has created, up to now."""
         with self._lock:
             return [
                 Worked(
@@ -173,7 +173,7 @@ class Kubelet:
                 try:
                     self._keep(pod)
                 except ClusterRefusedError:
-                    continue  # It is gone, or another one has its name.
+                    continue  # The pod was deleted, or another pod has its name.
                 except ClusterError:
                     break
 
@@ -221,7 +221,7 @@ class Kubelet:
 
 
 def _slots_of(metadata: dict[str, Any]) -> tuple[Slot, ...]:
-    """Return the slots of a pod that Quorate has made."""
+    """Return the slots of a pod that Quorate has created."""
     text = (metadata.get("annotations") or {}).get(RECORD)
     return () if text is None else msgspec.json.decode(text, type=PodRecord).slots
 

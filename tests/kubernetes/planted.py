@@ -1,6 +1,6 @@
-"""Bugs that are planted into a service, to see that the checks of a drill find them.
+"""Bugs that are planted into a service, to show that the checks of a drill find them.
 
-``python -c CODE`` runs ``quorate`` with one of them: each replaces one function by a wrong one.
+``python -c CODE`` runs ``quorate`` with one bug: each replaces one function by a wrong one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _plant(where: object, name: str, wrong: object) -> None:
 
 
 def no_finalizer() -> None:
-    """Declare what was not held before."""
+    """Declare resources without a finalizer."""
     right = resource_steps.next_step
 
     def wrong(resource: Any, standing: Standing) -> Step:
@@ -39,7 +39,7 @@ def no_finalizer() -> None:
 
 
 def never_let_go() -> None:
-    """Keep the finalizer of what is over."""
+    """Keep the finalizer of resources that are over."""
     right = resource_steps.next_step
 
     def wrong(resource: Any, standing: Standing) -> Step:
@@ -50,7 +50,7 @@ def never_let_go() -> None:
 
 
 def pods_twice() -> None:
-    """Take no notice of the pods of a service before, and name pods so that both are made."""
+    """Ignore the pods of the previous service, and give new pods other names."""
     own = f"-{os.getpid()}"
     right = pod_manifest.pod_manifests
 
@@ -68,7 +68,7 @@ def pods_twice() -> None:
 
 
 def loss_is_deletion() -> None:
-    """Take resources for deleted while the line to the cluster is lost."""
+    """Treat resources as deleted while the connection to the cluster is lost."""
     right = resource_watch.ResourceWatch.seen
 
     def seen(self: Any) -> Any:
@@ -82,7 +82,7 @@ def loss_is_deletion() -> None:
 
 
 def kills_strangers() -> None:
-    """Delete every pod of the namespaces that no run of the ledger has."""
+    """Delete every pod of the namespaces that belongs to no run of the ledger."""
     right = KubernetesExecutor._adopt
 
     def adopt(self: Any) -> None:
@@ -96,7 +96,7 @@ def kills_strangers() -> None:
 
 
 def old_generation() -> None:
-    """Take what the ledger has of an older generation for what the resource says now."""
+    """Treat the ledger's record of an older generation as the newest one."""
     right = resource_standing._standing
 
     def wrong(resource: Any, *arguments: Any, **more: Any) -> Standing:
@@ -127,7 +127,7 @@ PLANTED: Final[Mapping[str, Callable[[], None]]] = {
 
 
 def code_with(bug: str) -> str:
-    """Return the code of a program that is ``quorate`` with ``bug``; without any where empty."""
+    """Return the code of a program that runs ``quorate`` with ``bug``, if that is not empty."""
     return (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         f"from tests.kubernetes.planted import PLANTED; PLANTED.get({bug!r}, int)(); "

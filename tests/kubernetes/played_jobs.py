@@ -1,7 +1,7 @@
-"""A controller of PyTorchJobs that is played: as the real one, it makes and deletes pods.
+"""A simulated controller of PyTorchJobs: like the real one, it creates and deletes pods.
 
-The API server of the tests is older than Jobs that can be suspended (1.21), so its Jobs are not
-used for this. A definition of PyTorchJobs that checks nothing takes their place.
+The API server of the tests is older than suspended Jobs (1.21), so Jobs cannot be used. Instead
+there is a definition of PyTorchJobs that checks nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def define(api: KubeApi) -> None:
-    """Have the API server know PyTorchJobs."""
+    """Define PyTorchJobs in the API server."""
     try:
         api.create(DEFINITIONS, DEFINITION)
     except ClusterRefusedError as error:
@@ -84,7 +84,7 @@ def manifest(name: str, *command: str, workers: int = 1, owner: str = "rai") -> 
 
 
 class PlayedController:
-    """Makes the pods of PyTorchJobs of one namespace where they may be, and deletes them."""
+    """Creates the pods of PyTorchJobs of one namespace that may run, and deletes other pods."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self._api = api
@@ -112,7 +112,7 @@ class PlayedController:
                     if pod["metadata"]["labels"][_LABEL] not in names:
                         self._delete(pod)
             except ClusterError:
-                pass  # The next look mends it, as with every controller.
+                pass  # The next comparison corrects it, as in every controller.
             time.sleep(EVERY_S)
 
     def _pods(self, name: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Nodes of a cluster, as kubelets and administrators would have them."""
+"""Nodes of a cluster, with the changes that kubelets and administrators make."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from quorate.adapters.kubernetes.node_inventory import NODES
 
 
 class PlayedNodes:
-    """Nodes that one test makes, changes and removes."""
+    """Nodes that one test creates, changes and removes."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
         self._names: set[str] = set()
 
     def add(self, name: str, *, gpus: int = 0, **labels: str) -> None:
-        """Have a node that is ready."""
+        """Create a node that is ready."""
         dotted = {key.replace("_", "."): value for key, value in labels.items()}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dotted}}
         self._api.create(NODES, body)
@@ -25,7 +25,7 @@ class PlayedNodes:
         self.ready(name, is_ready=True)
 
     def ready(self, name: str, *, is_ready: bool) -> None:
-        """Have the kubelet of a node say whether it is ready."""
+        """Report as the kubelet of a node whether the node is ready."""
         status = "True" if is_ready else "False"
         self._say(name, {"conditions": [{"type": "Ready", "status": status}]})
 
@@ -33,11 +33,11 @@ class PlayedNodes:
         self._api.merge(f"{NODES}/{name}", {"spec": {"unschedulable": is_cordoned or None}})
 
     def offer(self, name: str, gpus: int) -> None:
-        """Have the device plugin of a node offer so many GPUs."""
+        """Report as the device plugin of a node that it has ``gpus`` GPUs."""
         self._say(name, {"allocatable": {"nvidia.com/gpu": str(gpus)}})
 
     def taint(self, name: str, *keys: str, effect: str = "NoExecute") -> None:
-        """Give a node these taints and no others."""
+        """Set the taints of a node to exactly these."""
         taints = [{"key": key, "effect": effect} for key in keys]
         self._api.merge(f"{NODES}/{name}", {"spec": {"taints": taints}})
 

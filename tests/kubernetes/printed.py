@@ -1,4 +1,4 @@
-"""Custom resources as ``kubectl get`` prints them, from the table that the API server makes."""
+"""Custom resources as ``kubectl get`` prints them, from the table that the API server returns."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MASKS = (
 
 
 def printed(api: KubeApi, kind: str, namespace: str, *, is_wide: bool) -> str:
-    """Return the resources of ``kind`` as people see them, with times and digits of uids masked.
+    """Return the printed resources of ``kind``, with times and digits of uids masked.
 
-    The rows are in the order of their names. The columns of ``-o wide`` are there if asked for.
+    The rows are sorted by name. ``is_wide`` adds the columns of ``-o wide``.
     """
     answer = table_of(api, KIND_OF[kind].folder(namespace))
     columns = answer["columnDefinitions"]
@@ -41,13 +41,13 @@ def printed(api: KubeApi, kind: str, namespace: str, *, is_wide: bool) -> str:
 
 
 def table_of(api: KubeApi, path: str, **params: str) -> dict[str, Any]:
-    """Return the objects at ``path`` as a table, as ``kubectl`` asks for them."""
+    """Return the objects at ``path`` as a table, with the request that ``kubectl`` sends."""
     found: dict[str, Any] = plain_answer(api, path, accept=TABLE, **params).json()
     return found
 
 
 def plain_answer(api: KubeApi, path: str, *, accept: str, **params: str) -> httpx.Response:
-    """Return what the API server answers in another form than as objects."""
+    """Return the API server's answer in the form ``accept``."""
     access = api._access
     answer = httpx.get(
         f"{access.server}{path}",
@@ -62,7 +62,7 @@ def plain_answer(api: KubeApi, path: str, *, accept: str, **params: str) -> http
 
 
 def by_kubectl(kubeconfig: Path, kind: str, namespace: str, *, is_wide: bool) -> str:
-    """Return what ``kubectl get`` prints, masked and laid out alike."""
+    """Return the output of ``kubectl get``, masked and in the same layout."""
     wide = ("-o", "wide") if is_wide else ()
     words = ("get", KIND_OF[kind].plural, "-n", namespace, *wide)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Custom resources of one test: made, looked at and deleted as people do with kubectl."""
+"""Custom resources of one test: created, read and deleted as by kubectl."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def installed(server: Server) -> KubeApi:
 
 
 class Resources:
-    """The custom resources of a cluster; runs and what belongs to them are in ``namespace``."""
+    """The custom resources of a cluster; runs and their objects are in ``namespace``."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self.api = api
@@ -71,7 +71,7 @@ class Resources:
         return status
 
     def condition(self, kind: str, name: str, what: str) -> tuple[str, str]:
-        """Return whether a condition holds, and its reason; empty while it is not there."""
+        """Return the status and the reason of a condition; empty while the condition is missing."""
         for each in self.status(kind, name).get("conditions") or ():
             if each["type"] == what:
                 return each["status"], each["reason"]
@@ -99,14 +99,14 @@ class Resources:
         )
 
     def told(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the Events of the run that is there by its name, by their reasons."""
+        """Return the Events of the run with this name, by their reasons."""
         run = self.get("Run", name)
         uid = "" if run is None else run["metadata"]["uid"]
         trees, _ = self.api.list_all(f"/api/v1/namespaces/{self.namespace}/events")
         return {each["reason"]: each for each in trees if each["involvedObject"]["uid"] == uid}
 
     def until_told(self, name: str, reason: str) -> dict[str, Any]:
-        """Return the Event of a run with ``reason``, once it is there."""
+        """Return the Event of a run with ``reason``, as soon as it exists."""
         return until(
             lambda: self.told(name).get(reason),
             f"an Event of {name} says {reason}",
@@ -120,7 +120,7 @@ class Resources:
         return self.api.list_all(KIND_OF[kind].all_path)[0]
 
     def clear(self) -> None:
-        """Remove every custom resource of the cluster, as an administrator can."""
+        """Remove every custom resource of the cluster, like an administrator."""
         for kind in KINDS:
             for tree in self.all(kind.name):
                 head = tree["metadata"]

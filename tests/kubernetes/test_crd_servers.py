@@ -1,4 +1,4 @@
-"""The custom resources on real API servers: one without CEL, one with it."""
+"""The custom resources on real API servers: one without CEL, one with CEL."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def newer_api(newer: Server) -> Iterator[KubeApi]:
 
 
 def tried(api: KubeApi, kind: str, spec: object) -> str:
-    """Return why a server refuses a resource; empty if it would take it."""
+    """Return why a server refuses a resource; empty if it accepts the resource."""
     try:
         api._ask("POST", path_of(kind), body=resource(kind, spec), params={"dryRun": "All"})
     except ClusterRefusedError as error:
@@ -79,7 +79,7 @@ def plain(tree: Any) -> Any:
 
 
 def of_a_cluster(run: Run) -> Run:
-    """Return a run as a resource may state it: no array, and it follows others by after alone."""
+    """Return a run that a resource can express: no array, and only ``after`` in ``follow``."""
     follow = run.follow
     if follow is not None:
         alone = replace(follow, after_any=(), after_task=())
@@ -102,7 +102,7 @@ def test_an_empty_text_is_no_null_to_any_server(older_api: KubeApi, newer_api: K
         assert tried(api, "Pool", {"selector": {"tier": ""}}) == ""
 
 
-# Each entry is a spec that documents refuse; whether it takes CEL to refuse it; and a word.
+# Each entry: a spec that documents refuse, whether this needs CEL, and a word of the error.
 WRONG: list[tuple[str, dict[str, Any], bool, str]] = [
     ("Run", {"owner": "o"}, False, "spec.resources"),
     ("Run", WORK | {"resources": {"gpuType": "F", "totalGPUs": 0}}, False, "totalGPUs"),

@@ -1,4 +1,4 @@
-"""`make demo-kubernetes`: what it shows, and what it says where there is nothing to show it on."""
+"""`make demo-kubernetes`: its output, and its error without a control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``quorate node discover`` on a real cluster: what it prints can be applied."""
+"""``quorate node discover`` on a real cluster: its output can be applied."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs as custom resources while service, API server, lines, etcd and nodes fail.
+"""Runs as custom resources while the service, the API server, connections, etcd and nodes fail.
 
 ``make soak`` drills 500 runs on 200 nodes of 8 GPUs, with 20 kills of the service and 5 of the API
-server, and plants bugs. ``make test`` drills a few runs, with one fault of each kind but for kills
-of the API server: starting another one takes more than the rest together.
+server, and plants bugs. ``make test`` drills a few runs, with one fault of each kind except kills
+of the API server, because restarting it takes more time than everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAULTS = {
 }
 SHORT = {name: 1 for name in FAULTS if name != "API server killed"}
 NARROW = (1, 2, 4, 8)
-"""What the runs of a drill on few nodes ask for, so that each finds room while others stay."""
+"""The widths of runs in a drill on few nodes, so that each run finds room while others stay."""
 FOUND_BY = {
     "pods_twice": "without a lease",
     "no_finalizer": "was deleted and is Running in the ledger",
@@ -38,7 +38,7 @@ FOUND_BY = {
     "old_generation": "the budget in the ledger is not that of its resource",
     "wrong_node": "works on drill-0",
 }
-"""What a drill says of each planted bug: a slow machine alone says nothing of this."""
+"""What a drill reports for each planted bug; a slow machine alone causes none of these reports."""
 
 
 @pytest.mark.usefixtures("only_resources", "only_gpu_nodes")

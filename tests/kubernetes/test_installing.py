@@ -1,7 +1,7 @@
-"""The commands of "Install on your cluster", typed against a real API server.
+"""The commands of "Install on your cluster", run against a real API server.
 
-No kubelet runs here, so the pod of the service is played by ``quorate serve`` with the settings and
-the service account that the manifests make.
+There is no kubelet here, so instead of the service's pod, ``quorate serve`` runs with the settings
+and the service account of the manifests.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def test_the_commands_that_install_admission_work_as_they_stand(
     shell = Shell(tmp_path, cluster.kubeconfig)
     section = PAGE.partition("### Who may write what\n")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```\n(openssl .*?)```", section, flags=re.DOTALL)
-    # In a copy: the certificate is written into the manifests. The API server only says what it
-    # would do: with the webhook it would ask a service that is not there, in other tests too.
+    # A copy is used, because the certificate is written into the manifests. It is a server-side dry
+    # run: the webhook would call a missing service in other tests, too.
     (tmp_path / "deploy").unlink()
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     typed = block.replace("kubectl apply", "kubectl apply --dry-run=server").replace(

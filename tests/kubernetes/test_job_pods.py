@@ -1,4 +1,4 @@
-"""Pods of workloads on a real API server: which are there, and that they are killed."""
+"""Pods of workloads on a real API server are found and killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_pods_with_a_long_grace_are_killed_and_those_of_others_are_not(cluster: 
     own, other = (Workload(KINDS[0], SPACE, name, uid) for name, uid in (("a", "1"), ("b", "2")))
     for name, uid in (("a-x", "1"), ("a-y", "1"), ("b-x", "2")):
         api.create(PATH, pod(name, uid))
-    api.delete(f"{PATH}/a-x")  # As its controller does when it is suspended.
+    api.delete(f"{PATH}/a-x")  # As its controller does when the workload is suspended.
     assert api.get(f"{PATH}/a-x")["metadata"]["deletionGracePeriodSeconds"] == 31_536_000
     kill_pods(api, own)
     for name in ("a-x", "a-y"):
@@ -45,7 +45,7 @@ def test_pods_with_a_long_grace_are_killed_and_those_of_others_are_not(cluster: 
     assert has_pods(api, own, ())
     assert not has_pods(api, own, ("no-kubelet",))
     assert has_pods(api, other, ())
-    # No label holds this name, so the API server refuses to look for it.
+    # This name is too long for a label, so the API server refuses to search for it.
     long, none = Workload(KINDS[1], SPACE, "a" * 64, "3"), Workload(KINDS[0], SPACE, "c", "4")
     gone, unknown = without_pods(api, (long, own, none), ())
     assert gone == {str(none)}

@@ -1,4 +1,4 @@
-"""The contract of executors, on a real API server, with a kubelet that is played."""
+"""The contract of executors, on a real API server with a simulated kubelet."""
 
 from __future__ import annotations
 

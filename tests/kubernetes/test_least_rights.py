@@ -1,4 +1,4 @@
-"""The service works with the rights of deploy/kubernetes/rbac.yaml, and has no others."""
+"""The service works with the permissions of deploy/kubernetes/rbac.yaml, and has no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.service.program import client, program
 
 @pytest.mark.slow
 class TestWithItsRole(AdminsExecutor):
-    """The contract of executors, as the service account that deploy/ makes."""
+    """The contract of executors, with the service account that deploy/ creates."""
 
     @pytest.fixture(autouse=True)
     def _rights(self, _cluster: None, cluster: Server, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The watch of nodes on a real server: too old, and from then on up to date."""
+"""The watch of nodes on a real server: it begins at too old a version, and is then up to date."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_watch_from_too_far_back_lists_anew_and_a_heartbeat_changes_nothing(
     seen = watch.seen()
     assert seen is not None
     since_s = seen.unready_s["watched-1"]
-    # A heartbeat, and a label that says nothing here.
+    # A heartbeat, and a label that has no meaning here.
     labels = {"metadata": {"labels": {"seen-by": "a-test"}}}
     admin.merge(f"{NODES}/watched-1", labels)
     nodes.ready("watched-1", is_ready=False)

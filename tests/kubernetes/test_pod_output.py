@@ -1,4 +1,4 @@
-"""The output of pods by ``quorate logs --pods``, from a kubelet whose endpoint is played."""
+"""The output of pods by ``quorate logs --pods``, from a simulated endpoint of a kubelet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ spec: {owner: output, pool: west, resources: {gpuType: H100, totalGPUs: 8}, imag
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """What a kubelet answers when the API server asks it for the output of a container."""
+    """The answer of a kubelet to the API server's request for the output of a container."""
 
     def do_GET(self) -> None:
         _, kind, *where = self.path.partition("?")[0].split("/")
@@ -65,7 +65,7 @@ class Endpoint(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base has it
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture

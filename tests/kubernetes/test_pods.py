@@ -1,4 +1,4 @@
-"""What a cluster does that the port does not know: quotas, refusals, lost lines, dead nodes."""
+"""Behaviour of a cluster beyond the port: quotas, refusals, lost connections, lost nodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LATE_MS = 4_102_444_800_000
 
 
 class Place:
-    """An executor on a cluster of its own namespaces, with a kubelet."""
+    """An executor on a cluster with separate namespaces, and a kubelet."""
 
     def __init__(self, cluster: Server, own: str) -> None:
         self.cluster = cluster
@@ -143,7 +143,7 @@ def test_service_of_an_older_term_does_nothing_in_the_cluster_any_more(place: Pl
     place.executor.resume([wide()], term=2)
     path = f"/api/v1/namespaces/{place.names.home}/configmaps/{OWNER_CONFIG}"
     until(lambda: place.admin.get(path)["data"].get(TERM) == "2", "the new term is recorded")
-    # The old service does not know it yet, and finds it before it does anything.
+    # The old service has not read this pod yet, and finds it before it does anything.
     old.carry_out([EndLease("r/0", EndReason.END), wide("s")], term=1)
     until(lambda: "a leader of term 2 has taken over" in old.trouble, "it is deposed")
     with pytest.raises(OldTermError):
@@ -166,7 +166,7 @@ def test_a_run_that_a_quota_of_its_namespace_halves_does_not_start_until_all_of_
     }
     path = f"/api/v1/namespaces/{place.space}/resourcequotas"
     place.admin.create(path, quota)
-    # No quota controller runs here, which would count for the first time.
+    # No quota controller runs here, so the test sets the first count.
     status = {"hard": {"pods": "1"}, "used": {"pods": "0"}}
     place.admin.merge(f"{path}/pods/status", {"status": status})
     place.executor.resume([wide()])
@@ -191,7 +191,7 @@ def test_a_start_that_is_refused_halfway_is_tried_again_after_a_pause_and_not_be
     }
     path = f"/api/v1/namespaces/{place.space}/limitranges"
     place.admin.create(path, limits)
-    # The pod of rank 0 is made, and deleted again each time: the executor sees both.
+    # The pod of rank 0 is created and deleted at each attempt: the executor sees both.
     spec = builders.run("r", 3, command=("stays",), image="played", processes=Processes.NODE)
     order = start_lease(spec, lease_started("r/0", {"n1": [0], "n2": [4, 5]}))
     began_s = monotonic()
@@ -203,14 +203,14 @@ def test_a_start_that_is_refused_halfway_is_tried_again_after_a_pause_and_not_be
     )
     place.admin.delete(f"{path}/gpus")
     until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
-    # The kubelet may know of the last pod before the one who made it.
+    # The kubelet may see the last pod before the executor that created it.
     until(lambda: place.executor._steps.refusals.why("r") == "", "nothing is refused any more")
     said = [each for each in caplog.messages if "could not be started" in each]
     assert len(said) == 1, said
 
 
 def _starts(place: Place) -> int:
-    """Return how often the run ``r`` was started, as its Service says."""
+    """Return how often the run ``r`` was started, from its Service."""
     for each in place.admin.list_all(f"/api/v1/namespaces/{place.space}/services")[0]:
         text = each["metadata"]["annotations"][SERVICE_RECORD]
         return msgspec.json.decode(text, type=ServiceRecord).generation
@@ -218,7 +218,7 @@ def _starts(place: Place) -> int:
 
 
 def test_a_pod_that_others_delete_at_the_same_time_is_gone(place: Place) -> None:
-    """An API server answers some of them with the pod, which has no version any more."""
+    """An API server answers some of these requests with the pod, which has no version any more."""
     path = f"/api/v1/namespaces/{place.space}/pods"
     body = {
         "apiVersion": "v1",
@@ -308,7 +308,7 @@ def test_pods_on_a_dead_node_are_given_up_by_the_next_service_as_well(place: Pla
     place.kubelet.failed_nodes |= {"n1", "n2"}
     place.executor.close()
     place.executor = place.opened()
-    # Its leases ended with its nodes, and the service before was killed by then.
+    # Its leases ended with its nodes, and by then the previous service was killed.
     place.executor.resume([FenceNode("n1"), FenceNode("n2")])
     until(lambda: place.pods() == [], "no pod of the run is left", tell=place.pods)
 
@@ -358,7 +358,7 @@ def test_pods_that_an_earlier_service_has_left_are_adopted(place: Place) -> None
     before = [each["metadata"]["uid"] for each in place.pods()]
     place.executor.close()
     place.executor = place.opened()
-    # Meanwhile the lease was handed over: its work goes on under another one.
+    # Meanwhile the lease was handed over: its work continues under another lease.
     slots = {"n1": [0, 1], "n2": [4]}
     fact = lease_started("r/1", slots, reason=StartReason.HANDOVER)
     place.executor.resume([replace(order, lease=fact), wide("s")])
@@ -384,7 +384,7 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
 
 
 def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> None:
-    """Two executors of one cluster would end each other's pods."""
+    """Two executors of one cluster would delete each other's pods."""
     other = KubernetesExecutor(place.cluster.api(), place.names, cluster="there")
     why = "there is a cluster that is already configured as here; .* delete the ConfigMap"
     with pytest.raises(WorkFolderError, match=why):
@@ -398,7 +398,7 @@ def test_a_cluster_has_one_name_and_one_without_a_name_gets_it(place: Place) -> 
 
 
 def test_objects_of_other_namespaces_and_wild_annotations_change_nothing(place: Place) -> None:
-    """An owner may write what it likes in its own namespace, and on its own pods."""
+    """An owner may write anything in its own namespace, and on its own pods."""
     place.executor.resume([wide()])
     until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
     before = [each["metadata"]["uid"] for each in place.pods()]

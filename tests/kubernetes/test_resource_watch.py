@@ -93,14 +93,14 @@ def test_a_change_that_conflicts_is_made_of_the_newer_resource(
         writer.write_status(old, racing)
     made.delete("Run", "r")
     watch.put(RUN, api.get(made.path("Run", "r")))
-    # It is being deleted, so it is not held anew, and goes when it is let go.
+    # The resource is being deleted: it gets no new finalizer, and ends with its old one.
     assert writer.hold(old) is None
     writer.let_go(held)
     made.until_gone("Run", "r")
     writer.write_status(old, status)
     writer.let_go(held)
     made.create("Run", "r", WORK)
-    # Another resource of the same name is left alone.
+    # Another resource with the same name is not changed.
     writer.write_status(old, status)
     assert made.status("Run", "r") == {}
     watch.close()

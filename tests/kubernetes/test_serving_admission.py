@@ -1,4 +1,4 @@
-"""A service that a real API server asks who may write which custom resource."""
+"""A service that answers a real API server's admission reviews of custom resources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORBIDDEN = 403
 
 @dataclass(frozen=True, kw_only=True)
 class As(ClusterAccess):
-    """The access of an administrator who acts as ``user``."""
+    """The access of an administrator who impersonates ``user``."""
 
     user: str
 
@@ -48,7 +48,7 @@ def made(cluster: Server) -> Iterator[Resources]:
     for name in SPACES:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         api.apply(f"/api/v1/namespaces/{name}", body)
-    # What the rights of a cluster allow is left to admission alone here.
+    # The cluster permits everything here, so that only admission decides.
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -70,7 +70,7 @@ def made(cluster: Server) -> Iterator[Resources]:
 
 
 def _cleared(made: Resources) -> bool:
-    """Remove every resource; return whether that worked: a webhook stays known for a moment."""
+    """Remove every resource; return whether that worked: a webhook stays active for a moment."""
     try:
         made.clear()
     except ClusterError:
@@ -79,7 +79,7 @@ def _cleared(made: Resources) -> bool:
 
 
 def hook(service: Program, authority: Path) -> dict[str, Any]:
-    """Return the webhook that is shipped, for a service on this machine."""
+    """Return the shipped webhook, for a service on this machine."""
     sources = read_source((ROOT / "deploy" / "admission" / "webhook.yaml").read_text("utf-8"))
     assert isinstance(sources, tuple), sources
     tree: Any = sources[0].tree
@@ -89,7 +89,7 @@ def hook(service: Program, authority: Path) -> dict[str, Any]:
         server=service.process,
         tell=lambda: service.err,
     )
-    # The commands of the page install one of its own name, perhaps at the same time.
+    # The commands of the page install a webhook with its own name, perhaps at the same time.
     tree["metadata"]["name"] = HOOK
     (only,) = tree["webhooks"]
     only["clientConfig"] = {

@@ -1,8 +1,8 @@
 """A worked example from ``kubectl apply`` to borrowed GPUs, cuts without a lottery, and a shrink.
 
-A lender pays for what an owner does not have; a run that fits in no domain says so; a firm start
-takes a spare and a step of a malleable run, and draws no lots; a run gives steps back; and one
-without a spare waits again when its node fails.
+A lender pays for GPUs that an owner cannot pay for; a run that fits in no domain says so; a firm
+start takes a spare and a step of a malleable run, without a lottery; a run releases steps; and a
+run without a spare waits again when its node fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def example(cluster: Server) -> Iterator[Example]:
 
 
 class Person:
-    """Types what people type; ``kubectl runs`` takes the names of resources with ``-n``."""
+    """Types commands; ``kubectl runs`` accepts the names of resources with ``-n``."""
 
     def __init__(self, example: Example, folder: Path, url: str) -> None:
         self.example = example
@@ -55,7 +55,7 @@ class Person:
         )
 
     def apply(self, *resources: tuple[str, str, dict[str, Any]]) -> None:
-        """Apply resources, each of which is a kind, a name and a spec."""
+        """Apply resources, given by kind, name and spec."""
         trees: list[dict[str, Any]] = []
         for kind, name, spec in resources:
             head = {"name": name} | ({"namespace": SPACES[spec["owner"]]} if kind == "Run" else {})
@@ -94,7 +94,7 @@ def test_the_worked_example_from_a_loan_to_cuts_without_lots_and_a_shrink(
 
 
 def _borrow(person: Person, rai: Resources) -> None:
-    """Have the owner pay for 64 GPUs, and its sponsor for the other 8."""
+    """Let the owner pay for 64 GPUs, and its sponsor for the other 8."""
     person.apply(("Run", "wide", work("rai", 72, **BORROWS)))
     rai.until_phase("wide", "Running")
     funding = rai.status("Run", "wide")["funding"]
@@ -113,7 +113,7 @@ def _borrow(person: Person, rai: Resources) -> None:
 
 
 def _find_no_domain(person: Person, rai: Resources) -> None:
-    """Ask for 80 GPUs of one domain, which none has."""
+    """Request 80 GPUs in one domain, although no domain has so many."""
     alone = {"locality": {"allowCrossGroupSpread": False}}
     person.apply(("Run", "whole", work("rai", 80, **BORROWS, **alone)))
     rai.until_condition("Run", "whole", "Admitted", "False", "TopologyPlacementFailed")
@@ -123,7 +123,7 @@ def _find_no_domain(person: Person, rai: Resources) -> None:
 
 
 def _cut(person: Person, rai: Resources, vision: Resources) -> None:
-    """Take 16 GPUs that are missing: a spare, and a step of a run that can do with less."""
+    """Take 16 missing GPUs: a spare, and a step of a malleable run."""
     spare = {"locality": {**IN_B, "groupGPUs": 8}, "sparesPerGroup": 8}
     elastic = {"minTotalGPUs": 16, "maxTotalGPUs": 40, "stepGPUs": 8}
     person.apply(
@@ -155,14 +155,14 @@ def _cut(person: Person, rai: Resources, vision: Resources) -> None:
 
 
 def _shrink(person: Person, vision: Resources) -> None:
-    """Have an owner give GPUs back: the pods of these steps end."""
+    """Let an owner release GPUs: the pods of these steps end."""
     assert "from 32 to 16 GPUs" in person.runs("shrink {} --to 16", "elastic", "vision")
     until(lambda: _width(vision, "elastic") == 16, "it works on what it has left")
     until(lambda: person.example.pods("vision") == {"a": 0, "b": 3}, "its other pods have ended")
 
 
 def _wait_again(person: Person, rai: Resources) -> None:
-    """Have a node fail that no spare can replace: the whole run starts again elsewhere."""
+    """Let a node fail that no spare can replace: the whole run restarts elsewhere."""
     lease = until(lambda: _only_lease(rai, "urgent"), "its lease is an object with its status")
     uid, node = lease["metadata"]["uid"], lease["status"]["slots"][0]["node"]
     person.example.kubelets["rai"].failed_nodes.add(node)
@@ -178,7 +178,7 @@ def _wait_again(person: Person, rai: Resources) -> None:
 
 
 def _resolve(person: Person, rai: Resources) -> None:
-    """Have an operator free GPUs after the notice: a run beyond its owner's target ends first."""
+    """Let an operator free GPUs after the notice: a run above its owner's target ends first."""
     command = "kubectl runs resolve --scope pool=west,flavor=H100,domain=b --deficit 8"
     assert "safe" in person.shell.type(f"{command} --dry-run")
     person.shell.type(command)
@@ -196,7 +196,7 @@ def _width(made: Resources, name: str) -> int:
 
 
 def _only_lease(made: Resources, run: str) -> dict[str, Any] | None:
-    """Return the one lease of a run, once it has a status; None where there is none, or more."""
+    """Return the only lease of a run, if it has a status; None for no lease or several."""
     leases = [each for each in made.all("GPULease") if "status" in each]
     found = [each for each in leases if each["status"]["run"] == run]
     return found[0] if len(found) == 1 else None

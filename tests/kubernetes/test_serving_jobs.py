@@ -1,4 +1,4 @@
-"""Workloads that are suspended are started and stopped by a service, on a real API server."""
+"""A service starts and stops suspended workloads, on a real API server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ PLAIN = {
 
 
 class Cluster:
-    """What a user and the cluster's own parts do."""
+    """The actions of a user and of the cluster's own components."""
 
     def __init__(self, api: KubeApi) -> None:
         self.api = api
@@ -201,7 +201,7 @@ def phase(http: Any, run: str) -> str:
 def is_over(played: Cluster, http: Any, run: str) -> bool:
     """Return whether the run of ``long`` is cancelled.
 
-    Its pods take their grace, and until then no other run has their GPUs.
+    Its pods use their grace, and until then no other run gets their GPUs.
     """
     has_next_begun = not played.is_suspended("next")
     assert not (has_next_begun and any(name.startswith("long-") for name in played.pods()))

@@ -1,4 +1,4 @@
-"""A service that watches the nodes of a cluster: what it marks, takes back and leaves alone."""
+"""A service that watches the nodes of a cluster: which marks it records, reverts and leaves."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_nodes_are_declared_fail_recover_and_are_cordoned_as_the_cluster_says(
             until_phases(http, w1="Failed", w2="Failed", w3="Cordoned")
             nodes.ready("w1", is_ready=True)
             until_phases(http, w1="Ready")
-            # What an operator has marked is never taken back.
+            # A mark of an operator is never reverted.
             assert http.post("/api/v1/nodes/w1/fail", json={"note": "a GPU is broken"}).is_success
-            # What changes while there is no watch is seen after it.
+            # Changes without a watch are seen afterwards.
             line.cut()
             nodes.taint("w2")
             nodes.cordon("w3", is_cordoned=False)
@@ -120,7 +120,7 @@ def test_nodes_are_declared_fail_recover_and_are_cordoned_as_the_cluster_says(
         second.end(signal.SIGKILL)
     nodes.add("w2", gpus=8, **PLACE)
     with program(tmp_path, *words) as third, client(third.wait_ready(), token) as http:
-        # It was the watch of the service before that marked it.
+        # The watch of the previous service marked it.
         until_phases(http, w1="Failed", w2="Ready", w3="Ready")
         actor = "kubernetes/west"
         found = marks(http)
@@ -153,7 +153,7 @@ def test_taints_and_gpus_that_are_missing_keep_new_work_away(
         with client(service.wait_ready(), service.token) as http:
             apply(http, WORLD)
             until_phases(http, t1="Ready", t2="Ready", t3="Ready", t4="Ready")
-            # What takes no work in the cluster is not declared before it does.
+            # A node that accepts no work in the cluster is not declared before it accepts work.
             assert "t5" not in phases(http)
             nodes.taint("t1", "maintenance", effect="NoSchedule")
             nodes.taint("t2", "broken")

@@ -1,7 +1,7 @@
-"""Manifests that people bring from other schedulers, as custom resources of a real control plane.
+"""Manifests for other schedulers, as custom resources of a real control plane.
 
-The example of Kueue is imported and applied with ``kubectl``; the peer's cases, which lie beside
-the checkout, are created as they are, and are taken or refused with a reason.
+The example of Kueue is imported and applied with ``kubectl``. Jobtree's cases, which are beside the
+checkout, are created unchanged, and are accepted or refused with a reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Site:
     of: dict[str, Resources]
 
     def kubectl(self, *words: str, text: str) -> subprocess.CompletedProcess[str]:
-        """Return how ``kubectl`` has ended, given ``text``."""
+        """Return the result of ``kubectl`` with ``text`` on its standard input."""
         return subprocess.run(
             ["kubectl", "--kubeconfig", self.kubeconfig, *words],
             input=text,
@@ -115,7 +115,7 @@ def test_manifests_of_kueue_become_resources_that_run_as_pods(
     container = pod["spec"]["containers"][0]
     assert container["image"] == "registry.example/vision/train:1.4"
     assert container["resources"]["requests"]["memory"] == "256Gi"
-    # Kueue's Workload without GPUs has no run, and the import says so.
+    # Kueue's Workload without GPUs becomes no run, and the import says so.
     assert "Workload/tokenize: spec: asks for no GPUs" in said.err
     assert speech.get("Run", "tokenize") is None
 
@@ -145,7 +145,7 @@ FIELDS = {
     "run/role-width-mismatch": "roles",
     "run/total-below-malleable-min": "resources.totalGPUs",
 }
-"""The field for which each case that the peer refuses is refused here."""
+"""For each case that Jobtree refuses: the field for which Quorate refuses it."""
 
 
 @pytest.mark.skipif(not CASES.is_file(), reason="the peer's cases are not beside this checkout")
@@ -154,13 +154,13 @@ def test_the_peers_manifests_are_taken_or_refused_with_a_reason(site: Site) -> N
     for owner in OWNERS:
         if made.get("Owner", owner) is None:
             made.create("Owner", owner, {})
-    # Names of owners are those of namespaces here.
+    # Owners are named after namespaces here.
     text = CASES.read_text("utf-8").replace("org:ai:rai", "vision").replace("org:ai:mm", "speech")
     refused: dict[str, str] = {}
     for case in json.loads(text):
         kind, manifest = case["input"]["kind"], case["input"]["manifest"]
         if kind == "Reservation":
-            continue  # Quorate alone writes them: test_least_rights.py.
+            continue  # Only Quorate writes these kinds: test_least_rights.py.
         name = manifest.get("metadata", {}).get("name", "a")
         why = _refusal(site, kind, name, {"owner": "vision"} | manifest["spec"])
         if why:
@@ -171,12 +171,12 @@ def test_the_peers_manifests_are_taken_or_refused_with_a_reason(site: Site) -> N
 
 
 def _refusal(site: Site, kind: str, name: str, spec: dict[str, Any]) -> str:
-    """Return why a manifest is refused, by the API server or by the service; empty if it is not.
+    """Return why the API server or the service refuses a manifest; empty if it is accepted.
 
-    What it declares is gone afterwards.
+    Afterwards the declared resource is removed.
     """
     made = site.of["vision"]
-    if "roles" in spec:  # A field that there is not is noticed by kubectl.
+    if "roles" in spec:  # kubectl reports an unknown field.
         body = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
         done = site.kubectl("apply", "-n", made.namespace, "-f", "-", text=json.dumps(body))
         return done.stderr

@@ -1,4 +1,4 @@
-"""A service whose cluster is away: it is ready, says so, and other pools go on."""
+"""A service whose cluster does not answer is ready, names the cluster, and serves other pools."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ spec:
 
 
 def ready(http: httpx.Client) -> dict[str, Any]:
-    """Return what ``/readyz`` says of a service that is ready."""
+    """Return the answer of ``/readyz``, which must report ready."""
     answer = http.get("/readyz")
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -60,14 +60,14 @@ def ready(http: httpx.Client) -> dict[str, Any]:
 
 
 def outage(http: httpx.Client, name: str) -> float | None:
-    """Return what the metrics say of ``name``; None where they do not name it."""
+    """Return the metric of the outage ``name``; None if there is none."""
     text = http.get("/metrics").text
     found = re.search(rf'^quorate_outage{{of="{name}"}} (\S+)$', text, re.MULTILINE)
     return None if found is None else float(found[1])
 
 
 def complete_one(http: httpx.Client, name: str) -> None:
-    """Have a run of the service's own machine complete."""
+    """Let a run on the service's own machine complete."""
     spec = {
         "owner": "rai",
         "pool": "own",

@@ -1,4 +1,4 @@
-"""A service with a cluster, as a program: runs become pods, and the ledger is the truth."""
+"""A service with a cluster, as a process: runs become pods, by the ledger."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(name: str, gpus: int, *command: str, **more: Any) -> dict[str, Any]:
 
 
 class Asking:
-    """A caller of a service, who also looks into the cluster."""
+    """A client of a service, which also reads the cluster."""
 
     def __init__(self, http: httpx.Client, admin: KubeApi) -> None:
         self.http = http

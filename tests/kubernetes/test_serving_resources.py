@@ -1,4 +1,4 @@
-"""A service that follows custom resources, as a program, on a real API server."""
+"""A service that follows custom resources, as a process, on a real API server."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Site:
         )
 
     def declare(self) -> None:
-        """Have a pool, an owner and a budget."""
+        """Declare a pool, an owner and a budget."""
         self.resources.create("Pool", "west", POOL)
         self.resources.create("Owner", "rai", {})
         self.resources.create("Budget", "rai", BUDGET)
@@ -116,7 +116,7 @@ def declare_nodes(http: httpx.Client) -> None:
 
 
 def only_lease(made: Resources) -> dict[str, Any] | None:
-    """Return the one lease that there is, once it has a status."""
+    """Return the only lease, if it has a status."""
     found = made.all("GPULease")
     return found[0] if len(found) == 1 and "status" in found[0] else None
 
@@ -137,7 +137,7 @@ def submitted(http: httpx.Client) -> Counter[tuple[str, str]]:
 
 
 def is_limited(site: Site) -> bool:
-    """Return whether a pod of 2 GPUs is refused: a limit is heeded a moment after it is made."""
+    """Return whether a pod of 2 GPUs is refused: a limit applies a moment after it is created."""
     pods = f"/api/v1/namespaces/{SPACES[0]}/pods"
     container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "2"}}}
     body = {
@@ -157,7 +157,7 @@ def is_limited(site: Site) -> bool:
 
 
 def hold_up(site: Site) -> None:
-    """Have runs whose pods do not start: they say why, and the second one starts in the end."""
+    """Create runs whose pods do not start: they show why, and the second starts in the end."""
     made = site.resources
     made.create("Run", "unpulled", work(8, "unpulled"))
     made.until_condition("Run", "unpulled", "PodsReady", "False", "ImagePullBackOff")
@@ -217,7 +217,7 @@ def test_resources_in_any_order_become_runs_and_a_deleted_one_is_cancelled(
             assert lease["status"]["payer"] == "rai/west"
             assert lease["metadata"]["ownerReferences"][0]["name"] == "long"
             assert made.status("Run", "long")["leases"] == [lease["metadata"]["name"]]
-            # What is in use stays, and says why.
+            # A resource in use is not removed, and shows why.
             made.delete("Budget", "rai")
             made.until_condition("Budget", "rai", "Deleted", "False", "InUse")
             made.delete("Run", "long")
@@ -267,7 +267,7 @@ def test_a_cut_line_and_a_killed_service_lose_and_double_nothing(
             made.until_phase("three", "Running")
             until(lambda: len(site.kubelet.started) == 3, "three pods have started")
         first.end(signal.SIGKILL)
-    # While there is no service, resources wait: what is held stays, what is new is not held.
+    # Without a service, a resource with a finalizer stays, and a new one gets none.
     made.delete("Run", "two")
     made.create("Run", "four", work(8, "stays"))
     made.create("Run", "five", work(8, "ends", "100"))
@@ -282,7 +282,7 @@ def test_a_cut_line_and_a_killed_service_lose_and_double_nothing(
         made.until_phase("four", "Running")
         made.until_phase("three", "Running")
         until(lambda: len(site.kubelet.started) == 4, "the pod of the fourth has started")
-        # The same name again is another run.
+        # A new resource with the same name is another run.
         made.delete("Run", "four")
         made.until_gone("Run", "four")
         made.create("Run", "four", work(8, "ends", "100"))

@@ -1,8 +1,8 @@
-"""A worked example as custom resources alone: from nodes to pods, a conflict and its lottery.
+"""A worked example as custom resources: from nodes to pods, with a conflict and its lottery.
 
-A run of 96 GPUs in groups of 64 on domains of 72 GPUs; one of 128, for which 16 GPUs are missing in
-one domain; one that grows; and one whose spare takes the place of a node that fails, though another
-run had filled it.
+A run of 96 GPUs in groups of 64 on domains of 72 GPUs; a run of 128 GPUs, for which 16 GPUs are
+missing in one domain; a run that grows; and a run whose spare replaces a failed node, although
+another run works on the spare.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
         until(lambda: example.pods("rai") == {"a": 8, "b": 4}, "its pods are where it was decided")
         rai.delete("Run", "train")
         rai.until_gone("Run", "train")
-        # Two groups of 64, where one domain has 48 free.
+        # Two groups of 64 in a domain with 48 free GPUs.
         there = {"selector": {"fabric.domain": "b"}}
         vision.create("Run", "small", work("vision", 8, locality=there))
         vision.create("Run", "large", work("vision", 16, locality=there))
@@ -74,7 +74,7 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
         )
         assert outcome["spec"]["deficit"] == 16
         assert outcome["status"]["seed"]
-        # Whichever was drawn first: the small one alone is not enough, and not needed.
+        # Whichever run was drawn first: the small run alone is not enough, and is not needed.
         cut = [each["run"].rpartition("-")[0] for each in outcome["status"]["cuts"]]
         assert cut == ["large"]
         vision.until_phase("large", "Pending")
@@ -83,7 +83,7 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
         rai.delete("Run", "pair")
         rai.until_gone("Run", "pair")
         vision.until_phase("large", "Running")
-        # From 64 on A to what there is, in steps.
+        # From 64 GPUs in A to all available GPUs, in steps.
         elastic = {"minTotalGPUs": 64, "maxTotalGPUs": 128, "stepGPUs": 16}
         rai.create("Run", "grows", work("rai", 64, malleable=elastic))
         until(
@@ -98,11 +98,11 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
 
 
 def _fill_and_swap(example: Example, rai: Resources) -> None:
-    """Have another run work on a spare, until a node fails and the spare takes its place."""
-    # From here on no start has others cut within the time of this test.
+    """Let another run work on a spare, until a node fails and the spare replaces it."""
+    # From here on, no start calls a conflict within the time of this test.
     rai.api.merge(rai.path("Pool", "west"), {"spec": {"reservationNotice": "1h"}})
     until(lambda: _is_observed(rai.get("Pool", "west")), "the pool has its new notice")
-    # Another run works on the spare while it is idle: 48 of the 72 GPUs there are free.
+    # Another run works on the idle spare, because only 48 of the 72 GPUs are free.
     there = {"selector": {"fabric.domain": "a"}}
     safe = {"locality": {"groupGPUs": 16, **there}, "sparesPerGroup": 8}
     rai.create("Run", "safe", work("rai", 16, **safe))
@@ -111,7 +111,7 @@ def _fill_and_swap(example: Example, rai: Resources) -> None:
     rai.until_phase("filler", "Running")
     until(lambda: example.pods("rai") == {"a": 9, "b": 0}, "both work, one on the spare")
     until(lambda: _leases(rai).keys() == {"Active"}, "the spare is filled")
-    # A node fails: the filler makes way, and the spare in the same domain takes its place.
+    # A node fails: the filler is stopped, and the spare in the same domain replaces the node.
     node = _leases(rai)["Active"]["slots"][0]["node"]
     example.kubelets["rai"].failed_nodes.add(node)
     example.nodes.taint(node, OUT_OF_SERVICE)
@@ -130,12 +130,12 @@ def _fill_and_swap(example: Example, rai: Resources) -> None:
 
 
 def _all_leases(made: Resources) -> list[dict[str, Any]]:
-    """Return the statuses of the leases that have one."""
+    """Return the statuses of all leases that have one."""
     return [each["status"] for each in made.all("GPULease") if "status" in each]
 
 
 def _leases(made: Resources) -> dict[str, dict[str, Any]]:
-    """Return a lease of the run ``safe`` of each role."""
+    """Return one lease of the run ``safe`` for each role."""
     return {each["role"]: each for each in _all_leases(made) if each["run"] == "safe"}
 
 
@@ -150,7 +150,7 @@ def _is_resolved(tree: dict[str, Any]) -> bool:
 
 
 def _compare(example: Example) -> None:
-    """Compare what ``kubectl get`` prints with the golden files."""
+    """Compare the output of ``kubectl get`` with the golden files."""
     for path in sorted(GOLDEN.glob("*.txt")):
         owner, _, rest = path.stem.partition("-")
         plural, _, width = rest.partition(".")

@@ -1,7 +1,7 @@
 """One ledger for two clusters: a cap over envelopes of both holds at every instant and commit.
 
-It needs a second API server, so ``make soak`` runs it. The decisions alone are tried by
-``tests/unit/core/test_cap_over_clusters.py``.
+This needs a second API server, so ``make soak`` runs it.
+``tests/unit/core/test_cap_over_clusters.py`` tests the decisions alone.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def all_events(http: httpx.Client) -> list[dict[str, Any]]:
 
 
 def most_leased(events: list[dict[str, Any]]) -> int:
-    """Return how many GPUs were leased at most, after any event."""
+    """Return the largest number of leased GPUs after any event."""
     leases: dict[str, int] = {}
     most = 0
     for each in events:
@@ -122,7 +122,7 @@ def most_leased(events: list[dict[str, Any]]) -> int:
 
 
 def most_at_work(kubelets: dict[str, Kubelet]) -> int:
-    """Return on how many GPUs pods of all clusters together worked at most, at any instant."""
+    """Return the largest number of GPUs on which pods of all clusters worked at one instant."""
     worked = [each for kubelet in kubelets.values() for each in kubelet.worked()]
     return max(
         sum(len(each.slots) for each in worked if each.began_ms <= at_ms < each.ended_ms)
@@ -166,7 +166,7 @@ def test_a_cap_over_two_clusters_holds_whatever_is_submitted_at_once(
         with ThreadPoolExecutor(len(names)) as people:
             documents = [{"document": run(name, place)} for name, place in names.items()]
             list(people.map(lambda each: post("runs", each), documents))
-        # Each cluster has room and an envelope for both of its runs; the cap has not.
+        # Each cluster has room and an envelope for both of its runs, but the cap allows fewer.
         first = running(http)
         assert len(first) * GPUS == CAP
         for name in names.keys() - first:

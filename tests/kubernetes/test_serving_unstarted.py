@@ -1,4 +1,4 @@
-"""A run whose pods the cluster refuses gives its GPUs back, waits, and says why everywhere."""
+"""A run whose pods the cluster refuses releases its GPUs, waits, and shows why everywhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = f"/api/v1/namespaces/{SPACES[0]}/limitranges"
 
 @pytest.fixture
 def limited(cluster: Server) -> Iterator[Site]:
-    """Return a site whose containers may have one GPU each."""
+    """Return a site in which each container may have one GPU."""
     site = Site(cluster)
     head = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "gpus"}}
     limits = {"limits": [{"type": "Container", "max": {GPU: "1"}}]}
@@ -36,20 +36,20 @@ def limited(cluster: Server) -> Iterator[Site]:
 
 
 def held_back(site: Site, name: str) -> dict[str, tuple[str, str]] | None:
-    """Return the conditions of a run that is held back; None while it is not."""
+    """Return the conditions of a run that waits after a refused start; None otherwise."""
     trees = site.resources.status("Run", name).get("conditions") or ()
     found = {each["type"]: (each["status"], each["reason"]) for each in trees}
     return found if found.get("Requeued") == ("False", "PodsReadyTimeout") else None
 
 
 def refusal(http: httpx.Client, run: str) -> str:
-    """Return why a run waits that is held back; empty while it is not."""
+    """Return why such a run waits; empty if it does not."""
     found = http.get(f"/api/v1/runs/{run}").json()["status"].get("refusal") or {}
     return str(found["message"]) if found.get("code") == "start-refused" else ""
 
 
 def described(site: Site, run: str) -> str:
-    """Return what ``kubectl describe`` prints of a run."""
+    """Return the output of ``kubectl describe`` for a run."""
     words = ("describe", "runs.quorate.dev", run, "--namespace", SPACES[0])
     done = subprocess.run(
         ["kubectl", "--kubeconfig", site.cluster.kubeconfig, *words],
@@ -80,7 +80,7 @@ def test_a_run_whose_pods_are_refused_gives_its_gpus_to_others_and_waits_with_th
         declare_nodes(http)
         limited.declare()
         made.create("Run", "wide", work(16, "stays"))
-        # The pauses end by themselves, so that it is refused again and again, and so seen again.
+        # The pauses end by themselves, so the start is refused, and shown, again and again.
         said = until(lambda: held_back(limited, "wide"), "it gave its GPUs back, and waits")
         assert said["Evicted"] == ("True", "PodsReadyTimeout")
         assert said["Admitted"] == ("False", "StartRefused")

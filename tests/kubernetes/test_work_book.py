@@ -1,4 +1,4 @@
-"""The book of work, which faults of a cluster are judged by."""
+"""The record of work by which the results of faults are checked."""
 
 from __future__ import annotations
 

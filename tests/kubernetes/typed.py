@@ -1,4 +1,4 @@
-"""Commands as people type them: ``kubectl`` with its plugin, and ``quorate``."""
+"""Commands as users type them: ``kubectl`` with its plugin, and ``quorate``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tidy.tree import ROOT
 
 
 class Shell:
-    """A person who types commands, in the project, one shell for each block."""
+    """Runs commands in the project, one shell for each block."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         scripts = folder / "bin"
@@ -35,7 +35,7 @@ class Shell:
         }
 
     def type(self, block: str) -> str:
-        """Return what a block prints; every command must succeed."""
+        """Return the output of a block; every command must succeed."""
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", block],
             cwd=self.folder,

@@ -1,9 +1,9 @@
-"""What played kubelets have worked on, compared with the leases of a ledger at every instant. Pure.
+"""The work of simulated kubelets, compared with the leases of a ledger at every instant. Pure.
 
-Work is the time from the start of a pod's containers to their end, as its kubelet knows it. Every
-instant of it on each slot must be under a lease of the pod's run, and no two pods may work on one
-slot at once, those of one run neither. What is on a node that the ledger calls failed does not
-count from then on: no kubelet confirms anything there.
+Work is the time from the start of a pod's containers to their end, as its kubelet knows it. At
+every instant a slot with work must be under a lease of the pod's run, and no two pods may work on
+one slot at once, not even pods of one run. From the failure of a node in the ledger on, work on
+this node does not count, because no kubelet confirms its end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from math import inf
 from typing import Any
 
 Slot = tuple[str, int]
-"""A node, and the number of one of its GPUs in the ledger."""
+"""A node, and the ledger's number of one of its GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """The work of one pod; ``ended_ms`` is infinite while it goes on."""
+    """The work of one pod; ``ended_ms`` is infinite before its end."""
 
     uid: str
     run: str
@@ -32,18 +32,18 @@ class Worked:
 
 @dataclass(slots=True)
 class Leased:
-    """The leases of each run and slot, and when nodes have failed, as the events say."""
+    """The leases of each run and slot, and the times of node failures, from the events."""
 
     spans: dict[tuple[str, Slot], list[tuple[float, float]]] = field(default_factory=dict)
     failed_ms: dict[str, float] = field(default_factory=dict)
 
     def lost_from_ms(self, node: str) -> float:
-        """Return from when on the work on a node does not count."""
+        """Return the time from which the work on a node does not count."""
         return self.failed_ms.get(node, inf)
 
 
 def leased(events: Iterable[Mapping[str, Any]]) -> Leased:
-    """Return the leases that ``events`` of a ledger amount to, as its API shows them."""
+    """Return the leases in ``events`` of a ledger, in the form of its API."""
     found = Leased()
     started: dict[str, Mapping[str, Any]] = {}
     ended: dict[str, float] = {}
@@ -64,7 +64,7 @@ def leased(events: Iterable[Mapping[str, Any]]) -> Leased:
 
 
 def work_faults(worked: Sequence[Worked], leases: Leased) -> list[str]:
-    """Return what is wrong with the work that was done; nothing where all of it was leased."""
+    """Return the faults of the work that was done; empty if all of it was leased."""
     found: list[str] = []
     by_slot: dict[Slot, list[Worked]] = {}
     for each in worked:
@@ -84,7 +84,7 @@ def work_faults(worked: Sequence[Worked], leases: Leased) -> list[str]:
 
 
 def _is_covered(each: Worked, spans: Sequence[tuple[float, float]], leases: Leased) -> bool:
-    """Return whether the spans of leases leave no instant of the work of a pod out."""
+    """Return whether the leases cover every instant of the work of a pod."""
     reached = each.began_ms
     until = min(each.ended_ms, leases.lost_from_ms(each.node))
     for start_ms, end_ms in sorted(spans):

@@ -1,4 +1,4 @@
-"""Accounts by the simplest means: every lease, every node, every instant, one after the other."""
+"""A simple account of use: every lease, every node and every instant, one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quorate.model.specs import EnvelopeId, Run
 
 @dataclass(frozen=True)
 class Held:
-    """``gpus`` of one node, held for a run from then to then; None has not ended."""
+    """``gpus`` of one node, leased for a run from one instant to another; None means not ended."""
 
     name: str
     run: Run
@@ -36,7 +36,7 @@ class Held:
 
 
 def holds_of(events: Iterable[Event]) -> list[Held]:
-    """Return what was ever held, node by node; a filled spare has no GPUs."""
+    """Return all leases by node; a filled spare has no GPUs."""
     runs: dict[str, Run] = {}
     flavors: dict[str, str] = {}
     found: list[Held] = []
@@ -78,7 +78,7 @@ def _ended(held: Held, name: str, until_ms: int) -> Held:
 
 
 def usage_of(holds: Iterable[Held], from_ms: int, until_ms: int) -> Usage:
-    """Return what ``holds`` used in [``from_ms``, ``until_ms``)."""
+    """Return the use of ``holds`` in [``from_ms``, ``until_ms``)."""
     mine = [
         (
             held,
@@ -91,7 +91,7 @@ def usage_of(holds: Iterable[Held], from_ms: int, until_ms: int) -> Usage:
     flavors: dict[str, int] = {}
     for held, begin_ms, end_ms in mine:
         flavors[held.flavor] = flavors.get(held.flavor, 0) + held.gpus * (end_ms - begin_ms)
-    # Between two neighbouring instants at which anything begins or ends, nothing changes.
+    # Nothing changes between two neighbouring instants at which a lease begins or ends.
     instants = sorted({at_ms for _, begin_ms, end_ms in mine for at_ms in (begin_ms, end_ms)})
     node_ms = 0
     for begin_ms, end_ms in pairwise(instants):
@@ -106,7 +106,7 @@ def usage_of(holds: Iterable[Held], from_ms: int, until_ms: int) -> Usage:
 
 @dataclass
 class Paid:
-    """One lease: who paid for whom, from when to when it is charged."""
+    """One lease: its payer, its owner, and the period for which it is charged."""
 
     payer: EnvelopeId
     tier: Tier
@@ -117,7 +117,7 @@ class Paid:
     until_ms: int | None = None
 
     def charged(self, from_ms: int, until_ms: int) -> int:
-        """Return what it is charged for [``from_ms``, ``until_ms``): never more than is held."""
+        """Return its charge for [``from_ms``, ``until_ms``), which is at most its hold."""
         end_ms = self.until_ms
         if end_ms is None:
             end_ms = self.from_ms + self.hold_gpu_ms // self.gpus
@@ -126,7 +126,7 @@ class Paid:
 
 
 def paid_of(events: Iterable[Event]) -> list[Paid]:
-    """Return every lease there ever was."""
+    """Return all leases."""
     runs: dict[str, Run] = {}
     found: dict[str, Paid] = {}
     for event in events:

@@ -1,6 +1,6 @@
-"""A ledger that is linked to an accounting system, on a clock set by hand; and what is true of it.
+"""A ledger linked to an accounting system, on a clock set by hand, and an oracle for its usage.
 
-The oracle adds up the events of the ledger by the simplest means: every lease for itself.
+The oracle adds up the leases in the events of the ledger one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Figure = tuple[str, str, str]
 
 
 class LinkWorld:
-    """Two owners that are linked, and one that is not, on 64 GPUs."""
+    """Two linked owners and one unlinked owner on 64 GPUs."""
 
     def __init__(self, accounting: Accounting, outbox: Outbox, pace: Pace = PACE) -> None:
         self.clock = HandClock(NOW_MS)
@@ -70,9 +70,9 @@ class LinkWorld:
         self.link = self.begin()
 
     def begin(self) -> Link:
-        """Return a new link, as when the service starts: it knows what is stored, and no more.
+        """Return a new link, as at the start of a service: it knows only what is stored.
 
-        Where nobody is linked the service says so at its start, and has none that does anything.
+        If no owner is linked, the service records this at its start, and its link does nothing.
         """
         self.links_ever += [link for link in self.links if link not in self.links_ever]
         if not self.links:
@@ -88,24 +88,24 @@ class LinkWorld:
         return self.link
 
     def do(self, *commands: Command) -> None:
-        """Have commands carried out now; none is refused."""
+        """Carry out commands now; none may be refused."""
         for command in commands:
             found = self.engine.execute(command, actor="test").decision
             assert not found.refusals, found.refusals
 
     def submit(self, owner: str, gpus: int) -> str:
-        """Return a new run, which has begun."""
+        """Return a new run, which has started."""
         self.runs += 1
         name = f"r{self.runs}"
         self.do(Submit(run(name, gpus, owner, expected_duration_ms=1_000 * DAY_MS)))
         return name
 
     def complete(self, name: str) -> None:
-        """Let a run be done."""
+        """Complete a run."""
         self.do(Complete(name))
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, and the link do what is due in it."""
+        """Advance the clock, and let the link do everything that is due meanwhile."""
         until_ms, at_once = self.clock.ms + ms, 0
         while (due_ms := self.link.step(self.clock.ms)) <= until_ms:
             at_once = 0 if due_ms > self.clock.ms else at_once + 1
@@ -114,26 +114,26 @@ class LinkWorld:
         self.clock.ms = until_ms
 
     def events(self) -> list[Event]:
-        """Return all that the ledger has."""
+        """Return all events of the ledger."""
         blocks = self.store.blocks()
         return [event for _, found in open_blocks(blocks, after=GENESIS) for event in found]
 
     def used(self, owner: str) -> int | None:
-        """Return how many thousandths of its budget count as used, to the nearest."""
+        """Return the used part of an owner's budget in thousandths, rounded."""
         found = budget_used(self.engine.view, self.engine.view.owners[owner], self.clock.ms)
         return None if found is None else (1_000 * found + ONE // 2) // ONE
 
     def truth(self, until_ms: int) -> dict[Figure, int]:
-        """Return what was used by then since the link began, in milliseconds."""
+        """Return the use from the begin of the link to ``until_ms``, in milliseconds."""
         return truth(self.events(), self.links_ever, until_ms)
 
 
 def truth(  # noqa: C901 - as plain as can be
     events: Iterable[Event], links: Sequence[LinkedOwner], until_ms: int
 ) -> dict[Figure, int]:
-    """Return what was used by then while each link was the owner's, in milliseconds.
+    """Return the use up to ``until_ms`` while each link belonged to the owner, in milliseconds.
 
-    ``links`` are all there ever were.
+    ``links`` has all links that ever existed.
     """
     owners: dict[str, str] = {}
     linked: list[tuple[int, str, str]] = []
@@ -176,7 +176,7 @@ def truth(  # noqa: C901 - as plain as can be
 
 
 def by_month(from_ms: int, until_ms: int) -> list[tuple[str, int]]:
-    """Return how many milliseconds of a stretch lie in which month, an hour at a time."""
+    """Return the milliseconds of a period in each month, computed hour by hour."""
     found: dict[str, int] = {}
     while from_ms < until_ms:
         next_ms = min(until_ms, (from_ms // HOUR_MS + 1) * HOUR_MS)
@@ -187,7 +187,7 @@ def by_month(from_ms: int, until_ms: int) -> list[tuple[str, int]]:
 
 
 def _together(times: list[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Return how long any of several stretches lasted, by month; none of them twice."""
+    """Return the length of the union of several periods, by month."""
     found: list[tuple[str, int]] = []
     end_ms = 0
     for from_ms, until_ms in sorted(times):

@@ -1,4 +1,4 @@
-"""Admission, done the dumb way: every placement of every width against every payment."""
+"""Admission by brute force: every placement of every width with every payment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracles.paying import Bank, Cell, Demand, Purchase, payments, phases
 
 @dataclass(frozen=True)
 class Start:
-    """How a run starts: at which width, on which flavor, divided how, and paid by whom."""
+    """A start of a run: its width, flavor, division among domains, and payers."""
 
     width: int
     flavor: str
@@ -22,7 +22,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to admit: ``widths`` from the widest, each with what it asks for on each flavor."""
+    """A run to admit: ``widths`` from the widest, each with its request on each flavor."""
 
     widths: tuple[tuple[int, Ask], ...]
     flavors: tuple[str, ...]
@@ -30,7 +30,7 @@ class Job:
 
 
 def places(division: Sequence[Heap], machines: Sequence[Machine]) -> dict[str, Demand]:
-    """Return what has to be paid where: domains, or racks where they matter, in pack order."""
+    """Return the GPUs to pay for in each place, in pack order: domains, or racks if they matter."""
     found: dict[str, Demand] = {}
     for heap in division:
         for (rack, _), gpus in heap.takes:

@@ -1,7 +1,7 @@
-"""How worlds are drawn: by Hypothesis, which shrinks what fails, or uniformly, which finds more.
+"""Two ways to draw worlds: with Hypothesis, which shrinks failures, or uniformly.
 
-Hypothesis prefers small and regular examples. That is what one wants to read, and too seldom what
-breaks a packer: ties, full domains and limits that meet. So every other world is uniform.
+Hypothesis prefers small and regular examples, which are easy to read, but rarely have what breaks a
+packer: ties, full domains and limits that meet. So every second world is drawn uniformly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Chooser(ABC):
-    """Makes choices. Everything comes down to ``number``."""
+    """Makes choices, all of them by ``number``."""
 
     @abstractmethod
     def number(self, low: int, high: int) -> int:
@@ -28,7 +28,7 @@ class Chooser(ABC):
         return options[self.number(0, len(options) - 1)]
 
     def flip(self) -> bool:
-        """Return yes or no."""
+        """Return True or False."""
         return self.number(0, 1) == 1
 
     def some(self, options: Sequence[T], low: int, high: int) -> list[T]:
@@ -38,12 +38,12 @@ class Chooser(ABC):
         return [left.pop(self.number(0, len(left) - 1)) for _ in range(count)]
 
     def maybe(self, low: int, high: int) -> int | None:
-        """Return a number, or None as often as not."""
+        """Return a number, or None with the same probability."""
         return self.number(low, high) if self.flip() else None
 
 
 class _Drawn(Chooser):
-    """Choices by Hypothesis."""
+    """Choices of Hypothesis."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -53,7 +53,7 @@ class _Drawn(Chooser):
 
 
 class _Uniform(Chooser):
-    """Choices by a seeded generator."""
+    """Choices of a seeded generator."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -63,6 +63,6 @@ class _Uniform(Chooser):
 
 
 def chooser(draw: st.DrawFn) -> Chooser:
-    """Return who chooses in this example."""
+    """Return the chooser of this example."""
     seed = draw(st.none() | st.integers(0, 2**64 - 1))
     return _Drawn(draw) if seed is None else _Uniform(seed)

@@ -1,4 +1,4 @@
-"""How often a function is called, for tests of what work is not done."""
+"""Counts the calls of a function, for tests that show that work is avoided."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 @contextmanager
 def counting(function: Callable[..., object]) -> Iterator[list[int]]:
-    """Yield a list of one number: how often ``function`` was called in this thread."""
+    """Yield a list with one number: the calls of ``function`` in this thread."""
     calls, code = [0], function.__code__
 
     def note(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Problems for policies, drawn: any number of flavors, idle ones too, and equal jobs."""
+"""Random problems for policies, with any number of flavors, unused flavors, and equal jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problem(
     ages_s: list[float] | None = None,
     pairs: dict[tuple[int, int], list[list[float]]] | None = None,
 ) -> Problem:
-    """Return a problem in which what is not said is the same for all jobs."""
+    """Return a problem; inputs that are not given are the same for all jobs."""
     jobs = len(rates)
     at = sorted(pairs or {})
     return Problem(
@@ -46,9 +46,9 @@ def problem(
 
 @st.composite
 def problems(draw: st.DrawFn, *, flavors_max: int = 8, jobs_max: int = 12) -> Problem:
-    """Return a problem in which every job moves on some flavor that has GPUs.
+    """Return a problem in which every job has a rate above 0 on a flavor with GPUs.
 
-    Rows are drawn from a few, so that equal jobs are common; or all different, by a factor.
+    Rows are drawn from a few, so that equal jobs are common, or all differ by a factor.
     """
     flavors = draw(st.integers(1, flavors_max))
     gpus = draw(st.lists(st.integers(0, 6), min_size=flavors, max_size=flavors))
@@ -76,7 +76,7 @@ def problems(draw: st.DrawFn, *, flavors_max: int = 8, jobs_max: int = 12) -> Pr
 
 @st.composite
 def paired_problems(draw: st.DrawFn) -> Problem:
-    """Return a problem of a few types of jobs, in which types say how fast two of them share."""
+    """Return a problem with a few types of jobs and the rates of pairs of types."""
     flavors = draw(st.integers(1, 3))
     types = draw(st.integers(1, 3))
     rate = st.sampled_from((0.0, 1.0, 2.0, 3.0))

@@ -1,4 +1,4 @@
-"""How hard a test tries: a multiple of what the chosen profile asks for, or more in a soak."""
+"""How many examples a test tries: a multiple of the profile's number, or more in a soak."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 
 def examples(times: float) -> settings:
-    """Return settings that draw ``times`` as many examples as the profile says, at least five."""
+    """Return settings with ``times`` as many examples as in the profile, at least five."""
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
     return settings(max_examples=max(5, round(times * profile.max_examples)))
 
 
 def sized(default: int, soak: int) -> int:
-    """Return how often a test repeats what Hypothesis does not draw: ``soak`` times in a soak."""
+    """Return ``default``, or ``soak`` in a soak: the number of repetitions of a test."""
     return soak if IS_SOAK else default
 
 
 def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
-    """Return ``cases`` to parametrise a test by, of which only a soak runs those after ``most``."""
+    """Return ``cases`` as parameters of a test; only a soak runs those after the first ``most``."""
     return [
         pytest.param(case, marks=() if number < most else pytest.mark.soak)
         for number, case in enumerate(cases)
@@ -37,5 +37,5 @@ def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
 
 
 def leaves_out_slow(config: pytest.Config) -> bool:
-    """Return whether the chosen markers leave out slow tests, so that their files stay unread."""
+    """Return whether the markers exclude slow tests, so that their files need not be read."""
     return config.option.markexpr in _WITHOUT_SLOW

@@ -1,4 +1,4 @@
-"""What a client that has an engine of its own is answered, as operations of a history."""
+"""The answers of an engine to its own client, as operations of a history."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from quorate.testing.client_history import (
 
 
 def ask(engine: Engine, spec: Run, request: Request) -> Answer:
-    """Return what ``engine`` answers to ``request`` about the run that ``spec`` describes.
+    """Return the answer of ``engine`` to ``request`` about the run in ``spec``.
 
-    The spec has the nonce of the client, as its submission has. A read that may not lag follows
-    the ledger first.
+    The spec has the nonce of the client, like its submission. Before a read that may not lag, the
+    engine reads new blocks.
     """
     match request:
         case Read():
@@ -41,7 +41,7 @@ def ask(engine: Engine, spec: Run, request: Request) -> Answer:
 
 
 def seen(engine: Engine, name: str) -> Copy | None:
-    """Return the run as the state of ``engine`` has it."""
+    """Return the run in the state of ``engine``."""
     record = engine.view.runs.get(name)
     return None if record is None else Copy(record.spec.nonce, record.phase in TERMINAL)
 

@@ -1,8 +1,8 @@
-"""Four properties of a policy, for jobs that are entitled alike, and how they are checked.
+"""Checks of four properties of a policy, for jobs with equal claims.
 
-Jobs are new, take one GPU each, have the same weight and no deadline, and only the policies that
-let two share GPUs are told who can. They may differ in how fast they are on what, alone and beside
-whom, and in how many steps they have.
+Jobs are new, take one GPU each, have the same weight and no deadline; only policies that let two
+jobs share GPUs get the rates of pairs. Jobs may differ in their rates on each flavor, alone and
+beside each other job, and in their number of steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEARLY: Final = 1e-6
 
 
 class Property(StrEnum):
-    """What one may ask of a policy."""
+    """A property of a policy."""
 
     SHARING = "sharing-incentive"
     ENVY = "envy-freeness"
@@ -36,16 +36,16 @@ class Property(StrEnum):
 
 
 def solved(policy: str, problem: Problem) -> Allocation:
-    """Return the answer of a policy to a problem that has one."""
+    """Return the answer of a policy to a solvable problem."""
     found = POLICIES[policy].solve(problem)
     assert isinstance(found, Allocation), (policy, found)
     return found
 
 
 def loss(policy: str, problem: Problem, asked: Property) -> float:
-    """Return by what part, of what it has or could have, the policy misses a property here.
+    """Return by which part of its present or possible rate a job misses a property here.
 
-    Not for honesty, which takes a lie: see ``gain_by_lie``.
+    Strategy-proofness needs a lie: see ``gain_by_lie``.
     """
     found = solved(policy, problem)
     rates = job_rates(problem, found)
@@ -64,10 +64,9 @@ def loss(policy: str, problem: Problem, asked: Property) -> float:
 
 
 def _in_place_of_others(problem: Problem, found: Allocation) -> Floats:
-    """Return how fast each job (row) would be with what another (column) has, partners included.
+    """Return each job's rate (row) with the shares of each other job (column), partners included.
 
-    Whoever shares with it is told apart from it: in that place it has itself for a partner, and
-    stays what it is.
+    If the other job shares with this job, the job would be its own partner, and keeps its rate.
     """
     jobs = len(problem.jobs)
     as_others: Floats = problem.rates @ found.shares[:jobs].T
@@ -83,7 +82,7 @@ def _in_place_of_others(problem: Problem, found: Allocation) -> Floats:
 
 
 def _beside(problem: Problem) -> dict[tuple[int, int], Floats]:
-    """Return the rates of a job beside another, by flavor, for each two that can share."""
+    """Return the rates of a job beside another, by flavor, for each two that may share GPUs."""
     found: dict[tuple[int, int], Floats] = {}
     pairs = problem.pairs
     for row in range(0 if pairs is None else len(pairs)):
@@ -96,7 +95,7 @@ def _beside(problem: Problem) -> dict[tuple[int, int], Floats]:
 
 
 def gain_by_lie(policy: str, problem: Problem, job: int, said: list[float]) -> float:
-    """Return by what part of its honest rate ``job`` is faster for saying ``said``."""
+    """Return by which part of its honest rate ``job`` is faster if it states the rates ``said``."""
     lied = solved(policy, _as_told(problem, job, said))
     honest = float(job_rates(problem, solved(policy, problem))[job])
     gained = float(job_rates(problem, lied)[job])
@@ -104,7 +103,7 @@ def gain_by_lie(policy: str, problem: Problem, job: int, said: list[float]) -> f
 
 
 def _as_told(problem: Problem, job: int, said: list[float]) -> Problem:
-    """Return the problem in which ``job`` says to be so fast, and in proportion beside others."""
+    """Return the problem in which ``job`` states these rates, and in proportion in pairs."""
     told = problem.rates.copy()
     told[job] = said
     pairs = problem.pairs
@@ -118,7 +117,7 @@ def _as_told(problem: Problem, job: int, said: list[float]) -> Problem:
 
 
 def _wasted(problem: Problem, rates: Floats) -> float:
-    """Return what all jobs could gain, added up, with none of them slower: of their best rates."""
+    """Return the sum of what jobs could gain at no other's cost, relative to best rates."""
     space = space_of(problem, paired=True)
     unit = space.fastest()
     gains = added(space.columns, space.rates / unit[space.jobs], len(space.rows))
@@ -131,7 +130,7 @@ def _wasted(problem: Problem, rates: Floats) -> float:
 
 @st.composite
 def alike(draw: st.DrawFn, *, jobs_max: int = 4, paired: bool = False) -> Problem:
-    """Draw jobs that are entitled alike; each advances on some flavor that has GPUs."""
+    """Draw jobs with equal claims; each has a rate above 0 on a flavor with GPUs."""
     flavors, jobs = draw(st.integers(1, 3)), draw(st.integers(1, jobs_max))
     gpus = draw(st.lists(st.integers(0, 3), min_size=flavors, max_size=flavors).filter(any))
     rows = [
@@ -147,7 +146,7 @@ def alike(draw: st.DrawFn, *, jobs_max: int = 4, paired: bool = False) -> Proble
 
 
 def entitled_alike(shown: Mapping[str, Any]) -> Problem:
-    """Return the problem of jobs that are written down: ``pairs`` are (first, second, rates)."""
+    """Return the problem of the written jobs: ``pairs`` are (first, second, rates)."""
     rates, gpus = shown["rates"], shown["gpus"]
     jobs, pairs = len(rates), shown.get("pairs", [])
     return Problem(

@@ -1,4 +1,4 @@
-"""Which policy has which property: what is held by a test, and what a counterexample shows."""
+"""The properties of each policy, shown by a test or by a counterexample."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ HOLDS: Final = (
     ("fifo_perf", Property.HONESTY),
     ("gandiva", Property.HONESTY),
 )
-"""What ``tests/property/test_policy_properties.py`` tries to break."""
+"""The properties that ``tests/property/test_policy_properties.py`` tries to refute."""
 
 
 def counterexamples() -> dict[tuple[str, Property], dict[str, Any]]:
-    """Return the checked-in counterexamples by policy and property."""
+    """Return the committed counterexamples by policy and property."""
     told = json.loads(COUNTEREXAMPLES.read_text("utf-8"))
     return {
         (policy, Property(name)): shown

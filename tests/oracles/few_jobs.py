@@ -1,4 +1,4 @@
-"""Problems written out: a row of rates for each job, everything else plain unless it is said."""
+"""Problems written out: a row of rates for each job, and defaults for everything else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Water filling the slow way: a program for each level, and one for each job to see if it is stuck.
+"""A slow water filling: one program for each level, and one for each job that may be stuck.
 
-And problems to try it on: few jobs, small whole numbers, so that ties and zeros are common.
+The problems have few jobs and small whole numbers, so that ties and zeros are common.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CLOSE = 1e-7
 
 
 def normalised(problem: Problem, *, paired: bool) -> Space:
-    """Return the space of ``problem`` with rates over those of an equal share of every flavor."""
+    """Return the space of ``problem`` with rates relative to an equal share of every flavor."""
     space = space_of(problem, paired=paired)
     equal = problem.rates @ problem.gpus / problem.gpus.sum()
     return replace(space, rates=space.rates / equal[space.jobs])
 
 
 def slowly_filled(problem: Problem, *, paired: bool) -> Floats:
-    """Return how far each job is filled, one level and one job at a time."""
+    """Return the level of each job, computed one level and one job at a time."""
     space = normalised(problem, paired=paired)
     jobs = len(problem.jobs)
     filled, stuck = np.zeros(jobs), np.zeros(jobs, dtype=bool)
@@ -44,7 +44,7 @@ def slowly_filled(problem: Problem, *, paired: bool) -> Floats:
 
 
 def best_of(space: Space, job: int, kept: Floats) -> float:
-    """Return the most that ``job`` can be filled with everybody else at least at ``kept``."""
+    """Return the highest level of ``job`` with all other jobs at least at ``kept``."""
     gains = added(space.columns, space.rates * (space.jobs == job), len(space.rows))
     asked = program(space, gains)
     low = kept.copy()
@@ -81,7 +81,7 @@ def _paces(problem: Problem, stuck: object) -> Floats:
 def problems(
     draw: st.DrawFn, *, jobs_max: int = 6, paired: bool = False, entities_max: int = 0
 ) -> Problem:
-    """Draw a problem in which every job advances on some flavor that has GPUs."""
+    """Draw a problem in which every job has a rate above 0 on a flavor with GPUs."""
     flavors = draw(st.integers(1, 4))
     jobs = draw(st.integers(1, jobs_max))
     gpus = draw(st.lists(st.integers(0, 4), min_size=flavors, max_size=flavors).filter(any))
@@ -119,7 +119,7 @@ def problems(
 
 @st.composite
 def some_pairs(draw: st.DrawFn, rows: list[list[int]], scales: list[int]) -> Pairs | None:
-    """Draw who may share GPUs of those of equal scale, and how much each keeps of its rates."""
+    """Draw pairs of jobs with equal scales, and the part of its rates that each job keeps."""
     ends = [(a, b) for b in range(len(rows)) for a in range(b) if scales[a] == scales[b]]
     chosen = [pair for pair in ends if draw(st.booleans())]
     if not chosen:

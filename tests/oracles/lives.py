@@ -1,4 +1,4 @@
-"""A ledger that is given commands one by one, and looked at from every side after each."""
+"""A ledger that gets commands one by one, with all checks after each command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from quorate.testing.builders import NOW_MS, opening
 
 
 class Life:
-    """One ledger; ``now_ms`` is the time of the last command, and of the next unless told.
+    """One ledger; ``now_ms`` is the time of the last command, and of the next unless given.
 
-    ``audits`` False leaves the audit, which takes longer the longer the life is, to the end.
+    With ``audits`` False the audit, whose time grows with the history, runs only at the end.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Life:
         self.now_ms = NOW_MS
 
     def do(self, command: Command, at_ms: int | None = None) -> Decision:
-        """Return what was decided and recorded; nothing is refused, and everything holds after."""
+        """Decide and record a command that must not be refused; check all invariants."""
         self.now_ms = self.now_ms if at_ms is None else at_ms
         decision = self.try_(command)
         assert not decision.refusals, decision.refusals
         return decision
 
     def try_(self, command: Command) -> Decision:
-        """Return what was decided, and recorded unless it was refused; everything holds after."""
+        """Decide a command, and record it unless it is refused; check all invariants."""
         decision = self.ask(command)
         apply_all(self.state, decision.events)
         self.events += decision.events
@@ -58,16 +58,16 @@ class Life:
             if self.audits:
                 self.audit()
         else:
-            # All is as it was looked at before, except the plan that a decision keeps.
+            # All caches were checked before, except for the plan that a decision keeps.
             assert list(check_plan(self.state)) == []
         return decision
 
     def audit(self) -> None:
-        """Go through all that happened so far; nothing was ever wrong."""
+        """Audit the whole history so far."""
         assert audit(self.events, view=self.state) == []
 
     def ask(self, command: Command) -> Decision:
-        """Return what would be decided now."""
+        """Return the decision on ``command`` without recording it."""
         return decide(
             self.state,
             command,
@@ -77,15 +77,15 @@ class Life:
         )
 
     def due_ms(self) -> int | None:
-        """Return when somebody has to tick."""
+        """Return when the next change is due."""
         return next_due_ms(self.state, has_executor=self.has_executor, after_ms=self.now_ms)
 
     def phase(self, run: str) -> Phase:
-        """Return where a run is in its life."""
+        """Return the phase of a run."""
         return self.state.runs[run].phase
 
     def on(self, run: str, *roles: Role) -> dict[str, int]:
-        """Return the GPUs a run has on each node: those that work, or those in ``roles``."""
+        """Return the GPUs of a run on each node, of working leases or in ``roles``."""
         wanted = roles or (Role.ACTIVE, Role.BORROWED)
         found: dict[str, int] = {}
         for lease in self.state.runs[run].leases:
@@ -96,23 +96,23 @@ class Life:
         return found
 
     def gpus(self, run: str, *roles: Role) -> int:
-        """Return the GPUs of ``on`` together."""
+        """Return the sum of ``on``."""
         return sum(self.on(run, *roles).values())
 
     def filled(self, run: str) -> int:
-        """Return how many spare GPUs of ``run`` others fill."""
+        """Return how many spare GPUs of ``run`` other runs fill."""
         return sum(pledge.gpus for pledge in self.state.pledges.values() if pledge.run == run)
 
     def stopping(self) -> list[str]:
-        """Return the leases that were told to stop and have not been confirmed."""
+        """Return the leases that were ordered to stop and have not ended."""
         return [name for name, lease in self.state.leases.items() if lease.ending is not None]
 
 
 def ends(decision: Decision) -> list[tuple[str, EndReason]]:
-    """Return the leases that ended, and why."""
+    """Return the leases that ended, with their reasons."""
     return [(e.lease, e.reason) for e in decision.events if isinstance(e, LeaseEnded)]
 
 
 def stops(decision: Decision) -> list[tuple[str, EndReason]]:
-    """Return the leases that were told to stop, and why."""
+    """Return the leases that were ordered to stop, with their reasons."""
     return [(e.lease, e.reason) for e in decision.events if isinstance(e, LeaseEnding)]

@@ -1,4 +1,4 @@
-"""Ledgers with lotteries in them, made by hand: what an honest operator would have published."""
+"""Ledgers with lotteries, made by hand as an honest operator would record them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LENGTH: Final = 6
 START_MS: Final = 1_700_000_000_000
 SCOPE: Final = Scope("default", "H100", ("eu/a/f1", "eu/a/f2"))
 FLEET: Final = (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), ("cy", "c1"), ("cy", 'c2 "é"'))
-"""Owners and runs; one name has characters that JSON writes in its own way."""
+"""Owners and runs; one name has characters that JSON escapes."""
 
 
 def link(number: int) -> bytes:
@@ -48,7 +48,7 @@ def link(number: int) -> bytes:
 
 
 def token(owner: str, run: str, gpus: int = 8) -> Token:
-    """Return the token of ``run`` with the nonce it was submitted with."""
+    """Return the token of ``run`` with the nonce of its submission."""
     return Token(owner, run, gpus, f"nonce of {run}")
 
 
@@ -59,7 +59,7 @@ def declaration(
     fleet: Sequence[tuple[str, str]] = FLEET,
     at_ms: int = START_MS,
 ) -> ConflictDeclared:
-    """Return a conflict that everybody of ``fleet`` enters, to be drawn by link ``index``."""
+    """Return a conflict with all runs of ``fleet`` as entrants, for a draw with link ``index``."""
     return ConflictDeclared(
         at_ms=at_ms,
         actor="clock",
@@ -81,7 +81,7 @@ def declaration(
 def outcome(
     declared: ConflictDeclared, *, draws: int = 3, spared: Sequence[int] = (1,), beacon: str = ""
 ) -> ConflictResolved:
-    """Return what comes of ``declared`` when ``draws`` are taken and ``spared`` of them go on."""
+    """Return the outcome of ``declared`` with these ``draws``, of which ``spared`` continue."""
     preimage = link(declared.preimage_index)
     seed = seed_of(seed_parts(declared, preimage, beacon))
     taken = [
@@ -109,7 +109,7 @@ def outcome(
 
 
 def nothing_needed(declared: ConflictDeclared) -> ConflictResolved:
-    """Return the outcome of a conflict that turned out to be none: nothing is revealed."""
+    """Return the outcome of a conflict that was not needed: no link is revealed."""
     return ConflictResolved(
         declared.due_ms,
         "clock",
@@ -125,7 +125,7 @@ def nothing_needed(declared: ConflictDeclared) -> ConflictResolved:
 
 
 def opening(fleet: Sequence[tuple[str, str]] = FLEET) -> list[Event]:
-    """Return how a ledger begins in which all of ``fleet`` runs."""
+    """Return the first events of a ledger in which all of ``fleet`` runs."""
     found: list[Event] = [
         LedgerOpened(0, "root", "ledger", "00" * 32),
         LotteryCommitted(0, "root", link(0).hex(), LENGTH),
@@ -137,7 +137,7 @@ def opening(fleet: Sequence[tuple[str, str]] = FLEET) -> list[Event]:
 
 
 def lease(run: str) -> LeaseStarted:
-    """Return the start of the one lease of ``run``."""
+    """Return the start of the only lease of ``run``."""
     return LeaseStarted(
         at_ms=0,
         actor="clock",
@@ -169,12 +169,12 @@ def stops(resolved: ConflictResolved) -> list[Event]:
 
 @dataclass(slots=True)
 class Ledger:
-    """Blocks in the making, each a list of events."""
+    """The blocks of a ledger, each a list of events."""
 
     blocks: list[list[Event]] = field(default_factory=lambda: [opening()])
 
     def settle(self, declared: ConflictDeclared, resolved: ConflictResolved) -> None:
-        """Add the two commits of a conflict, with the stops that follow from it."""
+        """Add the two commits of a conflict, with the resulting stops."""
         self.blocks += [[declared], [resolved, *stops(resolved)]]
 
     def events(self) -> list[Event]:
@@ -182,7 +182,7 @@ class Ledger:
         return [event for block in self.blocks for event in block]
 
     def export(self) -> str:
-        """Return what ``quorate ledger export`` writes of it."""
+        """Return the output of ``quorate ledger export`` for this ledger."""
         head, sealed = GENESIS, list[Block]()
         for events in self.blocks:
             sealed.append(seal(head, events))

@@ -1,4 +1,4 @@
-"""Small outcomes drawn at random, and their figures counted millisecond by millisecond."""
+"""Small random outcomes, and their figures counted millisecond by millisecond."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_MS = 30
 
 @st.composite
 def outcomes(draw: st.DrawFn, seed: int = 0) -> Outcome:
-    """Return an outcome in which no more GPUs of a flavor are busy than there are."""
+    """Return an outcome in which the busy GPUs of a flavor never exceed its capacity."""
     gpus = {flavor: draw(st.integers(0, 6)) for flavor in FLAVORS}
     free = {flavor: [count] * END_MS for flavor, count in gpus.items()}
     runs = [draw(_runs(f"r{number}", free)) for number in range(draw(st.integers(0, 7)))]
@@ -80,7 +80,7 @@ def _runs(draw: st.DrawFn, name: str, free: dict[str, list[int]]) -> SimulatedRu
 
 
 def has_at(run: SimulatedRun, ms: int, flavor: str | None = None) -> int:
-    """Return how many GPUs ``run`` had in the millisecond after ``ms``."""
+    """Return the GPUs of ``run`` in the millisecond after ``ms``."""
     return sum(
         each.gpus
         for each in run.intervals
@@ -89,12 +89,12 @@ def has_at(run: SimulatedRun, ms: int, flavor: str | None = None) -> int:
 
 
 def busy_at(runs: Iterable[SimulatedRun], ms: int, flavor: str | None = None) -> int:
-    """Return how many GPUs all ``runs`` had."""
+    """Return the GPUs of all ``runs``."""
     return sum(has_at(run, ms, flavor) for run in runs)
 
 
 def there_at(outcome: Outcome, ms: int, flavor: str | None = None) -> int:
-    """Return how many GPUs there were."""
+    """Return the existing GPUs."""
     now: dict[str, int] = {}
     for step in outcome.capacity:
         if step.at_ms <= ms and flavor in (None, step.flavor):
@@ -116,7 +116,7 @@ def waiting_at(outcome: Outcome, ms: int) -> Iterator[SimulatedRun]:
 
 
 def idle_wanted_at(outcome: Outcome, ms: int) -> int:
-    """Return how many GPUs were idle of which a waiting run asked for no more."""
+    """Return the idle GPUs if a waiting run asked for no more than that, otherwise 0."""
     total = 0
     for flavor in {step.flavor for step in outcome.capacity}:
         idle = there_at(outcome, ms, flavor) - busy_at(outcome.runs, ms, flavor)

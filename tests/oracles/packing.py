@@ -1,8 +1,8 @@
-"""Pack, done the dumb way: every division among domains is written out, in order.
+"""Pack by brute force: every division among domains is written out, in order.
 
-Shares nothing with the packer. A division is a list of heaps; a heap is some groups of one size in
-one domain, and says how much it takes from each node class there. A class is a rack where racks
-matter and a node size where nodes are given whole; otherwise a domain is one class.
+It shares no code with the packer. A division is a list of heaps. A heap is a number of groups of
+one size in one domain, with the GPUs that it takes from each node class there. A class is a rack if
+racks matter, and a node size if nodes are given whole; otherwise a domain is one class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Machine:
-    """A node: where it is and which of its slots are free."""
+    """A node: its place and its free slots."""
 
     name: str
     domain: str
@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ask:
-    """What is to be placed. Each bundle is its GPUs, cut into groups of ``group`` where set."""
+    """A request for GPUs. Each bundle has its GPUs, in groups of ``group`` if that is set."""
 
     bundles: tuple[int, ...]
     group: int | None = None
@@ -43,7 +43,7 @@ NodeClass = tuple[str, int]
 
 @dataclass(frozen=True)
 class Heap:
-    """``count`` groups of ``gpus`` each in ``domain``, taken with their spares from them."""
+    """``count`` groups of ``gpus`` each in ``domain``, with the GPUs taken from each node class."""
 
     bundle: int
     gpus: int
@@ -65,12 +65,12 @@ DomainOffers = dict[str, DomainOffer]
 
 
 def selects(selector: tuple[tuple[str, str], ...], labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` is meant by ``selector``."""
+    """Return whether ``selector`` matches a place with ``labels``."""
     return all(k in labels and v in ("*", labels[k]) for k, v in selector)
 
 
 def lot_of(machine: Machine, ask: Ask) -> NodeClass:
-    """Return the node_class ``machine`` belongs to."""
+    """Return the node class of ``machine``."""
     rack = (machine.rack or "") if ask.by_rack else ""
     return rack, machine.size if ask.whole_nodes else 1
 
@@ -85,18 +85,18 @@ def usable(machines: list[Machine], ask: Ask) -> list[Machine]:
 
 
 def divisions(machines: list[Machine], ask: Ask) -> Iterator[tuple[Heap, ...]]:
-    """Yield every way to divide ``ask`` among domains, in pack order; some may come twice.
+    """Yield every way to divide ``ask`` among domains, in pack order; some may be repeated.
 
-    ``tight`` and one-domain requests look at single domains first: ``tight`` from the least free,
-    ``classic`` from the most free. Then domains are filled one after the other: those in use
-    first, by what is left there, then the others, by what is free; ties by key.
+    ``tight`` and one-domain requests try single domains first: ``tight`` from the one with the
+    fewest free GPUs, ``classic`` from the one with the most. Then domains are filled one after the
+    other: first those in use, by what is left there, then the others, by what is free; ties by key.
     """
     domain_offers: DomainOffers = {}
     for machine in usable(machines, ask):
         domain_offer = domain_offers.setdefault(machine.domain, {})
         node_class = lot_of(machine, ask)
         domain_offer[node_class] = domain_offer.get(node_class, 0) + len(machine.free)
-    # Lots of a domain: most free first, then by rack, then the larger nodes.
+    # Lots of a domain: the one with most free GPUs first, then by rack, then larger nodes first.
     for domain, domain_offer in domain_offers.items():
         domain_offers[domain] = dict(
             sorted(domain_offer.items(), key=lambda e: (-e[1], e[0][0], -e[0][1]))
@@ -139,7 +139,7 @@ def _in_one(
 
 
 class _Filling:
-    """Item by item, domain by domain, the most first. What led nowhere once is not tried again."""
+    """Fills items and domains in order, with the most first, and tries no failed state again."""
 
     def __init__(self, ask: Ask, items: list[_Item]) -> None:
         self.ask, self.items = ask, items
@@ -206,7 +206,7 @@ def _ways(
 ) -> Iterator[dict[NodeClass, int]]:
     """Yield the ways to take ``count`` times ``gpus`` from ``domain_offer``, the first class first.
 
-    Where nodes are given whole, each group must be made of whole nodes by itself.
+    If nodes are given whole, each group must consist of whole nodes.
     """
     if not ask.whole_nodes:
         yield from _split(list(domain_offer.items()), gpus * count)
@@ -251,7 +251,7 @@ def _split(node_classes: list[tuple[NodeClass, int]], gpus: int) -> Iterator[dic
 
 @dataclass
 class Group:
-    """A group on its nodes: how many slots of each, and which."""
+    """A group on its nodes: the number of slots on each, and which slots."""
 
     bundle: int
     domain: str
@@ -261,9 +261,9 @@ class Group:
 
 
 def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> list[Group]:
-    """Return the slots of every group of ``division``: groups first, spares after all of them.
+    """Return the slots of every group of ``division``: groups first, then all spares.
 
-    Where nodes are given whole, each heap is first given its nodes, by name, and keeps to them.
+    If nodes are given whole, each heap first gets its nodes, by name, and uses only these.
     """
     free = {m: set(m.free) for m in usable(machines, ask)}
     groups: list[Group] = []
@@ -282,7 +282,7 @@ def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> l
 
 
 def _given_whole(free: dict[Machine, set[int]], ask: Ask, heap: Heap) -> dict[Machine, set[int]]:
-    """Move the nodes that ``heap`` uses up out of ``free``."""
+    """Remove the nodes that ``heap`` uses from ``free``, and return them."""
     mine: dict[Machine, set[int]] = {}
     for node_class, gpus in heap.takes:
         nodes = [m for m in free if m.domain == heap.domain and lot_of(m, ask) == node_class]
@@ -300,7 +300,7 @@ def _take_lots(
     *,
     avoid: set[str],
 ) -> dict[str, set[int]]:
-    """Take ``gpus`` in ``domain``, node_class by node_class, out of what is left of ``takes``."""
+    """Take ``gpus`` in ``domain``, class by class, from the remaining ``takes``."""
     slots: dict[str, set[int]] = {}
     for node_class, left in list(takes.items()):
         here = min(gpus, left)
@@ -319,12 +319,12 @@ def _take_lots(
 def _take(
     free: dict[Machine, set[int]], nodes: list[Machine], gpus: int, *, tight: bool
 ) -> Iterator[tuple[str, set[int]]]:
-    """Yield node and slots until ``gpus`` are taken.
+    """Yield nodes and slots until ``gpus`` are taken.
 
-    ``classic``: the node with the most free slots, then by name. ``tight``, for what one node can
-    hold: a node with exactly that many free, else the fullest of those in use, else the smallest
-    untouched one; in use before untouched. Where no node holds it: the emptiest, an untouched one
-    before one in use. Then by name.
+    ``classic``: the node with the most free slots, then by name. ``tight``, for a number that one
+    node can hold: a node with exactly that many free slots, otherwise the fullest node in use,
+    otherwise the smallest unused node; nodes in use before unused ones. If no node can hold the
+    number: the emptiest node, unused nodes before those in use. Then by name.
     """
     while gpus:
         left = [m for m in nodes if free[m]]

@@ -1,4 +1,4 @@
-"""Parquet files read back as the format's definition says, by themselves: no writer is trusted."""
+"""A reader of Parquet files, written from the definition of the format and not from the writer."""
 
 from __future__ import annotations
 

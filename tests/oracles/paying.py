@@ -1,6 +1,6 @@
-"""Cover, done the dumb way: every division of the demand among payers is tried, in order.
+"""Cover by brute force: every division of the demand among payers is tried, in order.
 
-Shares nothing with cover. Every limit is added up anew from the leases each time it is asked for.
+It shares no code with cover. Every limit is added up from the leases whenever it is checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OWNED, SHARED, BORROWED = "owned", "shared", "borrowed"
 
 @dataclass(frozen=True)
 class Use:
-    """What a lease takes from an envelope: GPUs now, and GPU-ms spent or held for good."""
+    """What a lease takes from an envelope: GPUs now, and GPU-ms spent or held."""
 
     payer: str
     gpus: int
@@ -26,7 +26,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Purchase:
-    """Whose run asks, of which flavor, when, for how long, and on which terms."""
+    """A request for payment: the run's owner, the flavor, the time, the duration, and the terms."""
 
     owner: str
     flavor: str
@@ -39,7 +39,7 @@ class Purchase:
 
 @dataclass
 class Bank:
-    """Owners, budgets and everything that was ever taken from them."""
+    """Owners, budgets, and all uses of them."""
 
     owners: Mapping[str, Owner]
     budgets: Sequence[Budget]
@@ -52,7 +52,7 @@ class Bank:
                 yield f"{budget.name}/{envelope.name}", budget, envelope
 
     def line(self, key: str) -> tuple[Budget, Envelope]:
-        """Return the envelope called ``key``."""
+        """Return the envelope with the name ``key``."""
         return next((b, e) for k, b, e in self.lines() if k == key)
 
 
@@ -61,7 +61,7 @@ Payer = tuple[str, str]
 
 
 def family(bank: Bank, purchase: Purchase) -> list[Payer]:
-    """Return who pays before anybody is asked to lend: own, siblings', parents' envelopes."""
+    """Return the payers of the family: own envelopes, then those of siblings and parents."""
     parents = set(bank.owners[purchase.owner].parents)
     siblings = {o.name for o in bank.owners.values() if parents & set(o.parents)}
     siblings -= {purchase.owner}
@@ -78,7 +78,7 @@ def family(bank: Bank, purchase: Purchase) -> list[Payer]:
 
 
 def sponsors(bank: Bank, purchase: Purchase) -> list[Payer]:
-    """Return who may lend: the listed sponsors in that order, or any lender by name."""
+    """Return the possible lenders: the listed sponsors in that order, or all lenders by name."""
     if not purchase.borrows:
         return []
     known = {key for key, _ in family(bank, purchase)}
@@ -105,7 +105,7 @@ def _lends(envelope: Envelope, borrower: str) -> bool:
 
 
 def phases(bank: Bank, purchase: Purchase) -> list[list[Payer]]:
-    """Return whose money is tried, and after it whose together with sponsors'."""
+    """Return the payers that are tried: first the family, then the family with sponsors."""
     own, lenders = family(bank, purchase), sponsors(bank, purchase)
     return [own, own + lenders] if lenders else [own]
 
@@ -123,7 +123,7 @@ def hold_ms(bank: Bank, purchase: Purchase, key: str) -> int:
 
 
 def allowed(bank: Bank, purchase: Purchase, cells: Sequence[Cell]) -> bool:
-    """Return whether all of ``cells`` together keep every limit there is."""
+    """Return whether ``cells`` together keep all limits."""
     borrowed = sum(gpus for *_, tier, gpus in cells if tier == BORROWED)
     if purchase.borrow_max is not None and borrowed > purchase.borrow_max:
         return False
@@ -178,7 +178,7 @@ def _within(uses: list[Use], gpus: int | None, gpu_ms: int | None) -> bool:
 def payments(
     bank: Bank, purchase: Purchase, payers: Sequence[Payer], demands: Sequence[Demand]
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield every payment in full, lexicographically: the most from the first payer first."""
+    """Yield every complete payment in lexicographic order: the most from the first payer first."""
     table = [
         (index, key, tier)
         for index, (labels, _) in enumerate(demands)
@@ -213,7 +213,7 @@ def _fill(
 def first_payment(
     bank: Bank, purchase: Purchase, demands: Sequence[Demand]
 ) -> tuple[Cell, ...] | None:
-    """Return how ``demands`` are paid: with family money if that can be, else with sponsors'."""
+    """Return the payment of ``demands``: by the family if possible, otherwise with sponsors."""
     for payers in phases(bank, purchase):
         found = next(payments(bank, purchase, payers, demands), None)
         if found is not None:
@@ -222,7 +222,7 @@ def first_payment(
 
 
 def most_payable(bank: Bank, purchase: Purchase, demands: Sequence[Demand]) -> int:
-    """Return how many GPUs of ``demands`` can be paid at most, with everybody's money."""
+    """Return how many GPUs of ``demands`` can be paid for at most, by all payers."""
     wanted = sum(gpus for _, gpus in demands)
     payers = phases(bank, purchase)[-1]
     for total in range(wanted, 0, -1):

@@ -1,4 +1,4 @@
-"""YAML read in the obvious way: another library's parser, one recursive function, no bounds."""
+"""A simple reader of YAML: another library's parser and one recursive function, without bounds."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _KNOWN = (*_TEXT, *(_CORE + name for name in ("map", "seq", "int", "float", "boo
 
 
 class NotPlainError(Exception):
-    """The text is no YAML, or no YAML of plain values."""
+    """The text is not YAML, or not YAML with plain values."""
 
 
 @dataclass(frozen=True)
 class PlainDocument:
-    """One document: its tree, where it starts, and where its keys and list entries stand."""
+    """One document: its tree, its start, and the positions of its keys and list entries."""
 
     tree: object
     start: Position
@@ -43,7 +43,7 @@ class PlainDocument:
 
 
 def read_plainly(text: str) -> list[PlainDocument]:
-    """Return the documents of ``text``, empty ones left out; raises ``NotPlainError``."""
+    """Return the non-empty documents of ``text``; raise ``NotPlainError``."""
     try:
         events: Iterator[Event] = iter(list(YAML(typ="safe", pure=True).parse(text)))
     except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Small ledgers whose starts are planned: builders, and what their plans say."""
+"""Small ledgers with planned starts: builders, and functions that read the plan."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from quorate.testing.firm_oracle import lacking, places_of
 from tests.oracles.lives import Life
 
 FAR_MS = 1_000 * HOUR_MS
-"""A horizon within which every planned start is firm."""
+"""A horizon that makes every planned start firm."""
 OWNERS = ("one", "two", "three")
 
 
 def quiet_pool(*, horizon_ms: int = FAR_MS, **more: object) -> Pool:
-    """Return the default pool, in which no conflict is called."""
+    """Return the default pool without conflicts."""
     pool = Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=0, firm_horizon_ms=horizon_ms)
     return replace(pool, **more)
 
@@ -32,7 +32,7 @@ def funds(owner: str, gpus: int = 64) -> Budget:
 
 
 def alone(line: Envelope) -> Envelope:
-    """Return ``line`` as one that pays for its owner's own runs only."""
+    """Return ``line`` as an envelope that pays for its owner's own runs only."""
     return replace(line, sharing=Sharing.NONE)
 
 
@@ -45,7 +45,7 @@ def planned_life(
     budgets: Sequence[Budget] = (),
     has_executor: bool = False,
 ) -> Life:
-    """Return a ledger of one domain of ``gpus`` and three owners who can each pay for all of it.
+    """Return a ledger with one domain of ``gpus`` and three owners who can each pay for all of it.
 
     Every planned start is firm unless ``pool`` says otherwise. ``budgets`` replace those of their
     owners.
@@ -61,25 +61,25 @@ def planned_life(
 
 
 def of(name: str, gpus: int, owner: str = "one", minutes: int = 120, **more: object) -> Run:
-    """Return a run that declares ``minutes`` and needs no time to stop unless told."""
+    """Return a run that declares ``minutes`` and, by default, needs no grace."""
     fields = {"checkpoint_ms": 0} | more
     return run(name, gpus, owner, expected_duration_ms=minutes * MINUTE_MS, **fields)
 
 
 def firm_ms(life: Life, name: str) -> int | None:
-    """Return the firm start of a run; None where it has none."""
+    """Return the firm start of a run, or None."""
     reservation = life.state.runs[name].reservation
     return None if reservation is None else life.state.reservations[reservation].planned_start_ms
 
 
 def foreseen(life: Life, name: str) -> Foreseen:
-    """Return what the plan says about a waiting run now."""
+    """Return the present plan for a waiting run."""
     foresight = Foresight.of(life.state, life.now_ms, has_executor=life.has_executor)
     return foresight.start_of(life.state.runs[name])
 
 
 def foreseen_ms(life: Life, name: str) -> int | None:
-    """Return when the plan starts a waiting run; None where it does not."""
+    """Return the planned start of a waiting run, or None."""
     entry = foreseen(life, name).entry
     return None if entry is None else entry.start_ms
 
@@ -99,7 +99,7 @@ def promises(decision: Decision) -> dict[str, int]:
 
 
 def started(events: Iterable[object]) -> list[tuple[str, int]]:
-    """Return (lease, instant) of what started, in order."""
+    """Return (lease, instant) of each start, in order."""
     return [(event.lease, event.start_ms) for event in events if isinstance(event, LeaseStarted)]
 
 
@@ -109,12 +109,12 @@ def start_ms_of(life: Life, name: str) -> int:
 
 
 def marked(life: Life, name: str) -> list[int]:
-    """Return the bundles of a run that are marked as started out of order."""
+    """Return the bundles of a run that are marked as backfill."""
     return [bundle for bundle, _ in life.state.runs[name].backfills]
 
 
 def tick_until(life: Life, until_ms: int) -> list[Decision]:
-    """Tick whenever something is due until ``until_ms``, and then; return what was decided."""
+    """Tick whenever something is due until ``until_ms``, and then; return the decisions."""
     found = []
     for _ in range(1_000):
         due_ms = life.due_ms()
@@ -129,6 +129,6 @@ def tick_until(life: Life, until_ms: int) -> list[Decision]:
 
 
 def clashes(life: Life) -> list[str]:
-    """Return what firm places lack beside all others and what runs, by brute force."""
+    """Return what firm places lack beside all other places and running work, by brute force."""
     places = places_of(life.state)
     return [text for place in places for text in lacking(life.state, place, places)]

@@ -1,4 +1,4 @@
-"""Tables, jobs and problems of any shape, for properties of what reads, writes and shares them."""
+"""Random tables of rates, jobs and problems, for property tests of policies and their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RATES: Final = st.one_of(st.just(0.0), st.floats(1e-3, 1e4))
 
 @st.composite
 def tables(draw: st.DrawFn) -> ThroughputTable:
-    """Draw a table that may have gaps; a type has a rate on some flavor."""
+    """Draw a table that may have gaps; each type has a rate on some flavor."""
     flavors = tuple(draw(FLAVORS))
     types = draw(
         st.lists(
@@ -73,7 +73,7 @@ def _without_unused(
     pairs: list[tuple[int, int]],
     rates: dict[str, Rates],
 ) -> ThroughputTable:
-    """Return the table without pairs that have no rates: no file can tell of them."""
+    """Return the table without pairs that have no rates, because no file can express them."""
     known = [
         number
         for number in range(len(pairs))
@@ -91,7 +91,7 @@ def _without_unused(
 
 
 def job_states(flavors: tuple[str, ...] | None = None) -> st.SearchStrategy[JobState]:
-    """Return a strategy for jobs, with their own rates where ``flavors`` are given."""
+    """Return a strategy for jobs, with separate rates if ``flavors`` are given."""
     rates: st.SearchStrategy[dict[str, float] | None] = st.none()
     if flavors is not None:
         rates = st.fixed_dictionaries(dict.fromkeys(flavors, RATES))
@@ -111,7 +111,7 @@ def job_states(flavors: tuple[str, ...] | None = None) -> st.SearchStrategy[JobS
 
 @st.composite
 def problems(draw: st.DrawFn, *, scale_max: int = 3) -> Problem:
-    """Draw a problem with pairs, costs and entities, zero rates and empty flavors included."""
+    """Draw a problem with pairs, costs and entities, also zero rates and empty flavors."""
     flavors = tuple(draw(FLAVORS))
     jobs = draw(st.lists(NAMES, min_size=1, max_size=6, unique=True))
     count = len(jobs)

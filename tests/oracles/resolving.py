@@ -1,7 +1,7 @@
-"""Resolving a conflict, done the dumb way: one cut at a time, every question asked from scratch.
+"""Conflicts resolved by brute force: one cut at a time, with every test computed again.
 
-How short a start is, is found by trying every way to put its groups into domains. Nothing here is
-shared with the resolver but the state it looks at.
+The number of missing GPUs is found by trying every way to put the groups into domains. The only
+code shared with the resolver is the state.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ OWNERS = ("ada", "ben", "cy")
 WANTED = "wanted"
 RESERVED = "wanted@1"
 BEGAN_MS = NOW_MS + 6 * HOUR_MS
-"""When the conflict is; what started long enough before that may be drawn."""
+"""The time of the conflict; runs that started long enough before may be drawn."""
 
 
 # --- Worlds ---------------------------------------------------------------------------------------
 
 
 def committed(length: int = LOTTERY_LENGTH) -> LotteryCommitted:
-    """Return the lottery that every world here is committed to."""
+    """Return the committed lottery of every world here."""
     link = chain_link(LOTTERY_SECRET, 0, length=length).hex()
     return LotteryCommitted(at_ms=NOW_MS, actor="test", commitment=link, length=length)
 
@@ -58,7 +58,7 @@ def link(number: int) -> str:
 
 
 def begin(domains: Mapping[str, int], pool: Pool | None = None, *, gpus: int = 4) -> State:
-    """Return an empty fleet in which money is no object."""
+    """Return an empty fleet with enough money for everything."""
     state = world(
         nodes=fleet(dict(domains), gpus=gpus),
         budgets=[budget(name, name, envelope("all", 10_000)) for name in (*OWNERS, "wanting")],
@@ -69,7 +69,7 @@ def begin(domains: Mapping[str, int], pool: Pool | None = None, *, gpus: int = 4
 
 
 def start(state: State, spec: Run, at_ms: int) -> bool:
-    """Submit ``spec`` and return whether it runs; what would wait is taken back."""
+    """Submit ``spec`` and return whether it runs; a run that would wait is withdrawn."""
     for command in (Submit(spec), Cancel(spec.name)):
         if command == Cancel(spec.name) and state.runs[spec.name].phase is not Phase.PENDING:
             return True
@@ -78,7 +78,7 @@ def start(state: State, spec: Run, at_ms: int) -> bool:
 
 
 def reserve(state: State, spec: Run, domains: Sequence[str]) -> None:
-    """Promise ``spec`` a start by conflict in ``domains``, made now."""
+    """Reserve a start by conflict for ``spec`` in ``domains``, now."""
     made = ReservationMade(
         at_ms=state.at_ms,
         actor="test",
@@ -96,7 +96,7 @@ def reserve(state: State, spec: Run, domains: Sequence[str]) -> None:
 def choose_run(choose: Chooser, name: str) -> Run:
     """Return a run: fixed or malleable, perhaps in groups, perhaps with spares.
 
-    One in five is fixed, wide and in small groups, so that it is in several domains.
+    One in five is fixed, wide and in small groups, so that it uses several domains.
     """
     if choose.number(0, 4) == 0:
         return run(
@@ -126,7 +126,7 @@ def choose_run(choose: Chooser, name: str) -> Run:
 
 
 def choose_world(choose: Chooser) -> State:
-    """Return a busy fleet of up to three domains with a run that is promised a start there."""
+    """Return a busy fleet of up to three domains, and a run with a firm start there."""
     domains = {name: 4 * choose.number(1, 3) for name in ("A", "B", "C")[: choose.number(1, 3)]}
     collateral = choose.one_of((1, 2, 4))
     state = begin(domains, Pool(name="default", collateral_max=collateral))
@@ -153,7 +153,7 @@ def choose_world(choose: Chooser) -> State:
 
 
 def packs(state: State, ended: Sequence[str]) -> bool:
-    """Return whether the promised run would start if the leases ``ended`` had."""
+    """Return whether the run with the firm start would start if the leases ``ended`` had ended."""
     trial = state.overlay()
     closed: list[Event] = [
         LeaseEnded(
@@ -174,7 +174,7 @@ def packs(state: State, ended: Sequence[str]) -> bool:
 
 
 def least_short(state: State, scope: set[str], room: Room) -> int:
-    """Return the fewest GPUs that have to come free in ``scope`` beside ``room``.
+    """Return the fewest GPUs that have to become free in ``scope`` beside ``room``.
 
     Every way to put the groups into domains is tried.
     """
@@ -205,7 +205,7 @@ def least_short(state: State, scope: set[str], room: Room) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """What ends as one."""
+    """A part of a run that ends as a whole."""
 
     run: str
     bundle: int
@@ -214,13 +214,13 @@ class Piece:
 
 
 def newest(state: State) -> list[RunRecord]:
-    """Return the running runs, the last started first."""
+    """Return the running runs, the newest start first."""
     found = [r for r in state.runs.values() if r.phase is Phase.RUNNING and r.stopping is None]
     return sorted(found, key=lambda r: (r.since_ms or 0, r.seq), reverse=True)
 
 
 def room_of(state: State, leases: frozenset[str]) -> Room:
-    """Return what ``leases`` would leave free, wherever it is."""
+    """Return the GPUs that ``leases`` would free, everywhere."""
     found: Room = {}
     for name in leases:
         for node, mask in state.leases[name].fact.slots:
@@ -230,12 +230,12 @@ def room_of(state: State, leases: frozenset[str]) -> Room:
 
 
 def is_in(state: State, scope: set[str], leases: frozenset[str]) -> bool:
-    """Return whether any of ``leases`` would leave something free in ``scope``."""
+    """Return whether any of ``leases`` would free a GPU in ``scope``."""
     return not scope.isdisjoint(room_of(state, leases))
 
 
 def structural(state: State, scope: set[str]) -> Iterator[Piece]:
-    """Yield spares, then steps of malleable runs, as far as they are in scope."""
+    """Yield the spares, then the steps of malleable runs, that are in scope."""
     spares: set[str] = set()
     for record in newest(state):
         for name in reversed(list(record.leases)):
@@ -259,7 +259,7 @@ def structural(state: State, scope: set[str]) -> Iterator[Piece]:
 def tokens(
     state: State, scope: set[str], gone: set[str], enters: Callable[[RunRecord], bool]
 ) -> dict[str, frozenset[str]]:
-    """Return what is left of each run whose minimum is in scope and who may be drawn."""
+    """Return the rest of each run whose minimum is in scope and which may be drawn."""
     found = {}
     for record in newest(state):
         left = frozenset(record.leases) - gone
@@ -275,7 +275,7 @@ def tokens(
 
 
 class Plain:
-    """One conflict for the promised run, by the book."""
+    """One conflict for the run with the firm start, resolved by the rules."""
 
     def __init__(self, state: State, scope: set[str]) -> None:
         self.state = state
@@ -297,7 +297,7 @@ class Plain:
         self.cut = cut
 
     def short(self, pieces: Sequence[Piece], more: Sequence[frozenset[str]] = ()) -> int:
-        """Return what is missing without ``pieces`` and ``more``."""
+        """Return the number of GPUs that are missing without ``pieces`` and ``more``."""
         leases = frozenset().union(*(piece.leases for piece in pieces), *more)
         return least_short(self.state, self.scope, room_of(self.state, leases))
 
@@ -311,8 +311,8 @@ class Plain:
     ) -> tuple[list[str], set[str]] | None:
         """Return the victims when runs are drawn in ``order``, and the leases cut beside them.
 
-        None when they are not enough. What is cut of a victim stays cut, and so do the spares of a
-        step that does.
+        None if they are not enough. Cut parts of a victim stay cut, and so do the spares of a cut
+        step.
         """
         drawn: list[str] = []
         for name in order:

@@ -1,4 +1,4 @@
-"""Pools that share in rounds, for tests: nodes, owners, money, runs, and a policy to share by."""
+"""Pools with rounds for tests: nodes, owners, money, runs, and a policy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ROUND_MS: Final = 6 * MINUTE_MS
 
 
 def by_weight(problem: Problem) -> Allocation | Unsolved:
-    """Return shares by weight alone: of every flavor a part, and of its time no more than all."""
+    """Return shares by weight alone: a part of every flavor, and at most all of a job's time."""
     jobs, _ = problem.shape
     of = problem.entity_of
     assert of is not None
@@ -63,7 +63,7 @@ def by_weight(problem: Problem) -> Allocation | Unsolved:
 
 
 def two_by_two(problem: Problem) -> Allocation | Unsolved:
-    """Return shares by weight for some, and all their time in pairs for as many as can share."""
+    """Return shares by weight for some jobs, and pairs for as many others as can share."""
     found = by_weight(problem)
     assert isinstance(found, Allocation)
     jobs, flavors = problem.shape
@@ -114,7 +114,7 @@ PAIRING: Final[Mapping[str, PoolPolicy]] = MappingProxyType(
 
 
 def pool(**changes: object) -> Pool:
-    """Return the pool that every node is in which the default pool has not."""
+    """Return the pool of all nodes that are not in the default pool."""
     fields: dict[str, object] = {
         "name": POOL,
         "selector": ((REGION, "r"),),
@@ -170,7 +170,7 @@ def work(
     weight: float = 1.0,
     slo_ms: int | None = None,
 ) -> RoundsWork:
-    """Return work that is as fast everywhere, unless it says otherwise."""
+    """Return work with the same rate on every flavor, unless other rates are given."""
     rates = dict.fromkeys(FLAVORS, 10.0) if rates is None else rates
     return RoundsWork(
         throughputs=tuple(rates.items()), total_steps=steps, weight=weight, slo_ms=slo_ms
@@ -178,7 +178,7 @@ def work(
 
 
 def run(name: str, owner: str, gpus: int = 1, **changes: object) -> Run:
-    """Return a run of the pool that takes any flavor."""
+    """Return a run of the pool that accepts any flavor."""
     return run_of(name, owner, {"gpus": gpus, **changes})
 
 
@@ -207,7 +207,7 @@ def world(*owners: Owner, per_flavor: int = 2, gpus: int = 4) -> tuple[Applied, 
 
 
 class Room:
-    """A system with a pool that shares in rounds, in simulated time, looked at after every step."""
+    """A system with a pool with rounds, in simulated time, checked after every step."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Room:
         return engine.view
 
     def ask(self, command: Command) -> Decision:
-        """Return what became of ``command``."""
+        """Return the decision on ``command``."""
         receipt = self.simulation.send(command, actor="somebody")
         assert receipt is not None
         self.simulation.step()
@@ -248,27 +248,27 @@ class Room:
         return receipt.decision
 
     def did(self, *commands: Command) -> None:
-        """Have ``commands`` carried out, none of them refused."""
+        """Carry out ``commands``; none may be refused."""
         for command in commands:
             decision = self.ask(command)
             assert not decision.refusals, decision.refusals
 
     def submit_together(self, *runs: Run) -> None:
-        """Have ``runs`` come at one instant, so that one round looks at all of them."""
+        """Submit ``runs`` at one instant, so that one round considers all of them."""
         self.did(Apply(runs))
 
     def pass_ms(self, ms: int) -> None:
-        """Let ``ms`` pass."""
+        """Advance the time by ``ms``."""
         self.simulation.run(self.timeline.now_ms + ms)
         self.look()
 
     def rounds(self, count: int = 1) -> None:
-        """Let ``count`` rounds pass, and be half way into the next."""
+        """Play ``count`` rounds, and stop in the middle of the next."""
         for _ in range(count):
             self.pass_ms(ROUND_MS)
 
     def look(self) -> None:
-        """See that everything holds."""
+        """Check all invariants."""
         assert sweep(self.view) == []
         assert self.executor.wrongs == []
         now_ms, anew = self.timeline.now_ms, self.view.overlay()
@@ -283,7 +283,7 @@ class Room:
         ]
 
     def look_back(self) -> None:
-        """See that the history was never wrong, and adds up to what there is."""
+        """Audit the whole history, and compare its fold with the state."""
         events = self.events()
         state = fold(events)
         assert audit(events, view=state) == []
@@ -293,18 +293,18 @@ class Room:
         assert same(restored, state) == []
 
     def flavor(self, name: str) -> str | None:
-        """Return the flavor of the GPUs that a run has; None where it has none."""
+        """Return the flavor of a run's GPUs, or None."""
         leases = [self.view.leases[lease] for lease in self.view.runs[name].leases]
         if not leases:
             return None
         return self.view.nodes[leases[0].fact.slots[0][0]].spec.flavor
 
     def phase(self, name: str) -> str:
-        """Return where a run is in its life."""
+        """Return the phase of a run."""
         return self.view.runs[name].phase.value
 
     def had_ms(self, *names: str) -> int:
-        """Return how long runs had GPUs so far, whichever, times how many."""
+        """Return the GPU time of these runs so far."""
         now_ms, found = self.timeline.now_ms, 0
         for name in names:
             had = received_ms(self.view, name, now_ms)
@@ -312,7 +312,7 @@ class Room:
         return found
 
     def pass_ms_down(self, ms: int) -> None:
-        """Let ``ms`` pass with nobody there to decide anything, and open the ledger again."""
+        """Advance the time by ``ms`` without a running program, and open the ledger again."""
         self.simulation.run(self.timeline.now_ms + ms)
         self.simulation.reopen()
         self.look()

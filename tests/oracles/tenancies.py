@@ -1,4 +1,4 @@
-"""Tenants with money for everything: a life in which nothing but their quotas holds anybody."""
+"""Tenants with money for everything, so that only quotas limit their runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVER_MS: Final = 4_000 * DAY_MS
 
 
 def money_of(owner: str) -> Budget:
-    """Return all the money that an owner could want, at any time."""
+    """Return a budget of an owner that is always large enough."""
     line = envelope("all", 100_000, start_ms=NOW_MS - EVER_MS, end_ms=NOW_MS + EVER_MS)
     return budget(owner, owner, line)
 
@@ -46,25 +46,25 @@ class Tenancy(Life):
             self.do(Apply((system,)))
 
     def later(self, command: Command, after_ms: int) -> Decision:
-        """Return what was decided and recorded so much later."""
+        """Decide and record a command ``after_ms`` later."""
         return self.do(command, self.now_ms + after_ms)
 
     def said(self, command: Command) -> str:
-        """Return the one reason, in words, for which a command is refused."""
+        """Return the only reason, as text, for which a command is refused."""
         decision = self.try_(command)
         (refusal,) = decision.refusals
         assert decision.events == ()
         return sentence(refusal)
 
     def limit(self, owner: str, quota: Quota) -> Decision:
-        """Return what came of giving ``owner`` other limits."""
+        """Return the decision that gives ``owner`` other limits."""
         parents = self.state.owners[owner].parents
         return self.do(Apply((Owner(name=owner, parents=parents, quota=quota),)))
 
     def queue(self) -> list[str]:
-        """Return the runs that wait, in their order."""
+        """Return the waiting runs, in queue order."""
         return queue_order(self.state, self.now_ms)
 
     def running(self) -> list[str]:
-        """Return the runs that run, in the order in which they were submitted."""
+        """Return the running runs, in the order of their submission."""
         return [n for n, r in self.state.runs.items() if r.phase is Phase.RUNNING]

@@ -1,4 +1,4 @@
-"""Tenants by the simplest means: lists of what runs where, counted over the family each time."""
+"""A simple model of tenants: lists of leases, counted over the family at each question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quorate.model.specs import Owner, Run
 
 @dataclass
 class Held:
-    """A lease that is open: whose run, and how many GPUs of which nodes."""
+    """An open lease: its run, and its GPUs on each node."""
 
     run: str
     gpus: dict[str, int]
@@ -33,25 +33,25 @@ class Held:
 
 @dataclass
 class Tenants:
-    """What the events say of owners and of what they have."""
+    """The owners and their leases, read from events."""
 
     owners: dict[str, Owner] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     runs: dict[str, Run] = field(default_factory=dict)
-    """Those that have not ended, in the order in which they were submitted."""
+    """The runs that have not ended, in the order of their submission."""
     running: set[str] = field(default_factory=set)
     leases: dict[str, Held] = field(default_factory=dict)
 
     def enter_all(self, events: Iterable[Event]) -> Iterator[str]:
-        """Write ``events`` down, and yield each limit that something new exceeds."""
+        """Record ``events``, and yield each limit that something new exceeds."""
         for event in events:
             self.enter(event)
             if not isinstance(event, LeaseStarted):
                 continue
             if event.reason in (StartReason.START, StartReason.GROW):
                 yield from self.nodes_beyond(self.runs[event.run].owner)
-            if event.reason is StartReason.START:  # A run that grows is no further run.
+            if event.reason is StartReason.START:  # A run that grows is not counted again.
                 yield from self.runs_beyond(self.runs[event.run].owner)
 
     def enter(self, event: Event) -> None:  # noqa: C901 - one case per kind
@@ -84,51 +84,51 @@ class Tenants:
 
     @property
     def pending(self) -> list[str]:
-        """The runs that wait, in the order in which they were submitted."""
+        """The waiting runs, in the order of their submission."""
         return [name for name in self.runs if name not in self.running]
 
     def below(self, owner: str) -> set[str]:
-        """Return ``owner`` and everybody whose parents lead to it."""
+        """Return ``owner`` and all its descendants."""
         return {name for name in self.owners if owner in self.above(name)}
 
     def above(self, owner: str) -> list[str]:
-        """Return ``owner`` and everybody its parents lead to."""
+        """Return ``owner`` and all its ancestors."""
         found = [owner]
         for name in found:
             found += [up for up in self.owners[name].parents if up not in found]
         return found
 
     def nodes_of(self, owner: str) -> set[str]:
-        """Return the nodes that ``owner`` and those below it have leases on."""
+        """Return the nodes with leases of ``owner`` and its descendants."""
         family = self.below(owner)
         held = (h for h in self.leases.values() if self.runs[h.run].owner in family)
         return {node for each in held for node in each.gpus}
 
     def running_of(self, owner: str) -> int:
-        """Return how many runs of ``owner`` and those below it run."""
+        """Return the number of running runs of ``owner`` and its descendants."""
         return sum(self.runs[name].owner in self.below(owner) for name in self.running)
 
     def nodes_beyond(self, owner: str) -> Iterator[str]:
-        """Yield the limits of nodes above ``owner`` that are exceeded."""
+        """Yield the exceeded limits of nodes of ``owner`` and its ancestors."""
         for name in self.above(owner):
             most = self.owners[name].quota.nodes_max
             if most is not None and len(self.nodes_of(name)) > most:
                 yield f"{name} has {self.nodes_of(name)}, of {most}"
 
     def runs_beyond(self, owner: str) -> Iterator[str]:
-        """Yield the limits of running runs above ``owner`` that are exceeded."""
+        """Yield the exceeded limits of running runs of ``owner`` and its ancestors."""
         for name in self.above(owner):
             most = self.owners[name].quota.concurrent_runs_max
             if most is not None and self.running_of(name) > most:
                 yield f"{name} has {self.running_of(name)} running, of {most}"
 
     def runs_full(self, owner: str) -> list[str]:
-        """Return who, above ``owner``, has as many running runs as it may."""
+        """Return the owners, up to the root, that have as many running runs as allowed."""
         limits = {n: self.owners[n].quota.concurrent_runs_max for n in self.above(owner)}
         return [n for n, most in limits.items() if most is not None and self.running_of(n) >= most]
 
     def free(self) -> dict[str, int]:
-        """Return what is free on each node that can be used."""
+        """Return the free GPUs of each usable node."""
         found = {name: gpus for name, gpus in self.nodes.items() if name not in self.away}
         for held in self.leases.values():
             for node, gpus in held.gpus.items():

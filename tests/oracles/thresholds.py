@@ -1,4 +1,4 @@
-"""Thresholds by the simplest means: every owner's use is added up each time anybody asks."""
+"""A simple model of thresholds: every owner's use is added up at each question."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PERCENTS = (80, 100, 120)
 REARM_POINTS = 5
 
 Told = tuple[str, int, bool, int]
-"""(owner, percent, whether above, used in parts of a million) of a threshold that was crossed."""
+"""A crossed threshold: (owner, percent, whether above, used part in millionths)."""
 Use = tuple[int, int, int]
-"""(used until now, used each millisecond, budget)."""
+"""(used until now, use per millisecond, budget)."""
 
 
 def crossed_by(view: StateView, now_ms: int) -> list[Told]:
-    """Return the thresholds that are crossed at ``now_ms`` and were not told, in order."""
+    """Return the thresholds that are crossed at ``now_ms`` and not recorded yet, in order."""
     budgeted = sorted(n for n, owner in view.owners.items() if _uses(view, owner, now_ms))
     found: list[Told] = []
     for name in dict.fromkeys((*budgeted, *view.thresholds)):
@@ -37,7 +37,7 @@ def crossed_by(view: StateView, now_ms: int) -> list[Told]:
 
 
 def due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is reached if everybody goes on and nothing is let go."""
+    """Return when the next threshold is reached if all use continues and none is forgotten."""
     found = []
     for name, owner in view.owners.items():
         above = [p for p in PERCENTS if p > view.thresholds.get(name, 0)]
@@ -49,7 +49,7 @@ def due_ms(view: StateView, after_ms: int) -> int | None:
 
 
 def _uses(view: StateView, owner: Owner | None, now_ms: int) -> list[Use]:
-    """Return how much of each of its budgets an owner has used in the rolling window."""
+    """Return the use of each of an owner's budgets in the rolling window."""
     if owner is None:
         return []
     from_ms = now_ms - view.system.budget_period_days * DAY_MS
@@ -74,7 +74,7 @@ def _uses(view: StateView, owner: Owner | None, now_ms: int) -> list[Use]:
 
 
 def _reached(uses: Sequence[Use], known: int) -> int:
-    """Return the highest threshold that counts as crossed where ``known`` was before."""
+    """Return the highest threshold that counts as crossed if ``known`` did before."""
     found = 0
     for used, _, budget in uses:
         spent, whole = (used, budget) if budget else (1, 1)

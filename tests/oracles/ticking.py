@@ -1,4 +1,4 @@
-"""The baselines played millisecond by millisecond, by sentences of their papers."""
+"""The baselines, played millisecond by millisecond by the rules in their papers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from quorate.sim.baselines.baseline_simulation import BaselineJob
 
 Life = dict[str, list[int]]
-"""For each job the milliseconds in which it ran."""
+"""The milliseconds in which each job ran."""
 
 
 def play(scheduler: str, jobs: Sequence[BaselineJob], gpus: int, queue_gpu_ms: int) -> Life:
@@ -50,7 +50,7 @@ def _greedy(ranked: list[BaselineJob], gpus: int) -> list[str]:
 
 
 def _easy(live: list[BaselineJob], running: list[str], ran: Life, gpus: int, ms: int) -> list[str]:
-    """Return who runs: a later job starts if the first that waits still gets its time."""
+    """Return the running jobs: a later job starts if the first waiting job is not delayed."""
     known = {job.name: job for job in live}
     running = list(running)
     queue = [job for job in live if job.name not in running]
@@ -80,7 +80,7 @@ def _start_of(  # noqa: PLR0917 - all that a start depends on
     gpus: int,
     ms: int,
 ) -> int:
-    """Return the first instant at which ``head`` fits, if everything runs up to its limit."""
+    """Return the first instant at which ``head`` fits, if all jobs run up to their limits."""
     at_ms = ms
     while True:
         left = [name for name in running if ms + known[name].estimate_ms - len(ran[name]) > at_ms]

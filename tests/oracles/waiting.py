@@ -1,4 +1,4 @@
-"""Waits by a slow and obvious way: each stretch between two instants is looked at by itself."""
+"""A slow count of waits: each period between two instants is examined separately."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OTHERS = {
 
 
 def leases_of(events: Sequence[Event], run: str) -> dict[str, tuple[int, int | None]]:
-    """Return from when to when each lease of ``run`` was charged; None while it is open."""
+    """Return the charged period of each lease of ``run``; its end is None while it is open."""
     found: dict[str, tuple[int, int | None]] = {}
     for event in events:
         if isinstance(event, LeaseStarted) and run in (event.run, event.partner):
@@ -39,7 +39,7 @@ def leases_of(events: Sequence[Event], run: str) -> dict[str, tuple[int, int | N
 
 
 def span_of(events: Sequence[Event], run: str, now_ms: int) -> tuple[int, int]:
-    """Return when ``run`` was submitted, and when it was over, or now."""
+    """Return the submission of ``run`` and its end, or now."""
     leases = leases_of(events, run)
     (submitted,) = (
         each for each in events if isinstance(each, RunSubmitted) and each.run.name == run
@@ -76,7 +76,7 @@ def wait_parts(events: Sequence[Event], run: str, now_ms: int) -> dict[WaitCause
 
 
 def _cause_at(events: Sequence[Event], run: str, at_ms: int) -> WaitCause:
-    """Return why ``run`` waited just after ``at_ms``: the last word about it that was in force."""
+    """Return why ``run`` waited just after ``at_ms``: the last recorded reason before."""
     cause, floor_ms, has, refused = WaitCause.ROOM, 0, set[str](), False
     last_ms = 0
     for event in events:

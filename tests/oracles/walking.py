@@ -1,4 +1,4 @@
-"""What a walk over the queue writes where a decision takes a shortcut because nothing waits."""
+"""The events of a walk over the queue, for decisions that need no walk because no run waits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from quorate.model.state.state_view import StateView
 def walked_events(
     view: StateView, command: Command, now_ms: int, *, has_executor: bool
 ) -> tuple[Event, ...] | None:
-    """Return what ``command`` writes by a walk, if ``decide`` takes a shortcut; else None.
+    """Return the events of ``command`` by a walk if ``decide`` takes a shortcut, otherwise None.
 
-    None also where time alone has made something due, which is written before.
+    Also None if time alone has made a change due, which is recorded first.
     """
     log = DecisionLog(view, now_ms=now_ms, actor="test", has_executor=has_executor)
     settle_holds(log)

@@ -1,4 +1,4 @@
-"""What the end of a run gives out; also where a new walk begins at each place that is left.
+"""The starts after the end of a run, also with a new walk for each place that becomes free.
 
 For ledgers without an executor, loans, spares and conflicts.
 """
@@ -20,9 +20,9 @@ WALKS_MAX = 16
 
 
 class Ended(NamedTuple):
-    """What the end of a run writes, and how often a firm run left its place meanwhile.
+    """The events after the end of a run, and how often a firm run left its place meanwhile.
 
-    ``anew`` counts the walks that were begun for that, ``gone_on`` those that went on instead.
+    ``anew`` counts the new walks for such places, ``gone_on`` the walks that continued instead.
     """
 
     events: tuple[Event, ...]
@@ -31,7 +31,7 @@ class Ended(NamedTuple):
 
 
 class WalkAnew(Walk):
-    """A walk that ends wherever a firm run leaves its place and a run before it waits."""
+    """A walk that ends when a firm run leaves its place and a run before it waits."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class WalkAnew(Walk):
 
 
 def ended(view: StateView, run: str, now_ms: int, kind: type[Walk]) -> Ended:
-    """Return what completing ``run`` comes to where the queue is walked by walks of ``kind``."""
+    """Return the result of completing ``run`` with walks of ``kind``."""
     log = DecisionLog(view, now_ms=now_ms, actor="test")
     settle_holds(log)
     complete_run(log, log.view.runs[run], Outcome.COMPLETED, "")
@@ -60,7 +60,7 @@ def ended(view: StateView, run: str, now_ms: int, kind: type[Walk]) -> Ended:
 
 
 def _standing(log: DecisionLog, kind: type[Walk]) -> Walk:
-    """Return a walk with all firm places put in, none of which has to move any more."""
+    """Return a walk with all firm places in the profile, none of which has to move any more."""
     while True:
         stop_overstayed(log)
         written = len(log.events)

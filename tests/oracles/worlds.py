@@ -1,4 +1,4 @@
-"""Small worlds: drawn once, handed to the code under test and to the oracle alike."""
+"""Small worlds: drawn once, and given to the tested code and to the oracle."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ FILLER = EnvelopeId("filler/all")
 
 @dataclass(frozen=True)
 class Fleet:
-    """Nodes, and which of their slots are taken."""
+    """Nodes, and their used slots."""
 
     nodes: tuple[Node, ...]
     taken: tuple[tuple[str, int], ...]
 
     def machines(self, flavor: str) -> list[Machine]:
-        """Return the nodes of ``flavor`` as the oracle sees them."""
+        """Return the nodes of ``flavor`` for the oracle."""
         taken = dict(self.taken)
         return [
             Machine(
@@ -77,7 +77,7 @@ def _labels(n: Node) -> dict[str, str]:
 def choose_fleet(
     choose: Chooser, *, domains: int = 4, nodes: int = 4, gpus: int = 4, flavors: int = 2
 ) -> Fleet:
-    """Return a fleet: names in no order, racks here and there, any slots taken."""
+    """Return a fleet with random names, some racks, and any used slots."""
     found: list[Node] = []
     taken: list[tuple[str, int]] = []
     count = domains * nodes
@@ -114,12 +114,12 @@ _SELECTORS: tuple[tuple[tuple[str, str], ...], ...] = (
 
 
 def choose_selector(choose: Chooser) -> tuple[tuple[str, str], ...]:
-    """Return what a run asks about places, mostly nothing."""
+    """Return the selector of a run, mostly an empty one."""
     return choose.one_of(_SELECTORS) if choose.number(0, 2) == 0 else ()
 
 
 def ask_of(run: Run, pool: Pool, width: int, *, by_rack: bool = False) -> Ask:
-    """Return what ``run`` at ``width`` asks the oracle for."""
+    """Return the request of ``run`` at ``width`` for the oracle."""
     bundles = [width]
     if run.malleable is not None:
         steps = (width - run.malleable.gpus_min) // run.malleable.gpus_step
@@ -140,7 +140,7 @@ def ask_of(run: Run, pool: Pool, width: int, *, by_rack: bool = False) -> Ask:
 
 
 def choose_family(choose: Chooser, *, most: int = 4) -> dict[str, Owner]:
-    """Return owners and who their parents are; no cycles, diamonds welcome."""
+    """Return owners and their parents without cycles; an owner may have several parents."""
     owners: dict[str, Owner] = {}
     for number in range(choose.number(1, most)):
         parents = tuple(name for name in owners if choose.flip())
@@ -173,7 +173,7 @@ def _hours(choose: Chooser) -> int | None:
 def choose_line(
     choose: Chooser, name: str, owners: Iterable[str], *, gpus: int, racks: bool
 ) -> Envelope:
-    """Return one envelope; tight limits are common, so that they meet."""
+    """Return one envelope; tight limits are common, so that several limits apply at once."""
     start, end = choose.one_of(_WINDOWS)
     lending = Lending()
     if choose.flip():
@@ -198,7 +198,7 @@ def choose_line(
 
 
 def choose_caps(choose: Chooser, envelopes: Sequence[Envelope], *, gpus: int) -> tuple[Cap, ...]:
-    """Return caps that overlap as often as not."""
+    """Return caps, half of which overlap."""
     caps = []
     for number in range(choose.number(0, 2)):
         flavor = choose.one_of(envelopes).flavor
@@ -218,7 +218,7 @@ def choose_caps(choose: Chooser, envelopes: Sequence[Envelope], *, gpus: int) ->
 def choose_budgets(
     choose: Chooser, owners: Iterable[str], *, most: int = 3, gpus: int = 6, racks: bool = False
 ) -> tuple[Budget, ...]:
-    """Return budgets of up to three lines each, their names and owners in no order."""
+    """Return budgets of up to three envelopes, with random names and owners."""
     found = []
     for name in choose.some([f"b{i}" for i in range(most)], 1, most):
         lines = tuple(
@@ -240,7 +240,7 @@ def budgets(
 
 
 def choose_uses(choose: Chooser, money: tuple[Budget, ...]) -> tuple[Use, ...]:
-    """Return what was taken before, within no limit at all; an ended lease has no GPUs."""
+    """Return past uses without any limit; an ended lease has no GPUs."""
     keys = [f"{b.name}/{e.name}" for b in money for e in b.envelopes]
     found = []
     for _ in range(choose.number(0, 3)):
@@ -273,9 +273,9 @@ def state_of(
     money: tuple[Budget, ...] = (),
     used: tuple[Use, ...] = (),
 ) -> State:
-    """Return the state in which all this is so; taken slots belong to a run nobody asks about."""
+    """Return the state with this world; used slots belong to a run that no test examines."""
     filler = budget_of("filler", "filler", envelope("all", 10_000))
-    # Earlier leases are on nodes of their own, in a pool of their own, so that only money meets.
+    # Earlier leases are on separate nodes in a separate pool, so that they affect only money.
     apart = Pool(name="apart", selector=(("region", "apart"),))
     contexts = [
         Node(name=f"context{i}", flavor="H100", gpus=8, region="apart", cluster="c", domain="Z")
@@ -298,7 +298,7 @@ def state_of(
 
 
 def _used(number: int, use: Use) -> list[Event]:
-    """Return the events of a lease that left ``use`` behind."""
+    """Return the events of a lease with the effect ``use``."""
     name = f"earlier{number}"
     gpus = max(1, use.gpus)
     slots = ((f"context{number}", (1 << gpus) - 1),)
@@ -351,5 +351,5 @@ def _started(
 
 
 def bank_of(owners: dict[str, Owner], money: tuple[Budget, ...], used: tuple[Use, ...]) -> Bank:
-    """Return the same money as the oracle sees it."""
+    """Return the same money for the oracle."""
     return Bank(owners, money, list(used))

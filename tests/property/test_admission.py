@@ -1,4 +1,4 @@
-"""Admission against the oracle that puts every placement against every payment."""
+"""Admission, compared with an oracle that tries every placement with every payment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.oracles.worlds import (
 
 @dataclass(frozen=True)
 class Question:
-    """A run at the door of a small world."""
+    """A run to admit in a small world."""
 
     fleet: Fleet
     pool: Pool
@@ -54,7 +54,7 @@ class Question:
     run: Run
 
     def answer(self) -> Start | None:
-        """Return what the oracle says."""
+        """Return the answer of the oracle."""
         run = self.run
         purchase = Purchase(
             run.owner,
@@ -112,7 +112,7 @@ def questions(draw: st.DrawFn, *, racks: bool = False) -> Question:
 
 
 def _check_tried(state: State, run: Run, answer: Admitted | Refusal) -> None:
-    """Assert that a start that is only tried is that of ``answer``, and needs what payers have."""
+    """Check that a start that is only tried is that of ``answer``, and needs what payers have."""
     steps = SearchBudget()
     tried = try_admit(state, run, NOW_MS, has_executor=False, steps=steps)
     if isinstance(answer, Admitted):
@@ -126,7 +126,7 @@ def _check_tried(state: State, run: Run, answer: Admitted | Refusal) -> None:
 
 
 def _check(question: Question) -> None:
-    """Assert that the core and the oracle agree, and that the leases add up."""
+    """Check that the core and the oracle agree, and that the leases add up."""
     state = state_of(
         question.fleet,
         pool=question.pool,
@@ -160,7 +160,7 @@ def _check(question: Question) -> None:
 
 
 def _check_leases(question: Question, answer: Admitted) -> None:
-    """Assert that the drafts cover the plan to the slot and the legs to the GPU."""
+    """Check that the leases have exactly the slots of the plan and the GPUs of each payer."""
     drafts = bind(answer.plan, answer.demands, answer.legs)
     by_name = {node.name: node for node in question.fleet.nodes}
     left: dict[str, int] = {}

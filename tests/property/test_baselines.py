@@ -1,4 +1,4 @@
-"""The baselines of comparisons, against playing them millisecond by millisecond."""
+"""The baselines of comparisons, compared with playing them millisecond by millisecond."""
 
 from __future__ import annotations
 

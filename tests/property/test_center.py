@@ -1,4 +1,4 @@
-"""The middle of what is feasible, compared with points around it, and the published search."""
+"""The middle of the feasible region, compared with points around it, and the published search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GPUS = st.lists(st.integers(1, 40), min_size=1, max_size=4).map(np.array)
 
 
 def product(shares: Floats, times: Floats, scales: Ints, gpus: Ints) -> float:
-    """Return the logarithm of what the middle makes greatest, minus infinity outside."""
+    """Return the logarithm that is largest at the middle; minus infinity outside the region."""
     had = shares.sum(axis=1)
     left = np.concatenate((shares.ravel(), 1.0 - had, had - times, gpus - scales @ shares))
     return float(np.log(left).sum()) if left.min() > 0 else -np.inf
@@ -54,17 +54,17 @@ def test_the_search_ends_at_a_feasible_makespan_near_one_that_is_not(
     scales = np.array([scale for scale, _, _ in drawn])
     alone_s = np.array([alone_s for _, _, alone_s in drawn])
     found_s = near_least_s(alone_s, scales, gpus)
-    # All jobs are done no sooner than the longest of them, nor than all GPUs can do all of them.
+    # All jobs end no sooner than the longest job, and than all GPUs can do all work.
     least_s = max(float(alone_s.max()), float(scales @ alone_s) / float(gpus.sum()))
     assert has_inside(alone_s / found_s, scales, gpus)
     bound = 1.05
     if any(top_s / 1.05 < least_s <= top_s for top_s in (LONGEST_S, 10 * LONGEST_S)):
-        bound *= 1.05  # It ends below this makespan without trying it, and goes on from there.
+        bound *= 1.05  # The search ends below this makespan without trying it.
     assert found_s <= max(bound * 1.000001 * least_s, 105.0)
 
 
 def test_a_search_that_begins_anew_may_end_farther_from_the_least() -> None:
-    """It tries up to 1e7, which is feasible, without trying 1e7 itself, and then from there on."""
+    """It tries values up to 1e7, which is feasible, without 1e7 itself, and continues there."""
     one = np.array([1])
     found_s = near_least_s(np.array([9_718_750.0]), one, one)
     assert 1.05 * 9_718_750 < found_s < 1.05 * 1e7
@@ -86,6 +86,6 @@ def test_a_job_that_moves_nowhere_has_no_share_and_others_count_by_their_first_f
     )
     moment = Moment(at_s=0.0, steps_left={"0": 8e5, "1": 4e5, "2": 1.0}, ages_s={})
     found = policy(moment)
-    # Both take 400,000 s alone, each by its first flavor, so that they have the same shares.
+    # Both take 400,000 s alone, each on its first flavor, so that they have the same shares.
     assert found[("0",)] == pytest.approx(found[("1",)])
     assert found[("2",)] == {"fast": 0.0, "slow": 0.0}

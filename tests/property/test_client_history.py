@@ -1,7 +1,7 @@
-"""The checker of client histories against every order there is, and against planted bugs.
+"""The checker of client histories, compared with all possible orders, and with planted bugs.
 
-The oracle tries all orders of all subsets of the requests, and plays each with a model of its own.
-The planted bugs are in stores and executors under real engines; without them the same play passes.
+The oracle tries all orders of all subsets of the requests, with its own model of a run. The planted
+bugs are in stores and executors below real engines; without the bugs the same play passes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REQUESTS: list[Request] = [Submit("a"), Submit("b"), Cancel(), Read()]
 
 
 def is_explained(operations: Sequence[Operation]) -> bool:
-    """Return whether some order explains all answers: by trying every one."""
+    """Return whether some order explains all answers, by trying all orders."""
     sure = [each for each in operations if each.answer is not None]
     unsure = [each for each in operations if each.answer is None]
     return any(
@@ -73,7 +73,7 @@ def _is_in_time(order: Sequence[Operation]) -> bool:
 
 
 def _plays(order: Sequence[Operation]) -> bool:
-    """Return whether one copy that is asked in this order gives these answers."""
+    """Return whether one copy of the run gives these answers in this order."""
     copy: Copy | None = None
     for each in order:
         said, done = _answered(each.request, copy)
@@ -88,7 +88,7 @@ def _plays(order: Sequence[Operation]) -> bool:
 
 
 def _answered(request: Request, copy: Copy | None) -> tuple[Answer, Copy | None]:
-    """Return what one copy answers, and what it is then."""
+    """Return the answer of one copy, and the copy afterwards."""
     match request:
         case Read():
             return Found(copy, 0), copy
@@ -149,7 +149,7 @@ def test_history_is_explained_exactly_where_some_order_explains_it(
 
 @st.composite
 def executions(draw: st.DrawFn) -> list[Operation]:
-    """Return requests that one copy has carried out, each at one instant of its time."""
+    """Return requests that one copy has carried out, each at one instant during the request."""
     found: list[Operation] = []
     copy: Copy | None = None
     for number in range(draw(st.integers(1, 12))):
@@ -189,7 +189,7 @@ class Log(MemoryStore):
 
     def append(self, block: Block, *, expected: Head) -> None:
         if self.flaw == "skips the compare":
-            # The block takes the place of what another writer has put there.
+            # The block replaces a block of another writer.
             del self._blocks[expected.height :]
         if self.flaw == "acknowledges before the commit":
             self._unwritten.append(block)
@@ -203,7 +203,7 @@ OWNERS = (Owner(name="physics", quota=Quota(concurrent_runs_max=3)), Owner(name=
 
 
 class Play:
-    """Clients with an engine each ask about few runs, one after the other; all is written down."""
+    """Clients, each with an engine, send requests about few runs in turn; all are recorded."""
 
     def __init__(
         self, store: Log, chance: Random, *, clients: int = 3, reads_stale: bool = False
@@ -232,7 +232,7 @@ class Play:
             try:
                 answer = ask(self.engines[client], spec, asked)
             except QuorateError:
-                # The engine has found out that the log is not the one that it has read.
+                # The engine has noticed that the log differs from what it has read.
                 answer = None
             self.operations.append(
                 Operation(
@@ -281,7 +281,7 @@ def test_planted_bug_is_found(bug: str) -> None:
 
 
 class Obedient:
-    """An executor that writes down what it carries out; a flawed one looks at no term."""
+    """An executor that records what it carries out; a flawed one ignores terms."""
 
     def __init__(self, *, looks_at_terms: bool = True) -> None:
         self.obeyed: list[Obeyed] = []
@@ -320,7 +320,7 @@ def test_orders_of_an_old_term_that_are_obeyed_are_found(*, looks_at_terms: bool
     old.execute(commands.Submit(run("before", 2, "free")), actor="test")
     new.lead(2, executor)
     new.execute(commands.Submit(run("after", 2, "free")), actor="test")
-    # It was paused, and does not know that another one leads.
+    # It was paused, and does not know that another engine leads.
     late = commands.Submit(run("late", 2, "free"))
     if looks_at_terms:
         with pytest.raises(DecidingStoppedError):

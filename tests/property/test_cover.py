@@ -1,4 +1,4 @@
-"""Cover against the oracle that tries every division of a bill among payers."""
+"""Cover, compared with an oracle that tries every division of a demand among payers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Bill:
-    """A question to cover, with the world it is asked in."""
+    """A demand to cover, and its world."""
 
     owners: dict[str, Owner]
     money: tuple[Budget, ...]
@@ -102,7 +102,7 @@ def bills(draw: st.DrawFn) -> Bill:
 
 @st.composite
 def loans(draw: st.DrawFn) -> Bill:
-    """Draw a run that has to borrow, and several lenders with limits of their own."""
+    """Draw a run that has to borrow, and several lenders with separate limits."""
     choose = chooser(draw)
     owners = {name: Owner(name=name) for name in ("o0", "o1", "o2", "o3")}
     money = [Budget(name="b0", owner="o0", envelopes=(envelope("e", choose.number(1, 2)),))]
@@ -135,7 +135,7 @@ def _cells(covered: Covered) -> tuple[paying.Cell, ...]:
 
 
 def _check(bill: Bill) -> None:
-    """Assert that cover pays exactly when the oracle does, and in the same way."""
+    """Check that cover finds a payment exactly when the oracle does, and the same one."""
     answer = plan_cover(bill.state, bill.request, bill.asked())
     expected = paying.first_payment(bill.bank, bill.purchase, bill.asked_of_oracle())
     if expected is None:
@@ -165,7 +165,7 @@ def test_sponsors_pay_what_they_lend_and_what_the_run_may_borrow(bill: Bill) -> 
 
 @st.composite
 def kinships(draw: st.DrawFn) -> Bill:
-    """Draw a larger family with a budget for each of its members, named in no order."""
+    """Draw a larger family with a budget for each member, with names in random order."""
     choose = chooser(draw)
     owners = choose_family(choose, most=7)
     names = choose.some([f"b{i}" for i in range(len(owners))], len(owners), len(owners))
@@ -207,7 +207,7 @@ def test_no_limit_is_passed_counting_what_the_decision_takes(bill: Bill) -> None
 
 
 def _bounds(bill: Bill) -> int:
-    """Return under how many bounds shared with others the most bound payer is; 2 if hours are."""
+    """Return the most shared limits over one payer; 2 if hours are limited."""
     bank, worst = bill.bank, 0
     for key, tier in paying.phases(bank, bill.purchase)[-1]:
         budget, line = bank.line(key)
@@ -237,7 +237,7 @@ def test_a_refusal_says_how_much_is_unpaid(bill: Bill) -> None:
     missing = {s.where: s.short for s in answer.shortages if s.where in _PLACES}
     assert sum(missing.values()) == answer.short
     if _bounds(bill) > 1:
-        # Where limits overlap the numbers are a bound, not the whole truth.
+        # If limits overlap, the numbers are only a bound.
         return
     assert answer.short == wanted - most
     paid = [(_PLACES[where], gpus - missing.get(where, 0)) for where, gpus in bill.demands]
@@ -269,10 +269,10 @@ _SELECTORS = (
 
 @st.composite
 def knots(draw: st.DrawFn) -> Bill:
-    """Draw one owner's open envelopes, most of them in several caps, and a bill that may fit.
+    """Draw one owner's open envelopes, most of them in several caps, and a demand that may fit.
 
-    Those that pay anywhere come first in the order, so taking the most from them is a mistake
-    whenever a later place has nobody else.
+    Envelopes that pay everywhere are first in the order, so taking the most from them is wrong if a
+    later place has no other payer.
     """
     choose = chooser(draw)
     anywhere = choose.number(1, 2)

@@ -1,4 +1,4 @@
-"""Documents survive the way there and back, and nothing anybody writes makes the reader raise."""
+"""Documents are the same after writing and reading, and no text makes the reader raise an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random lives in which spares are filled, come back and are reclaimed.
+"""Random histories in which spares are filled, restored and reclaimed.
 
-After every command the sweep and the audit hold: a pledge's slots are its filler's, its payer can
-take the spare back, and when the filler has gone so has the pledge.
+After every command the sweep and the audit find no violation: a pledge has the slots of its filler,
+its payer can pay for the spare again, and the pledge ends with the filler.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ pytestmark = pytest.mark.slow
 
 _OWNERS = ("ant", "bee", "cat")
 _SEEDS, _STEPS = range(sized(11, 0), sized(16, 40)), 50
-"""The seeds of ``make test`` are few lives that meet every case."""
+"""The seeds of ``make test``: few histories that contain every case."""
 
 
 def _world(chance: Random, *, has_executor: bool) -> Life:
-    """Return a small fleet and money that runs out in some lives."""
+    """Return a small fleet, with money that runs out in some histories."""
     gpus = chance.choice((1, 2, 4))
     nodes = [
         node(f"{domain.lower()}{number}", gpus, domain)
@@ -140,7 +140,7 @@ def _command(chance: Random, life: Life) -> Command:
 
 
 def _trouble(chance: Random, life: Life) -> Command:
-    """Return the loss of a node, mostly one on which a run with filled spares works."""
+    """Return the loss of a node, usually of one on which a run with filled spares works."""
     view = life.state
     keepers = {pledge.run for pledge in view.pledges.values()}
     needed = sorted(place for keeper in keepers for place in life.on(keeper))
@@ -152,7 +152,7 @@ def _trouble(chance: Random, life: Life) -> Command:
 
 
 def _live(seed: int, *, has_executor: bool) -> Counter[str]:
-    """Return how often each thing happened in one life, all of which is looked at."""
+    """Return how often each case occurred in one history, which is checked throughout."""
     chance = Random(f"{seed}/{has_executor}")
     life = _world(chance, has_executor=has_executor)
     seen: Counter[str] = Counter()
@@ -203,7 +203,7 @@ def test_filled_spares_come_back_and_reclaiming_is_always_paid(has_executor: boo
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
-    # These lives have met every case they are about.
+    # These histories contain every case that this file tests.
     assert min(seen[kind] for kind in ("filled", "closed", "swapped")) >= len(_SEEDS) // 2, seen
     assert seen["reclaimed"] > 0
     assert (seen["waits for a spare"] > 0) == has_executor

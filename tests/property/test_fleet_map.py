@@ -1,4 +1,4 @@
-"""The map of a fleet against the leases, slot by slot."""
+"""The map of a fleet, compared with the leases slot by slot."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def mapped(engine: Engine, caller: Caller) -> dict[str, Any]:
 
 
 def slots_of(found: dict[str, Any]) -> dict[tuple[str, int], str]:
-    """Return the lease of each GPU that has one, slot by slot."""
+    """Return the lease of each leased GPU, slot by slot."""
     nodes, leases, held = found["nodes"], found["leases"], found["held"]
     slots: dict[tuple[str, int], str] = {}
     for node, first, gpus, lease in zip(

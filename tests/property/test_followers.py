@@ -1,4 +1,4 @@
-"""Random histories of arrays and runs that follow each other, against what their documents say."""
+"""Random histories of arrays and followers, compared with their documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OF_UPSTREAM = {RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED}
 
 
 class History:
-    """A ledger in which arrays and runs arrive, end in every way, and follow what came before."""
+    """A ledger with arrays and runs that end in every way and follow earlier ones."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -77,7 +77,7 @@ class History:
         return Tick()
 
     def _new(self) -> tuple[Run, ...]:
-        """Return a run, or the tasks of an array, which may follow what came before."""
+        """Return a run, or the tasks of an array, which may follow earlier ones."""
         chance, name = self.chance, f"r{len(self.names)}"
         arrays = [each for each in self.names if each in self.sizes]
         size = chance.choice((0, 0, 2, 3, 5))
@@ -113,7 +113,7 @@ class History:
         return tuple(self.chance.sample(names, k=min(len(names), self.chance.choice((0, 1, 1, 2)))))
 
     def is_blocked(self, record: RunRecord) -> bool:
-        """Return whether the documents keep ``record`` from starting, read from phases alone."""
+        """Return whether its document blocks ``record``, computed from phases alone."""
         spec = record.spec
         follow = spec.follow or Follow(after=())
         any_end = follow.on_upstream_failure is UpstreamFailure.START

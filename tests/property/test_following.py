@@ -1,8 +1,8 @@
-"""Engines over one store, interleaved in any way, end in the state of one that replays the ledger.
+"""Engines on one store, interleaved in any way, reach the state of a replay of the ledger.
 
-Each engine decides on what it has read. Others may append between its decision and its append, an
-append may fail, and one may succeed and say that it failed. What is checked is slow and obvious:
-the blocks folded from the first one on, and books of slots and quotas over every event.
+Each engine decides on what it has read. Other engines may append between its decision and its
+append; an append may fail, and an append may succeed and report a failure. The checks are slow and
+simple: a fold of the blocks from the first one on, and records of slots and quotas over all events.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ FAULTS = ("none", "none", "none", "before", "after")
 
 
 class InterruptedStore(MemoryStore):
-    """A store in which something else happens before an append, and an append may fail.
+    """A store in which other changes happen before an append, and an append may fail.
 
-    A refusal brings up to ``brought`` blocks.
+    A refusal returns up to ``brought`` blocks.
     """
 
     def __init__(self, brought: int) -> None:
@@ -72,7 +72,7 @@ class InterruptedStore(MemoryStore):
 
 @dataclass
 class Race:
-    """One ledger, and the engines that race for it."""
+    """One ledger, and the engines that race for its head."""
 
     engines: list[Engine]
     store: InterruptedStore
@@ -90,7 +90,7 @@ class Race:
         return cls([engine, *others], store, clock)
 
     def give(self, who: int, commands: list[Command]) -> None:
-        """Have an engine decide and commit ``commands``; its store may fail."""
+        """Let an engine decide and commit ``commands``; its store may fail."""
         engine = self.engines[who % len(self.engines)]
         try:
             receipts = engine.execute_all(commands, actor="test")
@@ -164,7 +164,7 @@ def test_engines_that_race_end_in_the_state_of_one_that_replays(
     assert audit(events, view=race.engines[0].view) == []
     assert sweep(race.engines[0].view) == []
     assert list(_doubles(events)) == []
-    # What was answered is in the ledger, once, where its receipt says.
+    # Each answered command is in the ledger once, where its receipt says.
     heads = {head.height: (head, block) for head, block in found}
     for receipt, _ in race.answered:
         head, block = heads[receipt.head.height]
@@ -179,7 +179,7 @@ def test_engines_that_race_end_in_the_state_of_one_that_replays(
 
 
 def _doubles(events: list[Event]) -> Iterator[str]:
-    """Yield the slots that a lease takes while another has them, at any prefix of ``events``."""
+    """Yield the slots that a lease takes while another has them, at any prefix."""
     taken: dict[tuple[str, int], str] = {}
     for event in events:
         if isinstance(event, LeaseStarted):

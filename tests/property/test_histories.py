@@ -1,8 +1,8 @@
-"""Random lives of a small fleet: after every command everything that must hold does.
+"""Random histories of a small fleet: after every command all invariants hold.
 
-The machine draws worlds and commands of every kind, valid or not, and jumps ahead in time past
-holds, windows, promised starts and conflicts. It keeps the events; the state, its copies and its
-snapshots must all be what those events add up to.
+The state machine draws worlds and commands of every kind, valid or not, and advances the time past
+holds, windows, planned starts and conflicts. The state, its copies and its snapshots must equal the
+fold of the events.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _runs(draw: st.DrawFn) -> Run:
 
 @st.composite
 def _plenty(draw: st.DrawFn) -> tuple[Budget, ...]:
-    """Draw a budget for each owner that lets its runs start, and runs dry before long."""
+    """Draw a budget for each owner that lets its runs start, and is soon used up."""
     choose = chooser(draw)
     found = []
     for owner in _NAMES:
@@ -193,7 +193,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(nodes=st.lists(_nodes, min_size=1, max_size=2), pool=_pools, days=st.integers(1, 3))
     def change_the_fleet(self, nodes: list[Node], pool: Pool, days: int) -> None:
-        # Nodes and pools in one command, in one after the other, and settings that change nothing.
+        # Nodes and pools in one command, or one after the other, and settings that change nothing.
         if days == 1:
             self._do(Apply((pool, *nodes)))
             return
@@ -206,7 +206,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), money=budgets(_OWNERS, gpus=8, racks=True))
     def change_a_budget(self, data: st.DataObject, money: tuple[Budget, ...]) -> None:
-        """Give a budget that may be in use other lines: more, less, elsewhere, another flavor."""
+        """Change the envelopes of a budget in use: more, less, elsewhere, another flavor."""
         name = data.draw(st.sampled_from(sorted(self.state.budgets)))
         old = self.state.budgets[name]
         owner = data.draw(st.sampled_from([old.owner, old.owner, money[0].owner]))
@@ -249,7 +249,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(gpus=st.integers(1, 2))
     def borrow(self, gpus: int) -> None:
-        """Submit a run of somebody who has nothing."""
+        """Submit a run of an owner without money."""
         name = f"run{len(self.state.runs)}"
         run = Run(
             name=name,
@@ -286,7 +286,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def settle_conflicts(self) -> None:
-        """Settle what is due, as an engine does after each of its blocks."""
+        """Settle the due conflicts, as an engine does after each of its blocks."""
         for name in tuple(self.state.open_conflicts):
             declared = self.state.conflicts[name].declared
             if declared.due_ms <= self.now_ms:
@@ -305,7 +305,7 @@ class Histories(RuleBasedStateMachine):
     # --- What must hold ------------------------------------------------------------------------
 
     def _do(self, command: Command) -> None:
-        """Decide ``command`` and commit it, checking everything on the way."""
+        """Decide ``command`` and commit it, with all checks."""
         decision = self._decide(self.state, command)
         assert self._decide(self.state, command) == decision
         assert same(self.state, fold(self.events)) == []
@@ -326,14 +326,14 @@ class Histories(RuleBasedStateMachine):
         )
 
     def _walk_all_the_same(self, command: Command, decision: Decision) -> None:
-        """Assert that a decision without a walk writes what a walk would have written."""
+        """Check that a decision without a walk writes the same events as a walk."""
         walked = walked_events(self.state, command, self.now_ms, has_executor=self.has_executor)
         if walked is not None and not decision.refusals:
             event("decided without a walk")
             assert decision.events == walked
 
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
-        """Assert that all end up the same: an overlay, a snapshot, an archive, a fresh fold."""
+        """Check that all give the same state: an overlay, a snapshot, an archive, a new fold."""
         after = fold([*self.events, *decision.events])
         over = self.state.overlay()
         apply_all(over, decision.events)
@@ -347,7 +347,7 @@ class Histories(RuleBasedStateMachine):
             assert same(restored, after) == []
 
     def _archived(self) -> State | None:
-        """Return the state with every run that is over in an archive, and none in memory."""
+        """Return the state with every ended run in an archive, and none in memory."""
         made, rows = cut(self.state), MemoryStore()
         rows.save_snapshot(self.head, made.payload, made.rows())
         self.state.runs.thaw()

@@ -1,4 +1,4 @@
-"""A decision in a fleet where nothing waits writes what a walk over the queue would write."""
+"""A decision while no run waits writes the same events as a walk over the queue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS = 12
 
 
 def capped(choose: Chooser, owner: str, owners: list[str]) -> Budget:
-    """Return a budget of up to four lines, which caps that overlap bound together."""
+    """Return a budget of up to four envelopes, which overlapping caps limit together."""
     names = [f"e{number}" for number in range(choose.number(1, 4))]
     lines = tuple(choose_line(choose, name, owners, gpus=9, racks=choose.flip()) for name in names)
     return Budget(
@@ -48,7 +48,7 @@ def capped(choose: Chooser, owner: str, owners: list[str]) -> Budget:
 
 
 def a_run(choose: Chooser, number: int, owners: list[str]) -> Run:
-    """Return a run in one part or in groups, in one domain or across."""
+    """Return a run in one part or in groups, in one domain or in several."""
     return Run(
         name=f"run{number}",
         owner=choose.one_of(owners),
@@ -63,7 +63,7 @@ def a_run(choose: Chooser, number: int, owners: list[str]) -> Run:
 
 
 def a_command(choose: Chooser, state: State, number: int, owners: list[str]) -> Command:
-    """Return a run that comes or ends; a run that waits is withdrawn first."""
+    """Return the start or the end of a run; a waiting run is withdrawn first."""
     if state.pending:
         return Cancel(min(state.pending))
     running = [name for name, each in state.runs.items() if each.phase is Phase.RUNNING]
@@ -86,7 +86,7 @@ def test_a_run_whose_payer_has_a_cap_starts_without_a_walk() -> None:
 
 @st.composite
 def choosers(draw: st.DrawFn) -> Chooser:
-    """Draw who chooses everything else."""
+    """Draw the chooser of all other choices."""
     return chooser(draw)
 
 

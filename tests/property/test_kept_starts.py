@@ -1,4 +1,4 @@
-"""Starts that a walk takes over from the walk before are those that it would find."""
+"""Starts that a walk takes over from the previous walk are those that it would find itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.oracles.plans import OWNERS, funds, of, quiet_pool
 
 COMMANDS = 70
 FIRST = 25
-"""So many runs are submitted first, so that most wait."""
+"""So many runs are submitted first that most of them wait."""
 DOMAINS = {"A": 6, "B": 8, "C": 8, "D": 4, "E": 8}
 
 
@@ -54,7 +54,7 @@ def a_run(chance: Random, name: str) -> Run:
 
 
 def a_command(state: State, chance: Random, number: int, now_ms: int) -> Command:
-    """Return a run that comes, ends as declared or otherwise, or is cancelled; or a tick."""
+    """Return a submission, an end as declared or otherwise, a cancellation, or a tick."""
     running = [name for name, each in state.runs.items() if each.phase is Phase.RUNNING]
     due = [name for name in running if _ends_by(state, name, now_ms)]
     kind = 1.0 if number < FIRST else chance.random()
@@ -74,13 +74,13 @@ def _ends_by(state: State, name: str, now_ms: int) -> bool:
 
 
 def plan_of(state: State) -> KeptPlan | None:
-    """Return the plan that the last walk has left."""
+    """Return the plan of the last walk."""
     plan: KeptPlan | None = state.room_index.last_plan()[0]
     return plan
 
 
 def starts_taken_over(seed: int) -> int:
-    """Return how many starts a ledger takes over; every decision is that of one which does not."""
+    """Return how many starts are taken over; all decisions equal those without kept starts."""
     chance = Random(seed)
     keeping, finding = State(), State()
     for state in (keeping, finding):
@@ -130,7 +130,7 @@ def test_a_start_of_a_later_instant_is_not_taken_over_when_time_goes_back() -> N
         return (entry.start_ms - NOW_MS) // MINUTE_MS, domain[-1]
 
     assert planned(NOW_MS) == (60, "A")
-    # A dry run at an instant at which the run in A is late, and expected after the one in B.
+    # A dry run when the run in A is late, and is expected to end after the one in B.
     trial = Submit(of("x", 8, "one", 30))
     decide(state, trial, now_ms=NOW_MS + 95 * MINUTE_MS, actor="t")
     left = plan_of(state)

@@ -1,4 +1,4 @@
-"""Whatever manifests say, the import answers, and our own readers take what it makes."""
+"""The import answers every manifest, and Quorate's readers accept its output."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_imported_is_accepted_and_no_gpu_is_lost(
 
 
 def _granted(groups: list[Tree]) -> list[int]:
-    """Return the quotas as they are meant; the oracle of four spellings."""
+    """Return the quotas that the manifest means: an oracle for its four spellings."""
     meant = {"8": 8, "4000m": 4, "1k": 1000}
     written = [group["flavors"][0]["resources"][0]["nominalQuota"] for group in groups]
     return [meant.get(each, each) for each in written]

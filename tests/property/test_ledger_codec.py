@@ -1,4 +1,4 @@
-"""Every event survives every form it is kept in."""
+"""Every event is the same after each way of storing it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_exported_event_comes_back_equal_through_json(event: Event, seq: int) ->
 @pytest.mark.heavy
 @given(st.lists(histories(max_size=3), min_size=1, max_size=4))
 def test_sealed_events_come_back_in_order(groups: list[list[Event]]) -> None:
-    # Only the last group may be as late as it likes; each begins no earlier than the one before.
+    # Only the last group may be late; each group begins no earlier than the previous one.
     groups.sort(key=lambda group: group[0].at_ms)
     groups = [
         group
@@ -57,7 +57,7 @@ def test_sealed_events_come_back_in_order(groups: list[list[Event]]) -> None:
 
 
 def read_or_refused(data: bytes) -> list[Event] | str:
-    """Return the events of ``data``, or what a user would be told. Any other error escapes."""
+    """Return the events of ``data``, or the user's error message. Any other error is raised."""
     try:
         return decode_events(data)
     except (CorruptLedgerError, UnknownEventError) as error:
@@ -83,7 +83,7 @@ def test_any_changed_byte_is_events_or_a_clear_error(
 
 
 class _AllSeenError(Exception):
-    """Every type of event was drawn: no more examples are needed."""
+    """Every type of event was drawn, so no more examples are needed."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A walk that goes on after a firm run left its place writes what a new walk would write."""
+"""A walk that continues after a firm run left its place writes the events of a new walk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.oracles.walking_anew import WalkAnew, ended
 OWNERS = tuple(f"o{number:02d}" for number in range(14))
 DOMAINS = dict.fromkeys("ABCDEFGHIJKL", 8)
 FIRST = 70
-"""So many runs are submitted first, so that most wait."""
+"""So many runs are submitted first that most of them wait."""
 ENDS = 20
 
 
@@ -39,7 +39,7 @@ def a_state(chance: Random) -> State:
 
 
 def a_run(chance: Random, number: int) -> Run:
-    """Return a run in one domain or in groups; a few of an owner are planned at a time."""
+    """Return a run in one domain or in groups; several runs of an owner are planned at a time."""
     gpus = chance.choice((1, 1, 2, 3, 4, 6, 8, 12))
     owner = OWNERS[number % len(OWNERS)] if chance.random() < 0.7 else chance.choice(OWNERS)
     minutes = chance.choice((30, 60, 95, 240, 500))
@@ -49,7 +49,7 @@ def a_run(chance: Random, number: int) -> Run:
 
 
 def walks_of(seed: int) -> tuple[int, int]:
-    """Return how often a walk began anew and went on; what is written is the same as without."""
+    """Return how often a walk began again or continued; the events are those of new walks."""
     chance = Random(seed)
     state, now_ms, begun, gone_on = a_state(chance), NOW_MS, 0, 0
     for number in range(FIRST + ENDS):

@@ -1,4 +1,4 @@
-"""What an allocation leaves over goes to those who might have more, and costs nobody anything."""
+"""The rest of an allocation goes to jobs that can use more, and no job loses."""
 
 from __future__ import annotations
 

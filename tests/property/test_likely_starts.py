@@ -1,4 +1,4 @@
-"""Likely starts of many runs are what the forecast of each of them says."""
+"""Likely starts of many runs equal the forecasts of the single runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORK = st.tuples(st.sampled_from(TEAMS), st.integers(1, 16), st.integers(1, 12),
 
 
 def told_of_one(found: Forecast) -> LikelyStart | None:
-    """Return what the forecast of a waiting run says of its start; None where it has none."""
+    """Return the start in the forecast of a waiting run, or None."""
     is_planned = found.plan_state in (PlanState.FIRM, PlanState.TENTATIVE)
     if found.phase is not Phase.PENDING or not is_planned or found.plan_start_ms is None:
         return None

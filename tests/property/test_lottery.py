@@ -1,4 +1,4 @@
-"""The lottery is fair, two programs agree on it, and nobody can change one unnoticed."""
+"""The lottery is fair, two programs agree on it, and every later change of it is detected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tools.verify_lottery import WRONG, check, events, redraw
 
 DRAWS: Final = 20_000
 CHI_SQUARE: Final = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}
-"""Percentile 99.9 of chi-square by degrees of freedom. Seeds are fixed: it is met, or it is not."""
+"""Percentile 99.9 of chi-square by degrees of freedom. Seeds are fixed, so results never vary."""
 
 _names = st.text(min_size=1, max_size=6)
 _fleets = st.lists(
@@ -56,7 +56,7 @@ _fleets = st.lists(
 
 
 def found_by_quorate(data: bytes, folder: Path) -> str:
-    """Return what Quorate finds wrong in an export, the lotteries included; empty when nothing."""
+    """Return the faults that Quorate finds in an export, including its lotteries; empty if none."""
     export = folder / "export.jsonl"
     export.write_bytes(data)
     books = Lotteries()
@@ -74,7 +74,7 @@ def found_by_quorate(data: bytes, folder: Path) -> str:
 
 
 def found_by_script(data: bytes) -> str:
-    """Return what ``tools/verify_lottery.py`` finds wrong in an export; empty when nothing."""
+    """Return the faults that ``tools/verify_lottery.py`` finds in an export; empty if none."""
     where, chain, known = "", ["", 0, 0], dict[str, Any]()
     try:
         for where, row in events([*BytesIO(data)]):  # noqa: B007 - it is what a fault names
@@ -129,7 +129,7 @@ def test_later_draws_are_uniform_too() -> None:
 
 
 def test_a_biased_draw_would_be_seen() -> None:
-    """The critical values have teeth: an owner list in which one stands twice fails."""
+    """The critical values are strict enough: a list with one owner twice fails."""
     counts = Counter(
         ("ada", "ben", "cy", "ada")[Draws(dummy_seed(number)).below(4)] for number in range(DRAWS)
     )
@@ -208,7 +208,7 @@ def test_no_flipped_byte_of_a_published_conflict_goes_unnoticed(
 
 
 def _turned(resolved: ConflictResolved) -> dict[str, Any]:
-    """Return the changes that let a victim go and end in its place a run that was not drawn."""
+    """Return the changes that spare a victim and end a run that was not drawn."""
     drawn = {each.run for each in resolved.draws}
     owner, run = next(pair for pair in FLEET if pair[1] not in drawn)
     first, *rest = resolved.draws

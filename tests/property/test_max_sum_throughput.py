@@ -1,4 +1,4 @@
-"""The most steps in all: what a plain program finds, with as many deadlines as can be kept."""
+"""The largest sum of rates, compared with a plain program, with as many deadlines as possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @st.composite
 def _due(draw: st.DrawFn) -> Problem:
-    """Draw a problem in which most jobs have deadlines, some of them too near."""
+    """Draw a problem in which most jobs have deadlines, some of which are too near."""
     problem = draw(problems(paired=True))
     count = len(problem.jobs)
     deadlines = st.sampled_from([20.0, 40.0, 80.0, 120.0, 400.0, 0.0, float("inf")])
@@ -31,7 +31,7 @@ def _due(draw: st.DrawFn) -> Problem:
 
 
 def _gain(problem: Problem, needed: Floats, *, paired: bool) -> float | None:
-    """Return the most that can be gained with these rates at least, None where they cannot be."""
+    """Return the largest gain with at least these rates; None if the rates are impossible."""
     space = space_of(problem, paired=paired)
     assert problem.costs is not None
     gains = added(space.columns, space.rates, len(space.rows)) / problem.costs[space.flavors]
@@ -63,7 +63,7 @@ def test_as_many_deadlines_are_kept_as_in_any_choice_and_the_best_of_those(
 
 
 def _best(problem: Problem, needed: Floats, due: list[int], *, paired: bool) -> tuple[int, float]:
-    """Return how many deadlines can be kept, and the most any such choice gains."""
+    """Return the largest number of kept deadlines, and the largest gain with that number."""
     for count in range(len(due), -1, -1):
         gains = []
         for chosen in combinations(due, count):

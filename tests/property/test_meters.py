@@ -1,4 +1,4 @@
-"""Meters against integrals worked out by brute force, for histories told in any order."""
+"""Meters, compared with integrals by brute force, for histories reported in any order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.oracles.effort import examples
 BEGIN_MS = 1_700_000_000_000
 HALF_LIFE_MS = DAY_MS
 OFF = 0.03
-"""How far a faded amount may be off: it is told to the hour, and halves in a day."""
+"""The error bound of a decayed amount: it is recorded by the hour, with a half-life of a day."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """``amount`` more since ``at_ms``, which was told at ``told_ms``."""
+    """``amount`` more since ``at_ms``, reported at ``told_ms``."""
 
     amount: int
     at_ms: int
@@ -32,7 +32,7 @@ class Told:
 
 @st.composite
 def histories(draw: st.DrawFn, *, late_ms_max: int) -> list[Told]:
-    """Draw what was told of something that is never less than nothing, not even in hindsight."""
+    """Draw reports of an amount that is never negative, not even after late corrections."""
     told_ms, found = BEGIN_MS, []
     open_since: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(1, 12))):
@@ -53,7 +53,7 @@ def histories(draw: st.DrawFn, *, late_ms_max: int) -> list[Told]:
 
 
 def steps(history: list[Told], until_ms: int) -> list[tuple[int, int, int]]:
-    """Return (amount, from, until) of every stretch in which nothing changed."""
+    """Return (amount, from, until) of every period in which nothing changed."""
     instants = sorted({BEGIN_MS, until_ms, *(told.at_ms for told in history)})
     return [
         (sum(told.amount for told in history if told.at_ms <= begin_ms), begin_ms, end_ms)
@@ -62,7 +62,7 @@ def steps(history: list[Told], until_ms: int) -> list[tuple[int, int, int]]:
 
 
 def used(history: list[Told], from_ms: int, until_ms: int) -> int:
-    """Return what was used from then until then, millisecond by millisecond."""
+    """Return the use in a period, millisecond by millisecond."""
     return sum(
         amount * max(0, min(until_ms, end_ms) - max(from_ms, begin_ms))
         for amount, begin_ms, end_ms in steps(history, until_ms)
@@ -70,7 +70,7 @@ def used(history: list[Told], from_ms: int, until_ms: int) -> int:
 
 
 def faded(history: list[Told], at_ms: int) -> float:
-    """Return the integral of what was used, each millisecond halved with every half-life since."""
+    """Return the integral of the use, with each millisecond halved with every half-life since."""
     rate = math.log(2) / HALF_LIFE_MS
     return sum(
         amount / rate * (math.exp(-rate * (at_ms - end_ms)) - math.exp(-rate * (at_ms - begin_ms)))
@@ -79,9 +79,9 @@ def faded(history: list[Told], at_ms: int) -> float:
 
 
 def metered(history: list[Told]) -> Meter:
-    """Return a meter that was told ``history``.
+    """Return a meter with the reports of ``history``.
 
-    A fact that comes late is told with what is known of the past, so time has moved on before.
+    A late report is applied to what was known of the past, so time has advanced before it.
     """
     meter = Meter(history[0].at_ms)
     for told in history:
@@ -99,7 +99,7 @@ def test_what_was_used_is_exact_from_any_whole_hour(
     until_ms = history[-1].told_ms + later_ms
     from_ms = (BEGIN_MS // HOUR_MS + hours - 24) * HOUR_MS
     assume(from_ms <= until_ms)
-    # What was told late is counted where it was told: so it must not be told across the beginning.
+    # A late report counts at its own time, so the window must not begin between the two times.
     assume(
         not any(
             told.at_ms < from_ms <= told.told_ms for told in history if told.at_ms < told.told_ms
@@ -129,7 +129,7 @@ def test_what_was_used_lately_fades_as_it_should(history: list[Told], later_ms: 
     at_ms = history[-1].told_ms + later_ms
     found = metered(history).recent(at_ms, HALF_LIFE_MS)
     wanted = faded(history, at_ms)
-    # A fact that is told late is taken for one of the hour in which it was told.
+    # A late report counts for the hour in which it was made.
     late = sum(abs(told.amount) * (told.told_ms - told.at_ms) for told in history)
     assert abs(found - wanted) <= OFF * (wanted + late) + 64, (found, wanted)
 
@@ -140,7 +140,7 @@ def test_what_was_used_lately_fades_as_it_should(history: list[Told], later_ms: 
 def test_asking_changes_nothing_and_later_notes_say_the_same(
     history: list[Told], data: st.DataObject
 ) -> None:
-    """Whoever asks often and whoever asks once are told the same."""
+    """Readers get the same values, however often they read."""
     at_ms = history[-1].told_ms + data.draw(st.integers(0, 50 * DAY_MS))
     meter = metered(history)
     told = meter.told()
@@ -193,7 +193,7 @@ def test_a_copy_goes_its_own_way(
 def test_when_a_window_has_lost_so_much_is_told_to_the_millisecond(
     history: list[Told], *, days: int, ms: int, amount: int, ask_first: bool
 ) -> None:
-    """Unless an hour is corrected, which is seen by going through all of them."""
+    """Unless an hour is corrected, which only a scan of all hours shows."""
     from_ms = BEGIN_MS + days * DAY_MS + ms
     meter = metered(history[:1] if ask_first else history)
     if ask_first:
@@ -224,7 +224,7 @@ def test_when_a_window_has_lost_so_much_is_told_to_the_millisecond(
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2 * DAY_MS)), max_size=20))
 def test_a_node_counts_once_however_many_leases_are_on_it(uses: list[tuple[str, int]]) -> None:
-    """Notes a lease that comes, or the oldest on that node that goes when there are two."""
+    """Note a new lease, or the end of the oldest lease on that node if there are two."""
     meter, now_ms, node_ms = NodeMeter(BEGIN_MS), BEGIN_MS, 0
     counts = dict.fromkeys("abc", 0)
     for node, later_ms in uses:

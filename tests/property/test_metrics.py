@@ -1,4 +1,4 @@
-"""The figures of outcomes, against counting millisecond by millisecond."""
+"""The figures of outcomes, compared with a count of each millisecond."""
 
 from __future__ import annotations
 

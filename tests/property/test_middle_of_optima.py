@@ -1,4 +1,4 @@
-"""Time that a policy leaves over, given out to the middle: compared with other ways to give it."""
+"""Left-over time distributed to the middle of the optima, compared with other distributions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problem(scales: list[int], gpus: int) -> Problem:
 
 
 def product(time: Floats, before: Floats) -> float:
-    """Return the logarithm of what the middle makes greatest."""
+    """Return the logarithm that is largest at the middle."""
     return float(np.log(time - before).sum() + np.log(1.0 - time).sum())
 
 

@@ -1,4 +1,4 @@
-"""The fewest nodes that a request can do with, against every choice of nodes."""
+"""The smallest number of nodes for a request, compared with every choice of nodes."""
 
 from __future__ import annotations
 

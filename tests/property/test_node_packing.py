@@ -1,4 +1,4 @@
-"""Packers of whole GPUs: each rule against a scan of all nodes, the engine against best fit."""
+"""Packers of whole GPUs: each rule compared with a scan of all nodes, the engine with best fit."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_fill_counts_what_is_placed_and_refused() -> None:
     packed = fill(RulePacker([4, 4], first_fit), pieces, {1: 0.5, 4: 0.5}, (50, 100))
     assert (packed.placed, packed.gpus_placed, packed.refused) == (3, 8, 1)
     assert packed.first_refusal_gpus == 7
-    # After 7 of 8 GPUs were asked for, one is free, which half of the pieces cannot use.
+    # After requests for 7 of 8 GPUs, one GPU is free, which half of the pieces cannot use.
     assert packed.fragments_at == {50: 0.5, 100: 0.5}
 
 

@@ -1,6 +1,6 @@
-"""Whatever happens to a system, notices tell of it, and tell the same whenever they are asked for.
+"""Notices report everything that happens, and are the same whenever they are computed.
 
-Whole lives of systems in which things go wrong are gone through block by block.
+Whole histories with faults are read block by block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEEDS = few_of(range(6), 1)
 
 
 def blocks_of(seed: int) -> list[tuple[int, list[Event]]]:
-    """Return the first sequence and the events of each block of a life."""
+    """Return the first sequence and the events of each block of a history."""
     trial = Trial(seed)
     trial.run()
     opened = open_blocks(trial.store.blocks())
@@ -38,7 +38,7 @@ def blocks_of(seed: int) -> list[tuple[int, list[Event]]]:
 
 
 def started(events: list[Event]) -> set[str]:
-    """Return the runs that start by these events."""
+    """Return the runs that these events start."""
     return {
         event.run
         for event in events
@@ -49,7 +49,7 @@ def started(events: list[Event]) -> set[str]:
 
 
 def check(found: list[Notice], events: list[Event]) -> None:
-    """Check that what has to be told of a block is told, once."""
+    """Check that everything in a block that needs a notice has one notice."""
     kinds = {kind: [each for each in found if each.kind is kind] for kind in NoticeKind}
     assert {each.run for each in kinds[NoticeKind.RUN_STARTED]} == started(events)
     failed = [e.run for e in events if isinstance(e, RunEnded) and e.outcome is Outcome.FAILED]
@@ -79,7 +79,7 @@ def test_a_life_is_told_whole_and_the_same_then_and_later(seed: int) -> None:
         assert found == notices_of(first_seq, events, KnownFew.of(state, *names_in(events)))
         check(found, events)
         warned |= {each.run for each in found if each.facts.get("waitsAgain")}
-        # Nobody's run goes back to the queue without having been told why.
+        # No run goes back to the queue without a notice with the reason.
         again = {event.run for event in events if isinstance(event, RunRequeued)}
         assert again <= warned
         warned -= again

@@ -1,4 +1,4 @@
-"""The outbox does what a plain list would, whatever is asked of it, and across reopening."""
+"""The outbox behaves like a plain list in any sequence of calls, also after reopening."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ names = st.sampled_from(SINKS)
 
 @dataclass
 class Row:
-    """One parcel that ever was, in the order of being taken in."""
+    """One parcel, in the order in which parcels were taken in."""
 
     sink: str
     parcel: Parcel
@@ -32,7 +32,7 @@ class Row:
 
 
 class Boxes(RuleBasedStateMachine):
-    """Asks a list, the outbox in memory and the one in a file the same things."""
+    """Sends the same calls to a list, the outbox in memory and the outbox in a file."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def _check_one(events: list[Event]) -> None:
     for run in outcome.runs:
         over_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms
         has_ms = _union_ms([(each.start_ms, each.end_ms) for each in run.intervals])
-        # A run whose node has failed keeps its lease for a while, and waits for nothing then.
+        # A run whose node has failed keeps its lease for a while, and does not wait then.
         assert has_ms + sum(run.waits_ms.values()) <= over_ms - run.submitted_ms, run.name
         assert run.steps_done <= run.steps_asked
     for flavor in {step.flavor for step in outcome.capacity}:

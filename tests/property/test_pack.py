@@ -1,4 +1,4 @@
-"""Pack against the oracle that writes out every division: same answer, same order, same slots."""
+"""Pack, compared with an oracle that lists every division: same answer, order and slots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def runs(
     spares: tuple[int, ...] = (0, 0, 0, 1, 2),
     gpus: tuple[int, int] = (1, 14),
 ) -> Run:
-    """Draw a run of any shape that pack has to know about."""
+    """Draw a run of any shape that pack distinguishes."""
     choose = chooser(draw)
     malleable = None
     width = choose.number(*gpus)
@@ -94,7 +94,7 @@ def test_pack_finds_the_first_division_exactly_when_there_is_one(
 
 
 def _check_plan(machines: list[Machine], ask: Ask, plan: PackPlan) -> None:
-    """Assert that the plan could be carried out, whatever order it follows."""
+    """Check that the plan is possible, whatever its order."""
     by_name = {m.name: m for m in usable(machines, ask)}
     left = {name: set(m.free) for name, m in by_name.items()}
     for group in plan.groups:

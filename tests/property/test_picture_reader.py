@@ -1,7 +1,7 @@
-"""Pictures of a ledger that read only what events have touched show what whole ones show.
+"""Views of a ledger that read only what events have changed equal views that read everything.
 
-Random commands are given to an engine; after each of them, or after several, a picture that goes on
-from the one before is compared with one that reads everything.
+Random commands are given to an engine; after each command, or after several, an incremental view is
+compared with a complete one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_what_was_kept_of_a_picture_is_what_a_whole_one_shows(
             assert seen.ready == (STARTED if is_running else None)
             assert (seen.is_over, seen.is_stopping) == (run_now.is_over, run_now.is_stopping)
             if run_now.status["phase"] == Phase.PENDING.value:
-                continue  # It also waits for what happens to others.
+                continue  # It also depends on other runs.
             assert not is_news(run_now.status, seen.status), (name, run_now.status, seen.status)
             assert run_now.leases.keys() == seen.leases.keys()
             for lease, tree in run_now.leases.items():
@@ -140,5 +140,5 @@ def test_a_picture_is_another_one_only_where_the_work_has_begun_or_stopped() -> 
     waits = Readiness(is_ready=False, reason="Starting")
     later = reader.read(context, wanted, lambda _: {RUNS[0]: waits}).runs
     assert later[RUNS[0]].ready == waits
-    # What is not known any more is as it was.
+    # A run that is no longer read stays as it was.
     assert later[RUNS[1]] is first[RUNS[1]]

@@ -1,4 +1,4 @@
-"""What makes planning quick never changes a plan: bounds, what is kept, and turning runs away."""
+"""Shortcuts of planning never change a plan: bounds, caches, and submissions without a chance."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def a_life(chance: Random, owners: Sequence[Owner] = ()) -> Life:
 
 
 def go_on(life: Life, chance: Random, number: int, on_quota: OnQuota = OnQuota.REFUSE) -> None:
-    """Submit a run, or end one that runs, a while later."""
+    """Submit a run, or end a running one, a while later."""
     life.now_ms += chance.choice((0, MINUTE_MS, 11 * MINUTE_MS))
     running = [name for name, record in life.state.runs.items() if record.phase is Phase.RUNNING]
     if running and chance.random() < 0.4:
@@ -77,7 +77,7 @@ def go_on(life: Life, chance: Random, number: int, on_quota: OnQuota = OnQuota.R
 
 
 def first_by_trying(search: Searcher, ask: Ask, from_ms: int) -> int | None:
-    """Return the first instant at which counting allows a start, by looking at every one."""
+    """Return the first instant at which counting allows a start, by trying each one."""
     instants = {from_ms}
     for resource in search.counted.resources(ask):
         for at_ms in (*resource.ends_ms, *resource.steps_ms):
@@ -107,7 +107,7 @@ def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
                 fitting = search.counted.fits(ask, found.start_ms, SearchBudget())
                 assert fitting is not None
                 assert search.entry_of(ask, found.start_ms, *fitting) == found
-                search.profile.put(found)  # The next one goes around it, and bounds hold still.
+                search.profile.put(found)  # The next search goes around it.
 
 
 @pytest.mark.heavy
@@ -163,7 +163,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
         go_on(life, chance, number)
         fresh = life.state.overlay()
         fresh.ends_changed()
-        # The same instant twice, and later: what is overdue is expected later and later.
+        # The same instant twice, and later ones: overdue work is expected to end later and later.
         for later_ms in (0, 0, 9 * MINUTE_MS, 100 * MINUTE_MS):
             now_ms = life.now_ms + later_ms
             known, anew = Profile(life.state, now_ms), Profile(fresh, now_ms)
@@ -182,7 +182,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
 
 
 def under_quotas(chance: Random) -> list[Owner]:
-    """Return owners of whom two share a parent with a quota that few runs fill."""
+    """Return owners, two of which share a parent with a quota that few runs use up."""
     parents = ("org",) if chance.random() < 0.7 else ()
     tight = Quota(concurrent_runs_max=chance.choice((3, 6)))
     return [
@@ -199,7 +199,7 @@ def test_ends_under_quotas_that_are_kept_are_those_of_the_leases(seed: int) -> N
     life = a_life(chance, under_quotas(chance))
     for number in range(24):
         go_on(life, chance, number)
-        if chance.random() < 0.15:  # Families and quotas change, and with them whose leases count.
+        if chance.random() < 0.15:  # Families and quotas change.
             life.do(Apply(tuple(under_quotas(chance))))
         state = life.state
         for bound in ("org", "one"):

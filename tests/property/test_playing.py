@@ -1,9 +1,9 @@
-"""Playing the lottery: every way an owner could arrange its work, against every small world.
+"""Playing the lottery: every way for an owner to arrange its work, in every small world.
 
-Nothing is sampled: each world is resolved for every order in which owners and tokens can be drawn,
-all of them equally likely. Compared are two amounts of the owner that plays: the odds that anything
-of it is drawn or cut, and what it is expected to put up of what is short when its turn comes. Its
-losses beyond that are told too: a small bundle wastes less than a large one.
+There is no sampling: each world is resolved for every order in which owners and tokens can be
+drawn, all equally likely. Two amounts of the player are compared: the odds that any of its work is
+drawn or cut, and the expected number of its GPUs at stake, the missing GPUs when its turn comes.
+Losses beyond that are reported, too: a small bundle wastes less than a large one.
 
 ``docs/reference/lottery-attacks.md`` has the table that these tests check.
 """
@@ -52,7 +52,7 @@ def fixed(*sizes: int) -> Shape:
 
 @dataclass(frozen=True)
 class World:
-    """What the player runs, what the others do, and how many GPUs are short."""
+    """The runs of the player and of the others, and the number of missing GPUs."""
 
     mine: Shape
     others: tuple[tuple[int, ...], ...]
@@ -64,9 +64,9 @@ class World:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of the player: exactly, over all draws.
+    """The result for the player, exactly, over all draws.
 
-    ``beyond`` says that it has tokens beyond the bound: maxCollateral times what is short.
+    ``beyond``: it has tokens larger than the bound, maxCollateral times the missing GPUs.
     """
 
     odds: Fraction
@@ -76,7 +76,7 @@ class Fate:
 
 
 def played(world: World) -> State:
-    """Return the fleet of ``world``: every GPU of it taken."""
+    """Return the fleet of ``world``, in which every GPU is in use."""
     runs = [
         _spec(f"{world.names}{number}", PLAYER, shape, world.expected_ms)
         for number, shape in enumerate(world.mine)
@@ -121,14 +121,14 @@ def orders(held: Mapping[str, Sequence[str]]) -> Iterator[list[tuple[str, str]]]
 
 @cache
 def fate(world: World) -> Fate | None:
-    """Return what becomes of the player; None where nothing that may be ended is enough."""
+    """Return the result for the player; None if all permitted cuts are not enough."""
     state = played(world)
     question = Question(ConflictCause.BY_HAND, Scope("default", "H100", ()), gpus=world.short)
     return fate_in(state, question)
 
 
 def fate_in(state: State, question: Question) -> Fate | None:
-    """Return what becomes of the player when ``question`` is settled in ``state``."""
+    """Return the result for the player when ``question`` is settled in ``state``."""
     resolver = question.resolver(state, BEGAN_MS)
     assert resolver is not None
     prepared = prepare(state, question, resolver, BEGAN_MS)
@@ -193,9 +193,9 @@ OTHERS: tuple[tuple[tuple[int, ...], ...], ...] = (
 
 @dataclass
 class Gain:
-    """The most that an attack ever gained, against what it started from; losses are negative.
+    """The largest gain of an attack against the world without it; losses are negative.
 
-    Where it ends with tokens beyond the bound, its gain is ``odds_beyond`` instead.
+    If the attack ends with tokens beyond the bound, its gain counts as ``odds_beyond`` instead.
     """
 
     odds: Fraction = Fraction(-1)
@@ -206,7 +206,7 @@ class Gain:
     worlds_beyond: int = 0
 
     def note(self, before: Fate | None, after: Fate | None) -> None:
-        """Compare two fates of the player in worlds that differ in what it does."""
+        """Compare two results of the player in worlds that differ in what it does."""
         if before is None or after is None:
             return
         if after.beyond:
@@ -250,17 +250,17 @@ def _arranged(*, finer: bool) -> Gain:
 
 
 def splitting() -> Gain:
-    """Return what running the same GPUs in more pieces gains."""
+    """Return the gain of running the same GPUs as more runs."""
     return _arranged(finer=True)
 
 
 def merging() -> Gain:
-    """Return what running the same GPUs in fewer pieces gains."""
+    """Return the gain of running the same GPUs as fewer runs."""
     return _arranged(finer=False)
 
 
 def decoys() -> Gain:
-    """Return what running something more on the side gains."""
+    """Return the gain of additional runs."""
     gain = Gain()
     for world in _worlds((2, 4)):
         for size in (1, 2):
@@ -270,7 +270,7 @@ def decoys() -> Gain:
 
 
 def renaming() -> Gain:
-    """Return what names that sort first or last gain."""
+    """Return the gain of names that sort first or last."""
     gain = Gain()
     for world in _worlds((4,)):
         for names in ("a", "z"):
@@ -279,7 +279,7 @@ def renaming() -> Gain:
 
 
 def understating() -> Gain:
-    """Return what a short expected duration gains a run that goes on beyond it."""
+    """Return the gain of a short declared duration for a run that takes longer."""
     gain = Gain()
     for world in _worlds((4,)):
         told = _replaced(world, world.mine, expected_ms=15 * MINUTE_MS)
@@ -288,7 +288,7 @@ def understating() -> Gain:
 
 
 def bounding() -> Gain:
-    """Return what declaring a run malleable gains, whatever its minimum and its steps."""
+    """Return the gain of declaring a run malleable, with any minimum and steps."""
     gain = Gain()
     for world in _worlds((4, 5)):
         first, *rest = world.mine
@@ -302,7 +302,7 @@ def bounding() -> Gain:
 
 
 def resubmitting() -> Gain:
-    """Return what starting over gains, once room is promised or is to be made by hand."""
+    """Return the gain of restarting runs after a firm start or a conflict by hand is recorded."""
     gain = Gain()
     for sizes, short in product(((4,), (2, 2), (3, 1)), (1, 2, 4)):
         gain.note(_promised(sizes, short, began_ms=0), _promised(sizes, short, began_ms=MINUTE_MS))
@@ -312,9 +312,9 @@ def resubmitting() -> Gain:
 
 
 def _by_hand(sizes: Sequence[int], short: int, *, dodging: int = 0) -> Fate | None:
-    """Return the fate of runs of which the first few are started over under other names.
+    """Return the result for runs of which the first few are restarted under other names.
 
-    That is done when a conflict by hand is declared already; the last declaration counts.
+    They are restarted after a conflict by hand was declared; the last declaration counts.
     """
     state = begin({"A": sum(sizes) + 6}, Pool(name="default"), gpus=sum(sizes) + 6)
     for name, (owner, size) in {"ben0": ("ben", 4), "cy0": ("cy", 2)}.items():
@@ -339,7 +339,7 @@ def _do(state: State, command: Command, at_ms: int) -> None:
 
 
 def _promised(sizes: Sequence[int], short: int, *, began_ms: int) -> Fate | None:
-    """Return the fate of runs that began so long after a promise was made; 0: long before it."""
+    """Return the result for runs that began this long after a firm start; 0: long before it."""
     world = World(fixed(*sizes), ((4,), (2,)), short)
     made_ms = BEGAN_MS - 15 * MINUTE_MS
     mine = {f"m{number}": size for number, size in enumerate(sizes)}
@@ -349,7 +349,7 @@ def _promised(sizes: Sequence[int], short: int, *, began_ms: int) -> Fate | None
         assert start(state, _spec(name, owner, (size, 0, 1), LONG_MS), NOW_MS)
     at_ms = made_ms + began_ms if began_ms else NOW_MS
     _start_all(state, mine, at_ms, LONG_MS)
-    # The promise comes last, or it would be met in the room that they take, and is dated back.
+    # The firm start is recorded last and dated back, so that it gets none of their room.
     _tick(state, made_ms)
     reserve(state, wanted, ["r/c/A"])
     _tick(state, max(made_ms, at_ms))
@@ -370,7 +370,7 @@ ATTACKS = {
     "splitting": splitting,
     "merging": merging,
     "resubmitting": resubmitting,
-    # These take longest, and are for a soak.
+    # These take longest, and run in a soak only.
     "decoys": decoys,
     "renaming": renaming,
     "understating expectedDuration": understating,
@@ -412,7 +412,7 @@ def test_the_page_tells_the_worst_gain_of_each(name: str) -> None:
 
 
 def _told(gain: Fraction) -> str:
-    """Return a gain to two decimals; what is no gain is told as none."""
+    """Return a gain to two decimals; a gain of 0 or less is ``none``."""
     return "none" if gain <= 0 else f"{float(gain):.2f}"
 
 
@@ -450,7 +450,7 @@ def test_no_nonce_is_better_than_another() -> None:
             owner, _ = next(draw(seed, tokens_by_owner(declared)))
             hit += owner == PLAYER
         hits.append(hit)
-    # A third of 4,000, and four standard deviations to either side.
+    # A third of 4,000, plus or minus four standard deviations.
     assert all(abs(hit - 4_000 / 3) < 4 * (4_000 * 2 / 9) ** 0.5 for hit in hits), hits
 
 

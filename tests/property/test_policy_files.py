@@ -1,4 +1,4 @@
-"""Files of clusters, rates, jobs, problems, shares and leases: what was written is what is read."""
+"""Files of clusters, rates, jobs, problems, shares and leases are the same after reading back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CLUSTERS = st.dictionaries(WORDS, COUNTS, min_size=1, max_size=5).map(
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether two values, of arrays and of values with arrays, are equal; NaN is itself."""
+    """Return whether two values, which may contain arrays, are equal; NaN equals NaN."""
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and np.array_equal(one, other, equal_nan=True)
     if dataclasses.is_dataclass(one):
@@ -84,7 +84,7 @@ def test_a_file_of_clusters_is_read_as_it_was_written(
 
 
 def rates_by_name(table: ThroughputTable) -> dict[Any, Any]:
-    """Return every rate of ``table`` under the names it has there."""
+    """Return every rate of ``table`` by its names."""
     found: dict[Any, Any] = {}
     for kind in ("together", "spread"):
         rates = getattr(table, kind)
@@ -213,7 +213,7 @@ def test_a_problem_made_of_a_table_has_the_rates_of_its_types(
     cluster = Cluster(flavors=flavors, gpus=tuple(range(1, len(flavors) + 1)))
     found = problem_from_table(table, jobs, cluster)
     if isinstance(found, Faulty):
-        # Two of the types share on one flavor, and nobody says how they would on another.
+        # Two of the types share on one flavor, and their rates on another flavor are missing.
         assert all("is missing in the table" in fault.message for fault in found.faults)
         return
     assert np.array_equal(found.rates, table.together.alone[rows][:, columns])
@@ -236,7 +236,7 @@ def test_a_problem_made_of_a_table_has_the_rates_of_its_types(
 def _pair_of_types(
     table: ThroughputTable, one: int, other: int, columns: list[int]
 ) -> np.ndarray | None:
-    """Return the rates of two types together, found by going through all pairs."""
+    """Return the rates of two types together, found by trying all pairs."""
     for number, pair in enumerate(zip(table.pair_first, table.pair_second, strict=True)):
         if pair in ((one, other), (other, one)):
             rates = table.together.paired[number][columns]
@@ -279,7 +279,7 @@ SPOILING: st.SearchStrategy[Any] = st.sampled_from(
 
 
 def _spoiled(tree: Any, data: st.DataObject) -> Any:
-    """Return ``tree`` with one value of it, at any depth, taken out or made another."""
+    """Return ``tree`` with one value, at any depth, removed or replaced."""
     if isinstance(tree, dict) and tree:
         key = data.draw(st.sampled_from(sorted(tree)))
         if data.draw(st.integers(0, 3)) == 0:

@@ -1,4 +1,4 @@
-"""Three ways to the highest level give the same: by prices, by classes, and the plain program."""
+"""Three methods give the same highest level: prices, classes, and the plain program."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ALIKE = 1e-6
 
 
 def solved(problem: Problem, aim: Aim, *ways: Method) -> Allocation:
-    """Return the answer by some ways, which every job of a drawn problem allows."""
+    """Return the answer by these methods, all of which apply to the drawn problem."""
     found = highest(problem, aim, frozenset(ways))
     assert isinstance(found, Allocation), found
     return found
 
 
 def is_alike(a: float, b: float) -> bool:
-    """Return whether two levels are the same but for 1e-6 of them."""
+    """Return whether two levels are equal up to a relative error of 1e-6."""
     return abs(a - b) <= ALIKE * max(abs(a), abs(b))
 
 
@@ -86,7 +86,7 @@ def test_of_several_best_allocations_none_is_worth_more(drawn: Problem) -> None:
 
 
 def all_shares(drawn: Problem, worth: Floats, need: Floats) -> lp.Program:
-    """Return the program of what all shares are worth, as a table of all limits."""
+    """Return the program of the values of all shares, as a table with all limits."""
     jobs, flavors = drawn.shape
     is_of_job = np.repeat(np.eye(jobs), flavors, axis=1)
     is_of_flavor = np.tile(np.eye(flavors), jobs)
@@ -114,7 +114,7 @@ def test_prices_settle_what_the_plain_program_does(drawn: Problem) -> None:
     found = level_by_prices(demand_of(drawn), needs)
     plain = level_by_program(demand_of(drawn), needs)
     assert isinstance(plain, Levelled)
-    if found is not None:  # The passes may run out; then nothing is claimed.
+    if found is not None:  # The passes may be used up; then there is no result to compare.
         assert is_alike(found.level, plain.level)
 
 

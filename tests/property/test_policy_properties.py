@@ -1,6 +1,6 @@
-"""The table of policies and properties: what holds is tried, what fails is shown.
+"""The table of policies and properties: properties that hold are tried, others are refuted.
 
-``docs/reference/policy-properties.md`` is the table; another test holds it to what is here.
+``docs/reference/policy-properties.md`` is the table; another test compares it with this file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.oracles.fairness_table import HOLDS, counterexamples
 from tests.oracles.few_jobs import few_jobs
 
 MISSED = 0.02
-"""By what part a counterexample misses its property at least: more than any rounding."""
+"""By what part a counterexample must miss its property: more than any rounding."""
 
 
 @pytest.mark.slow
@@ -54,6 +54,6 @@ def test_nothing_is_said_to_hold_and_to_fail() -> None:
 
 
 def test_a_wide_job_may_be_better_off_with_an_equal_part() -> None:
-    """The properties are of jobs of one scale: four GPUs at a time beside one, and it is lost."""
+    """The properties are for jobs of one scale: a wide job beside a narrow one loses."""
     problem = few_jobs([[4, 1], [4, 2]], [1, 5], scales=[4, 1])
     assert loss("max_min_fairness_water_filling_perf", problem, Property.SHARING) > MISSED

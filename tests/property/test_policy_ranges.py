@@ -1,4 +1,4 @@
-"""Whatever is said of runs within the bounds of pools, every policy has an answer that holds."""
+"""Within the bounds of pools, every policy gives a valid answer to every problem."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from quorate.policy.table import POLICIES
 from tests.oracles.effort import examples, few_of
 
 TARGET_MIN: Final = 1e-6
-"""The least part of a pool that an owner can have."""
+"""The smallest part of a pool that an owner can have."""
 JOBS_MAX: Final = 30
 
 
 @st.composite
 def extremes(draw: st.DrawFn, *, single: bool) -> Problem:
-    """Draw a pool whose owners say whatever they may; many of them at the bounds.
+    """Draw a pool with any permitted values of runs, many of them at the bounds.
 
-    ``single`` has jobs of one GPU each.
+    ``single``: all jobs have one GPU.
     """
     chance = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, flavors = draw(st.integers(1, JOBS_MAX)), draw(st.integers(1, 5))
@@ -69,14 +69,14 @@ def _extreme(
 def _between(
     chance: np.random.Generator, least: float, most: float, shape: tuple[int, ...]
 ) -> Floats:
-    """Return numbers of any size in these bounds, and of every five two at one of them."""
+    """Return numbers of any size within these bounds, two of every five at a bound."""
     found = np.exp(chance.uniform(np.log(least), np.log(most), shape))
     kind = chance.random(shape)
     return np.where(kind < 0.2, least, np.where(kind < 0.4, most, found))
 
 
 def _asked(policy: Policy, drawn: Problem) -> Problem:
-    """Return ``drawn`` as a pool asks it."""
+    """Return ``drawn`` in the form in which a pool passes it to the policy."""
     of, weights = drawn.entity_of, drawn.weights
     assert of is not None
     if not policy.reads_entities:
@@ -115,12 +115,12 @@ def test_water_filling_has_an_answer_where_many_jobs_are_far_apart(seed: int) ->
     problem = replace(_asked(policy, drawn), gpus=np.array([60, 60, 60]))
     found = answer(policy, problem)
     assert isinstance(found, Allocation), found
-    # What rounding hides is said.
+    # The answer reports jobs that lose by rounding.
     assert len(found.unfinished) < len(problem.jobs) / 10
     bounded = answer(policy, replace(problem, work_max=4_000_000))
     assert isinstance(bounded, Allocation), bounded
     assert len(bounded.unfinished) > len(problem.jobs) / 10
-    # Nobody is below the first level, as far as it is to have anything worth mentioning.
+    # No job is below the first level by more than a negligible part.
     pace = paces(problem, groups_of(problem))
     first = found.bound * pace * (problem.rates @ problem.gpus / problem.gpus.sum())
     for each in (found, bounded):
@@ -141,14 +141,14 @@ def test_water_filling_that_may_do_too_little_for_its_first_level_says_so() -> N
 @pytest.mark.soak
 @pytest.mark.slow
 def test_what_is_left_out_goes_by_work_and_not_by_the_number_of_jobs() -> None:
-    """Many jobs on few GPUs take less work than few jobs on enough, and the same each time."""
+    """Many jobs on few GPUs take less work than few jobs on enough GPUs, always the same amount."""
     many, few = _left_out(6_000, 300), _left_out(900, 900)
     assert few > 0
     assert many / 6_000 < few / 900 / 10
 
 
 def _left_out(jobs: int, gpus: int) -> int:
-    """Return how many jobs a bounded filling does not finish, which is the same each time."""
+    """Return how many jobs a bounded filling does not finish, which is always the same."""
     policy = POLICIES["max_min_fairness_water_filling_perf"]
     chance = np.random.default_rng(3)
     drawn = _asked(policy, _extreme(chance, jobs, 3, 10, single=True))

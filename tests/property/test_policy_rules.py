@@ -1,4 +1,4 @@
-"""Policies that are rules: what holds of each on any problem, and against oracles that try all."""
+"""Policies that are rules: their properties on any problem, and oracles that try everything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 def solved(found: Allocation | Unsolved) -> Allocation:
-    """Return the allocation; a problem that has none is not looked at."""
+    """Return the allocation; a problem without one is skipped."""
     assume(isinstance(found, Allocation))
     assert isinstance(found, Allocation)
     return found
@@ -96,7 +96,7 @@ def test_equal_shares_are_as_large_as_they_can_be(problem: Problem) -> None:
     found = solved(isolated(problem))
     gpus = found.shares * problem.scales[:, None]
     time = found.shares.sum(axis=1)
-    # Whoever does not have its whole time has an equal part of every flavor.
+    # A job without its whole time has an equal part of every flavor.
     equal = problem.gpus / len(problem.jobs)
     for job in range(len(problem.jobs)):
         assert time[job] == pytest.approx(1) or gpus[job] == pytest.approx(equal)
@@ -121,7 +121,7 @@ def test_nobody_overtakes_and_nobody_stands_still(problem: Problem) -> None:
             if not has_room.any():
                 assert not runs[job:].any(), "somebody overtakes"
                 break
-            # Only who would stand still wherever there is room is passed over.
+            # Only jobs without a rate on any flavor with room are skipped.
             assert runs[job] == (has_room & (problem.rates[job] > 0)).any()
             free -= problem.scales[job] * found.shares[job].astype(np.int64)
 
@@ -186,7 +186,7 @@ def test_pairs_by_chance_are_pairs_of_the_problem(problem: Problem, seed: int) -
 def test_a_drawn_flavor_has_room(problem: Problem, seed: int) -> None:
     found = solved(fifo(problem, seed=seed))
     assert breaches(problem, found) == []
-    # Whoever runs still has the same GPUs when those behind it are gone.
+    # Running jobs keep the same GPUs if the jobs behind them are removed.
     runs = int(found.objective)
     kept = slice(None, runs)
     assume(runs > 0)

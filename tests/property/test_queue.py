@@ -1,4 +1,4 @@
-"""The queue over small random worlds: budgets that are used up come last, and keep nobody out."""
+"""The queue in small random worlds: used-up budgets come last, and prevent no start."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.oracles.effort import examples
 
 TEAMS = ("ant", "bee", "cat")
 BUSY = "busy"
-"""An owner without limits, which has the whole fleet until it lets go."""
+"""An owner without limits that uses the whole fleet until it releases it."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """A run that is over, or still goes on: whose, how wide, for how many minutes."""
+    """An ended or running run: its owner, its width, and its minutes."""
 
     owner: str
     gpus: int
@@ -71,7 +71,7 @@ asked = st.lists(
 
 
 class World:
-    """Two domains of two nodes of four GPUs; everybody has money for all of them."""
+    """Two domains of two nodes of four GPUs; every owner has money for all of them."""
 
     def __init__(self, teams: list[Quota], *, depth: int) -> None:
         self.state, self.now_ms, self.count = State(), NOW_MS, 0
@@ -101,7 +101,7 @@ class World:
         return spec
 
     def live(self, history: list[Past]) -> None:
-        """Let all this happen, one after the other."""
+        """Play these runs, one after the other."""
         for past in history:
             spec = self.submit(past.owner, past.gpus)
             self.now_ms += past.minutes * MINUTE_MS
@@ -110,7 +110,7 @@ class World:
                 self.do(Complete(spec.name))
 
     def fill(self) -> list[str]:
-        """Return the runs that now keep every GPU that was free busy."""
+        """Return the runs that now use every GPU that was free."""
         _, free = self.state.flavor_gpus("H100")
         return [self.submit(BUSY, 1).name for _ in range(free)]
 
@@ -178,7 +178,7 @@ def _is_over_in(state: State, owner: str, now_ms: int) -> bool:
 
 
 def _nobody_is_passed(state: State, now_ms: int) -> None:
-    """See that nobody within its budget could start instead."""
+    """Check that no owner within its budget could start a run instead."""
     for name in state.queued:
         record = state.runs[name]
         if record.reservation is None and not _is_over_in(state, record.spec.owner, now_ms):

@@ -1,4 +1,4 @@
-"""Recall against brute force: which loans come back, when, and that nothing else does."""
+"""Recall, compared with brute force: which loans are recalled, when, and that no other is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.oracles.lives import Life, ends, stops
 from tests.oracles.plans import alone, firm_ms, of, quiet_pool
 
 LONG = 50 * 60
-"""Minutes that running work declares: nothing ends by itself."""
+"""The declared minutes of running work: no run ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Borrowed:
 
 @dataclass(frozen=True)
 class World:
-    """One lender with two envelopes, borrowers that may get money of their own, and others."""
+    """One lender with two envelopes, borrowers that may get money later, and other owners."""
 
     lines: tuple[tuple[int, int | None], ...]
     loans: tuple[Borrowed, ...]
@@ -75,7 +75,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def lent_life(world: World) -> Life:
-    """Return the ledger of ``world`` in which all loans run, and borrowers got money after that."""
+    """Return the ledger of ``world`` with all loans running, after which borrowers got money."""
     lines = [
         alone(envelope(f"e{n}", gpus, lending=lending(recall_notice_ms=notice_ms)))
         for n, (gpus, notice_ms) in enumerate(world.lines)
@@ -115,7 +115,7 @@ def _run(loan: Borrowed) -> Run:
 
 
 class Oracle:
-    """What the documents say, by counting and by trying every set of loans."""
+    """The rules, by counting and by trying every set of loans."""
 
     def __init__(self, world: World, state: State, now_ms: int) -> None:
         self.world = world
@@ -135,7 +135,7 @@ class Oracle:
             )
             for loan in world.loans
         }
-        # The last to start is the newest; of one whose lenders state no notice nothing comes back.
+        # The newest is the last that started; a loan without a notice is never recalled.
         self.newest = [
             loan
             for loan in reversed(world.loans)
@@ -145,25 +145,25 @@ class Oracle:
         self.free = world.room - world.busy - sum(g.gpus for g in world.loans)
 
     def holds(self, gone: Sequence[Borrowed], handed: Sequence[Borrowed] = ()) -> bool:
-        """Return whether the run has its width and its GPUs without some loans."""
+        """Return whether the run has its width and its GPUs without these loans."""
         room = self.free + sum(loan.gpus for loan in gone)
         width = self.width + sum(loan.gpus for loan in (*gone, *handed))
         return min(room, width) >= self.world.wanted
 
     def room_alone(self, gone: Sequence[Borrowed]) -> bool:
-        """Return whether the run would start if it had the GPUs of some loans and not the width."""
+        """Return whether the run would start with these loans' GPUs but not their width."""
         room = self.free + sum(loan.gpus for loan in gone)
         return room >= self.world.wanted <= self.width
 
     def payable(self, handed: Sequence[Borrowed]) -> bool:
-        """Return whether the borrowers can pay for all of these themselves."""
+        """Return whether the borrowers can pay for all of these loans themselves."""
         return all(
             sum(loan.gpus for loan in handed if loan.owner == owner) <= gpus
             for owner, gpus in self.world.own.items()
         )
 
     def starts_by_hand_over(self) -> bool:
-        """Return whether some loans can be handed over so that the run starts at once."""
+        """Return whether loans can be handed over so that the run starts at once."""
         return any(
             self.payable(some) and self.holds((), some)
             for count in range(1, len(self.newest) + 1)
@@ -171,7 +171,7 @@ class Oracle:
         )
 
     def told(self) -> list[Borrowed]:
-        """Return the loans in the way: the newest that will do, less those that are needless."""
+        """Return the loans to recall: the newest ones that are enough, without unnecessary ones."""
         if not self.holds(self.newest):
             return []
         length = next(n for n in range(len(self.newest) + 1) if self.holds(self.newest[:n]))
@@ -194,7 +194,7 @@ def test_exactly_the_loans_that_are_needed_come_back(world: World) -> None:
     decision = life.do(Submit(mine))
     assert again.events == decision.events
     told = {e.run: e for e in decision.events if isinstance(e, LoanRecalled)}
-    # Told to stop at once it may go on, with what the run does not need of its lender's money.
+    # If it was stopped at once, it may continue on money of the lender that the run does not need.
     goes_on = {e.run for e in decision.events if isinstance(e, RecallWithdrawn)}
     handed = [
         run
@@ -217,7 +217,7 @@ def test_exactly_the_loans_that_are_needed_come_back(world: World) -> None:
         assert life.phase("mine") is Phase.PENDING
         return
     event(f"recalls {len(told)}, hands over {len(set(handed))}")
-    # What could be handed over without taking the run's room was.
+    # Loans that could be handed over without using the run's room were handed over.
     gone = [by_name[name] for name in told]
     went_on = [by_name[name] for name in dict.fromkeys(handed)]
     assert oracle.payable(went_on)
@@ -229,7 +229,7 @@ def test_exactly_the_loans_that_are_needed_come_back(world: World) -> None:
     for name, event_ in told.items():
         assert event_.due_ms == oracle.due_ms[name]
         assert event_.waiting_run == "mine"
-    # With a grace that is as long as its notice a loan is told to stop at once, else later.
+    # A loan whose grace is as long as its notice is ordered to stop at once, others later.
     at_once = {name for name, _ in stops(decision)}
     assert all(_is_at_once(life, by_name[name.partition("/")[0]], told) for name in at_once)
     due_ms = max(event_.due_ms for event_ in told.values())
@@ -242,7 +242,7 @@ def _is_at_once(life: Life, loan: Borrowed, told: dict[str, LoanRecalled]) -> bo
 
 
 def _until_due(life: Life, told: dict[str, LoanRecalled], goes_on: set[str], due_ms: int) -> None:
-    """Tick until the notice is over: what was told goes then and not before, and the run starts."""
+    """Tick until the notice is over: recalled loans end then and not before, and the run starts."""
     seen: list[tuple[str, int]] = []
     for _ in range(50):
         at_ms = life.due_ms()
@@ -270,7 +270,7 @@ def _until_due(life: Life, told: dict[str, LoanRecalled], goes_on: set[str], due
 
 
 def _confirmed(life: Life, due_ms: int) -> list[tuple[str, int]]:
-    """Confirm what stops at the end of its grace, and return what has gone."""
+    """Confirm stops at the end of their grace, and return the ended leases."""
     found = []
     for name in life.stopping():
         ending = life.state.leases[name].ending
@@ -282,7 +282,7 @@ def _confirmed(life: Life, due_ms: int) -> list[tuple[str, int]]:
 
 
 def _replays(life: Life) -> None:
-    """Check that the events add up to the state, and that a snapshot holds all of it."""
+    """Check that the events give the state, and that a snapshot has all of it."""
     folded = State()
     apply_all(folded, life.events)
     assert fingerprint(folded) == fingerprint(life.state)

@@ -1,4 +1,4 @@
-"""Reservations: honest starts, in their order, that nothing delays."""
+"""Reservations: correct starts, in their order, that no other start delays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_CONFLICTS = Pool(
 
 @dataclass(frozen=True)
 class Work:
-    """What is drawn of a run: how wide, in groups of what, for how many hours, in one domain."""
+    """A drawn run: its width, group size, hours, and whether it needs one domain."""
 
     gpus: int
     group: int | None
@@ -57,7 +57,7 @@ class Work:
     one_domain: bool
 
     def spec(self, name: str, owner: str) -> Run:
-        """Return the run: without grace, so that whole hours are all there is."""
+        """Return the run, without grace, so that all times are whole hours."""
         return run(
             name,
             self.gpus,
@@ -81,7 +81,7 @@ def works() -> st.SearchStrategy[Work]:
 
 @dataclass
 class Play:
-    """A world, and everything that happened in it."""
+    """A world, and all its events."""
 
     state: State
     log: list[Event] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Play:
         return list(decision.events)
 
     def quarter(self, at_ms: int, takes: dict[str, int]) -> None:
-        """Let everything happen that happens until ``at_ms``, in its order."""
+        """Play all that happens until ``at_ms``, in order."""
         seen_ms: int | None = None
         while True:
             ends = [
@@ -121,7 +121,7 @@ class Play:
                 return
 
     def complete_due(self, at_ms: int) -> None:
-        """End what has taken its time, one after the other, and tick."""
+        """End the runs whose time is over, one after the other, and tick."""
         for name, record in list(self.state.runs.items()):
             if record.leases and _end_ms(record.since_ms, record.spec) == at_ms:
                 self.do(Complete(name, has_gone=True), at_ms)
@@ -159,7 +159,7 @@ class Span:
 
 
 def spans_of(state: State, now_ms: int) -> list[Span]:
-    """Return what runs and what is promised, in whole hours from now."""
+    """Return the running and reserved GPUs, in whole hours from now."""
     found = []
     for record in state.runs.values():
         if not record.leases:
@@ -185,7 +185,7 @@ def spans_of(state: State, now_ms: int) -> list[Span]:
 def first_hour(
     sizes: dict[str, int], widths: dict[str, int], spans: list[Span], spec: Run, work: Work
 ) -> int | None:
-    """Return the first hour from which ``work`` fits all the while, tried one by one."""
+    """Return the first hour from which ``work`` fits for its whole time, tried one by one."""
     horizon = max((span.last for span in spans), default=0)
     for hour in range(horizon + 1):
         free = dict(sizes)
@@ -226,7 +226,7 @@ def _fits(free: dict[str, int], work: Work) -> bool:
     drawn=st.lists(st.tuples(works(), st.booleans()), min_size=2, max_size=8),
 )
 @example(
-    # The last one waits for the place of the second; when that starts, it lacks room in itself.
+    # The last run waits for the place of the second; after that, it lacks room itself.
     sizes=(7, 3, 0),
     width=4,
     other=19,
@@ -271,12 +271,12 @@ def test_a_reservation_is_made_for_the_first_hour_that_works_and_starts_in_it(
     )
 
 
-# --- Nothing that starts in front of a reservation delays it ---
+# --- Starts before a reservation do not delay it ---
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A run that comes after ``wait`` quarters and takes ``share`` of what it said, or less."""
+    """A run that comes after ``wait`` quarters and takes ``share`` of its declared time."""
 
     wait: int
     work: Work
@@ -287,7 +287,7 @@ class Arrival:
     borrows: bool
 
     def spec(self, name: str) -> Run:
-        """Return the run: malleable where it has steps."""
+        """Return the run; it is malleable if it has steps."""
         more = {}
         if self.steps:
             width = self.work.gpus + self.steps * self.work.gpus

@@ -1,4 +1,4 @@
-"""The resolver against a dumb one, in small worlds; and what must hold of whatever it decides."""
+"""The resolver, compared with brute force in small worlds, and the invariants of its results."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_it_cuts_and_draws_what_the_dumb_one_does(state: State, number: int) -> 
 def _entrants_are_the_smallest(
     state: State, plain: Plain, prepared: Prepared, held: dict[str, frozenset[str]]
 ) -> None:
-    """Check who enters: up to the bound, or up to the smallest size at which they suffice."""
+    """Check the entrants: up to the bound, or up to the smallest size at which they suffice."""
     sizes = {run: sum(state.leases[name].gpus for name in leases) for run, leases in held.items()}
     bound = state.pools["default"].collateral_max * plain.left
     while plain.draw(held, [run for run in sorted(held) if sizes[run] <= bound]) is None:
@@ -125,7 +125,7 @@ def test_what_is_settled_packs_and_no_victim_is_needless(state: State, *, seen: 
 
 
 def _settled(state: State, declared: ConflictDeclared, *, has_executor: bool) -> ConflictResolved:
-    """Settle ``declared``, and check that the state it leaves is in order."""
+    """Settle ``declared``, and check the resulting state."""
     preimage = link(declared.preimage_index) if declared.tokens else ""
     decision = decide(
         state,

@@ -1,8 +1,8 @@
-"""The steps for one custom resource: whatever happens in between, nothing is doubled or lost.
+"""The steps for one custom resource: in any order of events, nothing is duplicated or lost.
 
-A cluster and a ledger of a few lines are played. People create and delete a resource under one
-name, its run ends, force is used on nothing; the operator takes single steps, also on what it saw
-some changes ago, and forgets everything at any time, because it remembers nothing.
+A cluster and a ledger of a few lines are simulated. Users create and delete a resource under one
+name, and its run ends; no finalizer is removed by force. The operator takes single steps, also on
+outdated views, and may restart at any time, because it stores nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOINGS = st.lists(
 
 @dataclass
 class Played:
-    """One name in a cluster, and the ledger's runs by uid: True while one is not over."""
+    """One name in a cluster, and the ledger's runs by uid: True until the run is over."""
 
     now: Resource | None = None
     version: int = 0
@@ -79,7 +79,7 @@ class Played:
         )
 
     def take(self, seen: Resource | None) -> Step:
-        """Take the next step for what the operator sees; the cluster refuses what is too old."""
+        """Take the next step for the operator's view; the cluster refuses an old version."""
         if seen is None:
             return Step.REST
         step = next_step(seen, self.standing(seen))
@@ -114,7 +114,7 @@ def test_every_resource_is_submitted_once_and_none_goes_before_its_run(doings: l
             case _:
                 getattr(played, doing)()
     for _ in range(6):
-        # What is stopping ends, and the operator goes on until it rests.
+        # Stopping runs end, and the operator continues until it has nothing to do.
         for uid in played.stopping & played.runs.keys():
             played.runs[uid] = False
         played.take(played.now)
@@ -131,5 +131,5 @@ def test_every_resource_is_submitted_once_and_none_goes_before_its_run(doings: l
 
 
 def _is_known(played: Played, old: Resource) -> bool:
-    """Return whether the watch would still take ``old`` for a resource that there is."""
+    """Return whether the watch would still report ``old`` as an existing resource."""
     return played.now is not None and played.now.uid == old.uid

@@ -1,4 +1,4 @@
-"""Columns with room for several give the same as that many columns of their own."""
+"""Columns with room for several jobs give the same result as several columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.oracles.few_jobs import few_jobs
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Floats, Ints]:
-    """Draw costs and rooms; some cannot be had, many are alike."""
+    """Draw costs and rooms; some are impossible, many are equal."""
     rows, columns = draw(st.integers(1, 9)), draw(st.integers(1, 6))
     cost = st.integers(0, 4).map(float) | st.floats(0.0, 9.0) | st.just(np.inf)
     rooms = draw(st.lists(st.integers(0, 4), min_size=columns, max_size=columns))
@@ -50,7 +50,7 @@ def test_many_jobs_end_as_early_as_with_a_place_for_each_gpu(seed: int, *, is_pl
     jobs = PUBLISHED_MAX + int(chance.integers(1, 20))
     rates = chance.uniform(0.5, 20.0, (jobs, flavors))
     steps = chance.uniform(10.0, 1e4, jobs)
-    if is_plain:  # Few kinds, and so many ties.
+    if is_plain:  # Few kinds, and therefore many ties.
         rates, steps = np.ceil(rates / 10.0), np.ceil(steps / 2_500.0)
     rates[:, 1:][chance.random((jobs, flavors - 1)) < 0.2] = 0.0
     gpus = chance.integers(1, 60, flavors)

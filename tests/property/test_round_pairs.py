@@ -1,4 +1,4 @@
-"""Pairs of runs in a pool: exactly those that may share, as fast as the table and the clock say."""
+"""Pairs of runs in a pool: exactly the permitted ones, with rates from the table and measured."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _kind(run: Run) -> str:
 
 
 def _expected(floor: Floor) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """Return every two that may share, by looking at all of them one after another."""
+    """Return all pairs that may share, by trying them one after another."""
     found = {}
     for at, one in enumerate(floor.members):
         for other in floor.members[at + 1 :]:

@@ -1,7 +1,7 @@
-"""A round leaves nobody out for whom there is room, money and quota, and gives nothing out twice.
+"""A round leaves out no run with room, money and quota, and gives no GPU to two runs.
 
-What is idle in the middle of a round is held against a dumb oracle: it counts free slots node by
-node from the leases, and tries every way to take what a run asks for.
+The idle GPUs in the middle of a round are compared with brute force: it counts free slots node by
+node from the leases, and tries every way to place a run.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.oracles.rounds import POOL, ROUND_MS, Room, money, pool, run_of, team
 
 FLAVORS = ("a100", "k80")
 SETTLED_MS = 60_000
-"""When everybody has gone who was told to, and whoever was granted GPUs has started."""
+"""When all stopped runs have ended and all grants have started."""
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Applied], list[Run]]:
-    """Draw a pool of two flavors, three owners with quotas or without, and up to ten runs."""
+    """Draw a pool of two flavors, three owners, some with quotas, and up to ten runs."""
     nodes = [
         Node(
             name=f"n{number}",
@@ -91,7 +91,7 @@ def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(
         round_ = room.view.rounds[POOL]
         assert not round_.leaving
         assert RoundCode.FAILED not in {cause.code for cause in round_.shared.causes}
-        if not round_.shared.causes:  # Else no run can run at all.
+        if not round_.shared.causes:  # Otherwise no run can run at all.
             assert not round_.waiting
             refused = [event for event in room.events() if isinstance(event, RunRefused)]
             assert [event for event in refused if event.at_ms >= round_.shared.at_ms] == []
@@ -109,7 +109,7 @@ def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(
 
 
 def _left_out(view: StateView) -> Iterator[tuple[str, str]]:
-    """Yield (run, flavor) of whoever has none, had a share of it, and could have it now."""
+    """Yield (run, flavor) of runs without GPUs that had a share of the flavor and could have it."""
     shared = view.rounds[POOL].shared
     for share in shared.shares:
         record = view.runs[share.run]
@@ -127,7 +127,7 @@ def _above(view: StateView, owner: str) -> list[str]:
 
 
 def _may_run(view: StateView, record: RunRecord) -> bool:
-    """Return whether one more run may be running under all who are above it."""
+    """Return whether one more run may run under the limits of its owner and all ancestors."""
     if record.started_ms is not None:
         return True
     for tenant in _above(view, record.spec.owner):
@@ -140,14 +140,14 @@ def _may_run(view: StateView, record: RunRecord) -> bool:
 
 
 def _is_paid(view: StateView, run: Run, flavor: str) -> bool:
-    """Return whether its owner and those above it can pay for so many GPUs more."""
+    """Return whether its owner and the owner's ancestors can pay for that many more GPUs."""
     above = _above(view, run.owner)
     accounts = [a for a in view.envelopes.values() if a.spec.flavor == flavor and a.owner in above]
     return sum(a.spec.concurrency - a.gpus_active for a in accounts) >= run.gpus
 
 
 def _fits(view: StateView, run: Run, flavor: str) -> bool:
-    """Return whether some set of nodes has what ``run`` asks for, within its owner's limit."""
+    """Return whether some set of nodes holds ``run``, within its owner's limit."""
     used = Counter(
         node
         for lease in view.leases.values()
@@ -201,7 +201,7 @@ def _groups_fit(groups: tuple[int, ...], free: Counter[str]) -> bool:
 
 
 def _given_twice(room: Room) -> Iterator[bool]:
-    """Yield of every start whether the nodes it names have fewer GPUs than it takes."""
+    """Yield, for every start, whether the nodes in the grant have fewer GPUs than it takes."""
     for event in room.events():
         if isinstance(event, LeaseStarted):
             nodes = room.view.nodes

@@ -1,4 +1,4 @@
-"""No run starves in a rounds pool: a gang of a whole flavor with a small share gets its turns."""
+"""No run starves in a rounds pool: a gang with a small share of a whole flavor gets its turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPEEDS: Final = {"a100": 8.0, "k80": 1.0, "v100": 3.0}
 
 
 class Crowd(NamedTuple):
-    """GPUs by flavor, how many each job takes, and the shares that a policy gives them."""
+    """GPUs by flavor, the GPUs of each job, and the shares from a policy."""
 
     gpus: dict[str, int]
     sizes: dict[str, int]
@@ -32,7 +32,7 @@ class Crowd(NamedTuple):
 
 
 class Played(NamedTuple):
-    """By which part of its share each cell is short, restarts by grant, and GPUs in use."""
+    """The missing part of each share, the restarts per grant, and the used GPUs."""
 
     short: list[float]
     restarts: float
@@ -40,7 +40,7 @@ class Played(NamedTuple):
 
 
 def crowd_of(chance: Random, gpus: dict[str, int], sizes: list[int]) -> Crowd:
-    """Return the jobs of ``sizes`` with random rates and weights, shared by water filling."""
+    """Return jobs of ``sizes`` with random rates and weights, shared by water filling."""
     flavors = tuple(gpus)
     rates = [
         [SPEEDS[f] * chance.uniform(0.4, 1.6) if size <= gpus[f] else 0.0 for f in flavors]
@@ -69,7 +69,7 @@ def crowd_of(chance: Random, gpus: dict[str, int], sizes: list[int]) -> Crowd:
 
 
 def drawn(seed: int) -> Crowd:
-    """Return narrow jobs that ask for 1.5 to 3 times the GPUs, and gangs of up to a flavor."""
+    """Return narrow jobs that need 1.5 to 3 times the GPUs, and gangs of up to a flavor."""
     chance = Random(seed)
     flavors = chance.sample(sorted(SPEEDS), chance.randrange(1, 4))
     gpus = {flavor: chance.choice((32, 64)) for flavor in flavors}
@@ -83,7 +83,7 @@ def drawn(seed: int) -> Crowd:
 
 
 def played(crowd: Crowd, rounds: int) -> Played:
-    """Return what the mechanism gives ``crowd`` in so many rounds of a standing allocation."""
+    """Return the result of ``rounds`` rounds for ``crowd`` with a fixed allocation."""
     flavors = tuple(crowd.gpus)
     book = renewed(Book(flavors=flavors), crowd.shares, 0.0, DEFAULT)
     had: Counter[tuple[Row, str]] = Counter()

@@ -1,4 +1,4 @@
-"""Rounds by default: shares are received, nobody is in two places, and nothing idles needlessly."""
+"""Default rounds: runs receive their shares, have one place, and no GPU idles unnecessarily."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROUND_S = DEFAULT.round_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """GPUs by flavor, jobs by how many they take, and shares that can be given in full."""
+    """GPUs by flavor, the GPUs of each job, and shares that are possible in full."""
 
     gpus: Mapping[str, int]
     sizes: Mapping[str, int]
@@ -43,7 +43,7 @@ class Fleet:
 
 @st.composite
 def fleets(draw: st.DrawFn, *, sizes: tuple[int, ...]) -> Fleet:
-    """Draw shares that are a mixture of rounds, so that rounds can give them."""
+    """Draw shares that are a mixture of rounds, so that rounds can realise them."""
     flavors = FLAVORS[: draw(st.integers(1, 3))]
     gpus = {flavor: draw(st.integers(1, 5)) for flavor in flavors}
     jobs = {f"j{number}": draw(st.sampled_from(sizes)) for number in range(draw(st.integers(1, 9)))}
@@ -72,7 +72,7 @@ def chosen_at(book: Book, fleet: Fleet, at_s: float, rules: Rules) -> dict[str, 
 
 
 def lags(fleet: Fleet, *, rounds: int, renews_every: int) -> list[float]:
-    """Return by how many rounds each row is behind its share of each flavor, at the worst."""
+    """Return by how many rounds each row is behind its share of each flavor at most."""
     book = opened(fleet, DEFAULT)
     had: Counter[tuple[Row, str]] = Counter()
     for number in range(rounds):
@@ -98,7 +98,7 @@ def lags(fleet: Fleet, *, rounds: int, renews_every: int) -> list[float]:
 @examples(0.5)
 @given(fleet=fleets(sizes=(1,)), renews_every=st.sampled_from([1, 7, 1000]))
 def test_every_share_is_received_but_for_a_few_rounds(fleet: Fleet, renews_every: int) -> None:
-    """Per job and flavor, however long it goes on and however often allocations are made."""
+    """For each job and flavor, over any time and with any number of allocations."""
     assert max(lags(fleet, rounds=150, renews_every=renews_every)) <= 4.0
 
 
@@ -155,7 +155,7 @@ def test_nothing_idles_that_somebody_with_a_share_could_use(fleet: Fleet, rounds
 def by_hand(
     found: list[Candidate], gpus: Mapping[str, int], order: tuple[str, ...]
 ) -> list[tuple[str, Row]]:
-    """Return who is chosen by looking for the best of all that still fit, again and again."""
+    """Return the chosen runs by selecting the best one that still fits, again and again."""
     left, taken, chosen = dict(gpus), set[str](), list[tuple[str, Row]]()
     while True:
         best: Candidate | None = None
@@ -245,7 +245,7 @@ def test_everybody_has_a_place_of_their_own_and_keeps_it(
 def _drawn(
     data: st.DataObject, servers: list[Server], sizes: Mapping[Row, int]
 ) -> dict[str, list[Candidate]]:
-    """Draw who is chosen: as many as there are GPUs for."""
+    """Draw as many chosen runs as there are GPUs for."""
     left = {"a": 0, "b": 0}
     for server in servers:
         left[server.flavor] += len(server.gpus)
@@ -263,7 +263,7 @@ def _drawn(
 
 @st.composite
 def paired_fleets(draw: st.DrawFn) -> tuple[Fleet, Mapping[tuple[Row, str], bool]]:
-    """Draw a fleet with pairs, of which some have shares, and where each row can run."""
+    """Draw a fleet with pairs, some with shares, and the flavors on which each row can run."""
     fleet = draw(fleets(sizes=(1, 2)))
     shares: dict[Row, Mapping[str, float]] = dict(fleet.shares)
     jobs = list(fleet.sizes)

@@ -1,4 +1,4 @@
-"""Shares over time against a sum over every minute."""
+"""Shares over time, compared with a sum over every minute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.state.meters import Meter
 
 HOLDING = st.tuples(st.integers(0, 4_000), st.integers(1, 2_000), st.integers(1, 8))
-"""From which minute on, for how many minutes, and how many GPUs."""
+"""The first minute, the number of minutes, and the number of GPUs."""
 
 
 @given(

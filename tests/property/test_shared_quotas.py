@@ -1,4 +1,4 @@
-"""Firm starts under quotas of nodes that are shared, where every run takes what it declares."""
+"""Firm starts under quotas of shared nodes, with runs that take their declared time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TENANTS = ("one", "two")
 
 
 class Wish(NamedTuple):
-    """A run of a tenant in one domain, and how many minutes it comes after the one before."""
+    """A run of a tenant in one domain, submitted some minutes after the previous one."""
 
     after: int
     gpus: int
@@ -52,7 +52,7 @@ def bounded_life(quota: int) -> Life:
 
 
 def play_wishes(life: Life, wishes: list[Wish]) -> None:
-    """Submit each wish at its time; each run that started ends when it said."""
+    """Submit each wish at its time; each started run ends at its declared end."""
     at_ms = NOW_MS
     for number, wish in enumerate(wishes):
         at_ms += wish.after * 60_000
@@ -63,7 +63,7 @@ def play_wishes(life: Life, wishes: list[Wish]) -> None:
 
 
 def end_runs(life: Life, until_ms: int) -> None:
-    """End each run that started by then when it said that it would."""
+    """End each run that has started, at its declared end."""
     while True:
         ends = [
             (record.since_ms + (record.spec.expected_duration_ms or 0), name)
@@ -99,7 +99,7 @@ def test_no_firm_start_moves_while_every_run_takes_what_it_declares(
 def test_nodes_are_refused_exactly_where_a_firm_start_needs_the_quota(
     quota: int, wishes: list[Wish], wish: Wish
 ) -> None:
-    """Compared with counting, at every instant, the nodes that would be held."""
+    """Compared with a count, at every instant, of the nodes that would be held."""
     life = bounded_life(quota)
     play_wishes(life, wishes)
     view, now_ms = life.state, life.now_ms

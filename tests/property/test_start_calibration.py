@@ -1,7 +1,7 @@
-"""How often a start has come by its P50 and P90, in simulated fleets whose truth is known.
+"""How often runs start by their P50 and P90, in simulated fleets with known durations.
 
-Runs follow each other on each lease, as in a fleet that is always full, and are looked at at one
-instant: long ones are then met more often than short ones, and have run for any part of their time.
+On each lease, runs follow each other, as in a fleet that is always full, and are examined at one
+instant: so long runs are found more often than short ones, with any part of their time elapsed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Ratio = Callable[[Random, int], float]
 
 
 def overstated(rng: Random, _owner: int) -> float:
-    """Return a ratio as most declare: around 0.6, log-normal, with a tail to 10 times."""
+    """Return a typical ratio: around 0.6, log-normal, with a tail to 10 times."""
     return min(10.0, rng.lognormvariate(math.log(0.6), 1.0))
 
 
 def each_its_own(rng: Random, owner: int) -> float:
-    """Return a ratio of owners that are unlike each other: careful ones, and wild guesses."""
+    """Return a ratio of owners that differ: careful ones, and wild guesses."""
     middle, spread = ((0.3, 0.3), (0.6, 1.0), (1.0, 0.1), (1.0, 0.7), (0.9, 1.2), (2.0, 0.5))[owner]
     return min(10.0, rng.lognormvariate(math.log(middle), spread))
 
@@ -47,7 +47,7 @@ def history(rng: Random, owner: int, runs: int, ratio: Ratio) -> DurationHistory
 
 
 def running(rng: Random, owner: int, ratio: Ratio) -> tuple[ExpectedRelease, int]:
-    """Return what runs now on a lease on which run follows run, and when it will have ended."""
+    """Return the running run of a lease on which runs follow each other, and its end."""
     end_ms = NOW_MS - WARM_UP_MS - round(rng.random() * 100 * HOUR_MS)
     since_ms = declared_ms = 0
     while end_ms <= NOW_MS:
@@ -58,7 +58,7 @@ def running(rng: Random, owner: int, ratio: Ratio) -> tuple[ExpectedRelease, int
 
 
 def calibration(seed: int, runs: int, ratio: Ratio) -> tuple[float, float]:
-    """Return which part of the starts has come by P50, and by P90."""
+    """Return the parts of starts that have come by P50 and by P90."""
     rng = Random(seed)
     by_p50 = by_p90 = 0
     histories: dict[str, DurationHistory] = {}

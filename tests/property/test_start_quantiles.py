@@ -1,4 +1,4 @@
-"""Start quantiles against an oracle that goes through every way in which runs can end."""
+"""Start quantiles, compared with an oracle that tries every way in which runs can end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _needs(draw: st.DrawFn) -> Need:
 
 
 def _start_ms(need: Need, ends_ms: list[int]) -> int:
-    """Return when enough GPUs are free where the runs of ``need`` end at ``ends_ms``."""
+    """Return when enough GPUs are free if the runs of ``need`` end at ``ends_ms``."""
     ends = sorted(zip(ends_ms, (release.gpus for release in need.releases), strict=True))
     free = list(accumulate(gpus for _, gpus in ends))
     return ends[bisect_left(free, need.gpus)][0]
@@ -108,7 +108,7 @@ def test_neither_the_order_of_runs_nor_the_age_of_a_history_matters(
 def test_needing_more_gpus_is_never_sooner(
     histories: dict[str, DurationHistory], need: Need
 ) -> None:
-    # Beyond that GPUs are counted in larger units, which rounds.
+    # Beyond that GPUs are counted in larger units, with rounding.
     assume(1 < need.gpus <= UNITS_MAX)
     less = start_quantiles(histories, [Need(need.gpus - 1, need.releases)], now_ms=NOW_MS)
     more = start_quantiles(histories, [need], now_ms=NOW_MS)
@@ -142,7 +142,7 @@ def test_where_all_took_what_they_declared_a_start_comes_when_that_is_declared(
 
 @given(_releases(), st.integers(0, RECENT_RUNS))
 def test_without_history_the_prior_alone_counts(release: ExpectedRelease, runs: int) -> None:
-    """Also where there is a history, and none of it took as long as the run has."""
+    """This includes a history without any run that took as long as this one has."""
     need = Need(release.gpus, (release,))
     elapsed_ms = NOW_MS - release.since_ms
     first = bucket_of(elapsed_ms, release.declared_end_ms - release.since_ms)
@@ -157,7 +157,7 @@ def test_without_history_the_prior_alone_counts(release: ExpectedRelease, runs: 
 
 
 def _odds(history: DurationHistory, release: ExpectedRelease) -> dict[int, Fraction]:
-    """Return by when a run ends with which odds, of a history with enough that took as long."""
+    """Return the odds of each end, from a history with enough runs that took as long."""
     if release.is_certain:
         return {max(NOW_MS, release.declared_end_ms): Fraction(1)}
     declared_ms = release.declared_end_ms - release.since_ms
@@ -209,7 +209,7 @@ def test_quantiles_are_those_of_all_ways_in_which_the_runs_can_end(
         chance = prod((part for _, part in ends), start=Fraction(1))
         starts[start_ms] = starts.get(start_ms, Fraction()) + chance
     found = start_quantiles(histories, [need], now_ms=NOW_MS)
-    # What is rounded off may decide where a chance is exactly one half or nine tenths.
+    # Rounding may decide if a probability is exactly one half or nine tenths.
     off = Fraction(len(need.releases), 1 << 19)
     for found_ms, wanted in ((found.p50_ms, Fraction(1, 2)), (found.p90_ms, Fraction(9, 10))):
         by_then = sum((part for at_ms, part in starts.items() if at_ms <= found_ms), Fraction())

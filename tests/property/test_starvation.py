@@ -1,7 +1,7 @@
-"""No run starves: one that needs a whole pool starts, however many small runs keep coming.
+"""No run starves: one that needs a whole pool starts, however many small runs are submitted.
 
-Where runs take what they declared, and its owner has nothing else, it starts no later than the plan
-said when it was submitted. docs/queue.md states that bound.
+If runs take their declared time, and its owner has no other run, it starts no later than planned at
+its submission. docs/queue.md states this bound.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.oracles.plans import foreseen_ms, of, planned_life, quiet_pool, start
 
 GPUS = 8
 QUEUED = 4
-"""How many small runs wait at any time."""
+"""The number of small runs that wait at any time."""
 WARM_UP = 8
-"""How many small runs have come before the wide one does."""
+"""The number of small runs that come before the wide one."""
 
 small_runs = st.tuples(
     st.integers(1, 4),  # GPUs
@@ -31,7 +31,7 @@ small_runs = st.tuples(
 
 
 class Stream:
-    """Small runs without end, which take exactly what they declare."""
+    """Small runs without end, which take exactly their declared time."""
 
     def __init__(self, life: Life, drawn: list[tuple[int, int, str]]) -> None:
         self.life = life
@@ -46,7 +46,7 @@ class Stream:
             self.submitted += 1
 
     def step(self) -> None:
-        """Let time pass to the next end, and end what ends there."""
+        """Advance the time to the next end, and end the runs that end then."""
         state = self.life.state
         ends = {
             record.spec.name: (record.since_ms or 0) + (record.spec.expected_duration_ms or 0)

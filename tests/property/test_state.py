@@ -1,4 +1,4 @@
-"""The state's parts against plain dictionaries and lists that do the same the slow way."""
+"""The parts of the state, compared with plain dictionaries and lists."""
 
 from __future__ import annotations
 

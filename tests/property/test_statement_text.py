@@ -63,7 +63,7 @@ def lines(draw: st.DrawFn) -> tuple[Line, ...]:
 
 
 def stated(drawn: tuple[Line, ...]) -> Statement:
-    """Return the statement of ``drawn``, everything that is lent in it borrowed."""
+    """Return the statement of ``drawn``, in which every lent amount is borrowed."""
     borrowed: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
     for line in drawn:
         for used in line.used:
@@ -85,7 +85,7 @@ def stated(drawn: tuple[Line, ...]) -> Statement:
 
 
 def tables(text: str) -> dict[str, list[dict[str, str]]]:
-    """Return the rows of each printed table by their columns; the first has no title."""
+    """Return the rows of each printed table by their columns; the first table has no title."""
     found = {}
     for part in text.split("\n\n")[1:]:
         title, _, rest = part.partition(":\n")
@@ -105,7 +105,7 @@ def added(rows: list[dict[str, str]], column: str) -> Decimal:
 def test_printed_rows_sum_to_the_printed_totals(drawn: tuple[Line, ...]) -> None:
     found = tables(statement_text(Month(2026, 11), stated(drawn), show_wide=False))
     *envelopes, last = found[""]
-    # The total has neither owner nor flavor: what follows its name is in the next columns.
+    # The total has neither owner nor flavor, so its amounts directly follow its name.
     numbers = [column for column in envelopes[0] if column not in ("ENVELOPE", "OWNER", "FLAVOR")]
     total = dict(zip(("ENVELOPE", *numbers), last.values(), strict=False))
     for column in numbers:

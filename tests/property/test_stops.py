@@ -1,7 +1,7 @@
-"""Random lives of a small fleet with an executor: nodes fail, stops take their time.
+"""Random histories of a small fleet with an executor: nodes fail, and stops take time.
 
-The same machine as in ``test_histories.py``, with every command there is, and stops that are two
-facts: slots are free when the executor confirms, and not before.
+The state machine of ``test_histories.py`` with all commands, and with stops that are two facts:
+slots become free when the executor confirms, and not before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATUSES = (NodeStatus.FAILED, NodeStatus.FAILED, NodeStatus.READY, NodeStatus.
 
 
 class Failures(Histories):
-    """One ledger, nobody who runs the work: a stop is both facts at once."""
+    """One ledger without an executor: a stop is both facts at once."""
 
     @rule(data=st.data(), status=st.sampled_from(_STATUSES))
     def mark_a_node(self, data: st.DataObject, status: NodeStatus) -> None:
@@ -44,7 +44,7 @@ class Failures(Histories):
 
     @rule()
     def tick_twice(self) -> None:
-        """Tick, and see that a second tick changes nothing and that nothing is left due."""
+        """Tick, and check that a second tick changes nothing and that nothing is left due."""
         self._do(Tick())
         assert self._decide(self.state, Tick()).events == ()
         now_ms = max(self.now_ms, self.state.at_ms)
@@ -61,7 +61,7 @@ class Failures(Histories):
 
 
 class Stops(Failures):
-    """The same with an executor, which confirms when it likes."""
+    """The same with an executor, which confirms at random times."""
 
     has_executor = True
 

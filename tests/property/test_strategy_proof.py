@@ -1,4 +1,4 @@
-"""The largest product of rates, its discounts, and that nobody gains by misstating its rates."""
+"""The largest product of rates, its discounts, and that no job gains by misstating its rates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _solved(problem: Problem) -> Allocation:
 @examples(0.5)
 @given(problem=problems())
 def test_no_allocation_is_better_to_first_order(problem: Problem) -> None:
-    """A concave function is largest where no direction goes up: one linear program says so."""
+    """A concave function is largest where no direction leads up: one linear program checks this."""
     found = _solved(problem)
     assert found.discounts is not None
     rates = job_rates(problem, found) / found.discounts

@@ -1,7 +1,7 @@
-"""Arrays with a limit, under any history of their tasks; and how small a block of theirs is.
+"""Arrays with a limit, in any history of their tasks, and the small size of their blocks.
 
-The oracle knows one sentence: those that may run are the first tasks that are not over, as many as
-the limit says.
+The oracle has one rule: of the tasks that are not over, the first ones may run, as many as the
+limit says.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_the_first_tasks_that_are_not_over_may_run(
 def test_blocks_of_arrays_come_back_equal(
     drawn: list[tuple[tuple[int, ...], int | None, bool]], chance: object
 ) -> None:
-    """Also where the tasks of several arrays are mixed, or one is not like its first."""
+    """This includes mixed tasks of several arrays, and a task that differs from its first one."""
     events: list[Event] = []
     for number, (indexes, limit, is_odd) in enumerate(drawn):
         text = indexes_text(indexes) + ("" if limit is None else f"%{limit}")

@@ -1,7 +1,7 @@
-"""Tenants come, change, are limited and go, while their runs do: as a dumb model says.
+"""Tenants are created, changed, limited and removed while runs run, as a simple model says.
 
-The model (``tests/oracles/tenants.py``) keeps lists of what runs where, taken from the events, and
-counts limits over the whole family each time.
+The model (``tests/oracles/tenants.py``) keeps lists of leases from the events, and counts limits
+over the whole family each time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ widths = st.sampled_from((1, 1, 2, 3, 4, 4, 8, 12))
 
 
 def _money(owner: str) -> Budget:
-    """Return all the money that an owner could want, for itself only."""
+    """Return a budget that is always large enough, for the owner itself only."""
     return budget(owner, owner, replace(envelope("all", 1_000), sharing=Sharing.NONE))
 
 
@@ -114,7 +114,7 @@ class Tenancy(RuleBasedStateMachine):
             limit *= HOUR_MS
         decision = self.do(UpdateOwner(name, ((which, limit),)))
         assert bool(decision.refusals) == (name not in self.model.owners)
-        # A lower limit stops nobody.
+        # A lower limit stops no run.
         ends = (LeaseEnding, LeaseEnded, RunEnded, RunRequeued)
         assert not [each for each in decision.events if isinstance(each, ends)]
 
@@ -194,7 +194,7 @@ class Tenancy(RuleBasedStateMachine):
             self._numbers_are_right(decision.refusals[0])
 
     def _numbers_are_right(self, refusal: Refusal) -> None:
-        """See that a refusal has the model's numbers."""
+        """Check that a refusal has the model's numbers."""
         quota = self.model.owners[refusal.subject].quota
         assert refusal.limit == getattr(quota, CODES[refusal.code])
         if refusal.code is RefusalCode.MAX_NODES:
@@ -256,7 +256,7 @@ class Tenancy(RuleBasedStateMachine):
     @invariant()
     def whoever_waits_for_a_quota_has_to(self) -> None:
         if self.state.reservations:
-            return  # What is promised to others is no room, and the model knows of no promises.
+            return  # Room that is planned for other runs is not free, and the model knows no plans.
         for waiting in self.state.parked.values():
             for name in waiting:
                 spec = self.model.runs[name]
@@ -265,7 +265,7 @@ class Tenancy(RuleBasedStateMachine):
 
 
 def _alike(waited: dict[str, Run], one: str, other: str) -> bool:
-    """Return whether two runs differ in nothing but their names and what they do over quota."""
+    """Return whether two runs differ only in their names and in ``onQuota``."""
     a, b = waited[one], waited[other]
     return replace(a, name=b.name, on_quota=b.on_quota) == b
 

@@ -1,7 +1,8 @@
-"""Thresholds are told as by a walk over all owners, whatever is asked first, and as of when.
+"""Thresholds are recorded as by a scan of all owners, at any time and in any order of reads.
 
-Leases come and go, some told late; budgets, the period and the flavors change; some of it is only
-tried. After each the crossings are those of the walk (``tests/oracles/thresholds.py``).
+Leases begin and end, some reported late; budgets, the period and the flavors change; some changes
+are only tried. After each change the crossings equal those of the scan
+(``tests/oracles/thresholds.py``).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ allowances = st.builds(
 
 @st.composite
 def quotas(draw: st.DrawFn) -> Quota:
-    """Draw budgets that are soon used up, or soon forgotten."""
+    """Draw budgets that are soon used up, or soon reset."""
     gpu, nodes = draw(hours), draw(hours)
     return Quota(
         gpu_ms_budget=None if gpu is None else gpu * HOUR_MS + draw(st.integers(0, 2)),
@@ -72,14 +73,14 @@ def quotas(draw: st.DrawFn) -> Quota:
 
 
 def crossings(state: State, now_ms: int) -> list[Event]:
-    """Return what is told at ``now_ms``."""
+    """Return the crossings at ``now_ms``."""
     log = DecisionLog(state, now_ms=now_ms, actor="test")
     settle_thresholds(log)
     return log.events
 
 
 def in_short(events: list[Event]) -> list[Told]:
-    """Return what the events say of thresholds."""
+    """Return the thresholds in the events."""
     return [
         (e.owner, e.percent, e.is_above, e.used_ppm)
         for e in events
@@ -88,7 +89,7 @@ def in_short(events: list[Event]) -> list[Told]:
 
 
 class Thresholds(RuleBasedStateMachine):
-    """Four owners on a few nodes. What happens is not decided: it is told as it comes."""
+    """Four owners on a few nodes. Events are applied without decisions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +114,7 @@ class Thresholds(RuleBasedStateMachine):
             self.add_a_node(0)
 
     def apply(self, *events: Event) -> None:
-        """Let all this happen, and let what crosses a threshold be told."""
+        """Apply events, and record the thresholds that they cross."""
         apply_all(self.state, events)
         told = crossings(self.state, self.now_ms)
         apply_all(self.state, told)
@@ -127,7 +128,7 @@ class Thresholds(RuleBasedStateMachine):
         return SystemApplied(at_ms=self.now_ms, actor="test", system=system)
 
     def lease(self, owner: str, flavor: str, gpus: int, on: tuple[str, ...]) -> LeaseStarted:
-        """Return the start of a lease of so many GPUs, or what is free, on each of some nodes."""
+        """Return the start of a lease of ``gpus`` GPUs, or all free ones, on each of ``on``."""
         self.count += 1
         slots = []
         for name in on:
@@ -176,7 +177,7 @@ class Thresholds(RuleBasedStateMachine):
         apart_ms=spans_ms,
     )
     def work(self, owner: str, flavor: str, gpus: int, span_ms: int, apart_ms: int) -> None:
-        """Something runs for a while, and it is quiet for a while after that."""
+        """Run something for a while, and wait for a while after it."""
         room = [name for name, free in self.free.items() if free]
         if room:
             lease = self.lease(owner, flavor, gpus, tuple(room[:1]))
@@ -187,7 +188,7 @@ class Thresholds(RuleBasedStateMachine):
 
     @rule(span_ms=spans_ms, data=st.data(), late=st.booleans(), times=st.integers(1, 3))
     def end(self, *, span_ms: int, data: st.DataObject, late: bool, times: int) -> None:
-        """Leases end, some of them long ago and in no order."""
+        """End leases, some of them long ago and in any order."""
         self.now_ms += span_ms
         for _ in range(times):
             if self.state.leases:
@@ -230,7 +231,7 @@ class Thresholds(RuleBasedStateMachine):
 
     @rule(span_ms=spans_ms, name=names, gpu=allowances, node=st.none() | allowances)
     def tell(self, span_ms: int, name: str, gpu: Allowance, node: Allowance | None) -> None:
-        """Let an accounting system tell what is left to an owner."""
+        """Let an accounting system report an owner's remaining hours."""
         self.now_ms += span_ms
         self.apply()
         if name in self.state.owners:
@@ -251,7 +252,7 @@ class Thresholds(RuleBasedStateMachine):
 
     @rule(span_ms=spans_ms)
     def add_a_node(self, span_ms: int) -> None:
-        """Let there be a node of the other flavor; what was used of it before counts from now."""
+        """Add a node of the other flavor; earlier use of this flavor counts from now on."""
         self.now_ms += span_ms
         self.apply()
         more = node("more", GPUS, "B", FLAVORS[1])
@@ -265,7 +266,7 @@ class Thresholds(RuleBasedStateMachine):
 
     @rule(owner=names, quota=quotas(), data=st.data(), spans=st.lists(spans_ms, max_size=2))
     def try_out(self, owner: str, quota: Quota, data: st.DataObject, spans: list[int]) -> None:
-        """Things are tried in layers, at later times, and thrown away."""
+        """Try changes in overlays at later times, and drop them."""
         now_ms, over = self.now_ms, self.state
         for span_ms in (0, *spans):
             self.now_ms += span_ms
@@ -288,7 +289,7 @@ class Thresholds(RuleBasedStateMachine):
         self.same(self.state)
 
     def same(self, state: State) -> None:
-        """See that what is told and what is due is right, at whatever time it is asked for."""
+        """Check that the recorded and due crossings are right at any time."""
         begin_ms = max(state.at_ms, self.now_ms)
         found = {begin_ms + span_ms for span_ms in (DAY_MS, 0, 7 * MINUTE_MS, 5 * HOUR_MS)}
         for name in NAMES:

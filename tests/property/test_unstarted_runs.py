@@ -1,4 +1,4 @@
-"""Runs that cannot be started, in random histories, against a count by hand of what was refused."""
+"""Refused starts in random histories, compared with a count of the refusals by hand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENDLESS = 40
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[tuple[str, str, int]]:
-    """Return what happens: a verb, a run, and minutes that pass before it."""
+    """Return steps: a verb, a run, and the minutes before the step."""
     verb = st.sampled_from(["submit", "refuse", "refuse", "confirm", "complete", "cancel", "tick"])
     step = st.tuples(verb, st.sampled_from(RUNS), st.integers(0, 90))
     return draw(st.lists(step, min_size=4, max_size=20))
 
 
 def command(life: Life, verb: str, run: str) -> Command:
-    """Return the command of a step; a ``Tick`` where it would be refused."""
+    """Return the command of a step; a ``Tick`` if it would be refused."""
     record = life.state.runs.get(run)
     if verb == "submit" and record is None:
         number = RUNS.index(run)
@@ -44,7 +44,7 @@ def command(life: Life, verb: str, run: str) -> Command:
 
 
 def check(life: Life) -> None:
-    """Compare every start, and the order of the waits, with what the events say one by one."""
+    """Compare every start, and the order of the queue, with the events one by one."""
     refused: dict[str, int] = {}
     held_ms: dict[str, int] = {}
     for event in life.events:

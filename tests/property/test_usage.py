@@ -1,7 +1,7 @@
-"""Usage and statements of random histories: to the millisecond what adding up lease by lease gives.
+"""Usage and statements of random histories equal a sum over leases, to the millisecond.
 
-Small histories are drawn event by event, with ends that are told late and nodes that several leases
-share; long ones are simulated, with an executor and with everything that can go wrong.
+Small histories are drawn event by event, with ends that are reported late and nodes that several
+leases share; long ones are simulated, with an executor and with all kinds of faults.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SEEDS = 8
 
 @dataclass
 class _Story:
-    """A history that is drawn event by event; slots may be taken twice, which is not counted."""
+    """A history drawn event by event; two leases may take one slot, which does not matter here."""
 
     choose: Chooser
     at_ms: int = 50
@@ -146,7 +146,7 @@ def _stories(draw: st.DrawFn) -> _Story:
 
 
 def _agree(books: UsageBooks, events: Sequence[Event], from_ms: int, until_ms: int) -> None:
-    """Assert that ``books`` say of [``from_ms``, ``until_ms``) what adding up says."""
+    """Check that ``books`` agree with the sum for [``from_ms``, ``until_ms``)."""
     holds = holds_of(events)
     for owner, below in _BELOW.items():
         mine = usage_of([h for h in holds if h.run.owner == owner], from_ms, until_ms)
@@ -193,7 +193,7 @@ def test_books_that_forget_what_left_the_window_still_tell_the_window(story: _St
 
 @cache
 def _lived(seed: int) -> list[Event]:
-    """Return what happened in a simulated machine room in which everything goes wrong."""
+    """Return the events of a simulated machine room with all kinds of faults."""
     trial = Trial(seed, size=Size(hours=30, runs=50, wishes=40))
     trial.run()
     return [event for _, events in open_blocks(trial.store.blocks()) for event in events]

@@ -1,4 +1,4 @@
-"""Waits by cause add up exactly, over whole simulated histories with everything that goes wrong."""
+"""Waits by cause add up exactly, over whole simulated histories with all kinds of faults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _events(trial: Trial) -> list[Event]:
 
 
 def _check(events: list[Event]) -> Counter[WaitCause]:
-    """Check every run of a history at its end and half-way; return how long each cause held."""
+    """Check every run of a history at its end and half-way; return the time of each cause."""
     total: Counter[WaitCause] = Counter()
     for count in (len(events) // 2, len(events)):
         part = events[:count]

@@ -1,4 +1,4 @@
-"""Water filling: the worst-off first, to the last, and nobody raised at a worse-off one's cost."""
+"""Water filling: the lowest job first, and no job is raised at the cost of a lower one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_fills_as_far_where_prices_say_where_to_begin(problem: Problem) -> No
 def test_many_jobs_are_filled_as_far_from_near_as_from_nothing(
     drawn: Problem, seed: int, apart: float
 ) -> None:
-    """Jobs that are alike, or as good as alike: all choose the same flavor at any prices."""
+    """Jobs that are equal or nearly equal: all choose the same flavor at any prices."""
     many = _repeated(drawn, 10)
     chance = np.random.default_rng(seed)
     problem = replace(many, rates=many.rates * np.exp(apart * chance.random(many.rates.shape)))
@@ -154,7 +154,7 @@ def test_it_is_the_same_in_any_unit_of_rates_and_of_weights(
 def test_what_an_entity_has_does_not_depend_on_how_its_weight_is_split(
     gpus: int, splits: list[list[float]]
 ) -> None:
-    """On one flavor: on several, a job that is to be fast asks for other GPUs than a slow one."""
+    """On one flavor: on several, a job with a high rate needs other GPUs than a slow one."""
     totals = []
     for split in splits:
         problem = _of_entities([1.0, 1.0, 3.0, 1.0, *split], gpus)
@@ -176,7 +176,7 @@ def test_without_rates_everybody_is_filled_by_time_alone(problem: Problem) -> No
 
 
 def _repeated(problem: Problem, times: int) -> Problem:
-    """Return the problem with every job that many times, the whole list after itself."""
+    """Return the problem with its list of jobs repeated ``times`` times."""
     rows = np.tile(np.arange(len(problem.jobs)), times)
     return replace(
         members_of(problem, rows),
@@ -187,7 +187,7 @@ def _repeated(problem: Problem, times: int) -> Problem:
 
 
 def _of_entities(weights: list[float], gpus: int) -> Problem:
-    """Return two entities on one flavor: of weight 1 with four jobs, of weight 2 with the rest."""
+    """Return two entities on one flavor: weight 1 with four jobs, weight 2 with the rest."""
     jobs = len(weights)
     return Problem(
         flavors=("f",),

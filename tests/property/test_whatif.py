@@ -1,4 +1,4 @@
-"""Forks: with no change they come to the history's own events, and a change has its effect."""
+"""Forks: without a change they give the history's own events, and a change has its effect."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def _is_honest(seed: int) -> bool:
 
 
 _SEEDS = [seed for seed in range(sized(20, 100)) if _is_honest(seed)]
-"""Worlds whose machines do not fail: a ledger does not record why an executor lost work."""
+"""Worlds without machine failures, because a ledger does not record why an executor lost work."""
 
 
 def _without_repeats(events: list[Event]) -> list[Event]:
-    """Return the events but for requests that were repeated, and changed nothing."""
+    """Return the events without repeated requests, which changed nothing."""
     return [each for each in events if not (isinstance(each, RequestKept) and not each.count)]
 
 
@@ -74,10 +74,10 @@ def test_a_fork_with_no_change_reproduces_history_event_by_event(seed: int) -> N
 
 
 def _calm(policies: Sequence[str], chance: Random, size: Size) -> World:
-    """Return a world in which machines do not fail, though people do as they like.
+    """Return a world in which machines do not fail, while users do anything.
 
-    With ``policies`` a pool shares in rounds by one of them; two runs may share GPUs if they are
-    for that.
+    With ``policies``, a pool has rounds with one of them; two runs may share GPUs if they permit
+    it.
     """
     if policies:
         with_pairs = policies[0].endswith("_packed")
@@ -153,7 +153,7 @@ def test_released_claims_and_wiped_nodes_are_reproduced_without_an_executor() ->
 
 @pytest.mark.heavy
 def test_another_policy_changes_rounds_and_work_stays_what_it_was() -> None:
-    """Under FIFO the first of two equal runs has the GPUs to its end; under max-min, by turns."""
+    """Under FIFO the first of two equal runs has the GPUs to its end; under max-min, in turns."""
     trial = Trial(0, size=Size(hours=1, runs=1, wishes=0), draw=_two_runs)
     trial.run()
     blocks = [events for _, events in open_blocks(list(trial.store.blocks()))]
@@ -215,7 +215,7 @@ def _two_runs(chance: Random, size: Size) -> World:
 
 
 def _story(seed: int) -> list[list[Event]]:
-    """Return the blocks of a ledger that people write by hand, with no driver and no executor."""
+    """Return the blocks of a ledger that commands wrote, without a driver and an executor."""
     chance = Random(seed)
     clock = VirtualClock(NOW_MS)
     store = MemoryStore()

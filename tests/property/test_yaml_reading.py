@@ -1,4 +1,4 @@
-"""YAML is read as another parser reads it, with the same places, at a cost its length bounds."""
+"""YAML is read as by another parser, with the same places, at a cost bounded by its length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracles.effort import examples, few_of
 from tests.oracles.plain_yaml import NotPlainError, PlainDocument, read_plainly
 
 _CALLS_PER_VALUE = 24
-"""How many functions are called for each value that a text may hold, at most."""
+"""The most function calls for each value that a text may hold."""
 
 _INDENT_MAX = 4
 
@@ -51,7 +51,7 @@ _ENTRIES = ("a", "- b", "x: 1", "[1, {y: 2}]", "'q'")
 
 
 def _written(indent: int = 0) -> st.SearchStrategy[str]:
-    """Return mappings in block style whose values are written in one way or another."""
+    """Return mappings in block style, with values in various styles."""
     before = " " * indent
 
     def lines(values: dict[str, str]) -> str:
@@ -63,7 +63,7 @@ def _written(indent: int = 0) -> st.SearchStrategy[str]:
 
 
 def _value(indent: int) -> st.SearchStrategy[str]:
-    """Return values of a mapping that is indented by so much."""
+    """Return values of a mapping with this indentation."""
     inside = " " * (indent + 2)
     block = st.tuples(
         st.sampled_from(["|", ">", "|-", ">-", "|+", "|2"]),
@@ -83,7 +83,7 @@ def _value(indent: int) -> st.SearchStrategy[str]:
 
 
 def _same(found: tuple[SourceDocument, ...], expected: list[PlainDocument]) -> None:
-    # As text, because 1, True and Decimal(1) are equal and not the same.
+    # Compared as text, because 1, True and Decimal(1) are equal but not the same.
     assert [repr(each.tree) for each in found] == [repr(each.tree) for each in expected]
     assert [each.start for each in found] == [each.start for each in expected]
     assert [dict(each.places()) for each in found] == [each.places for each in expected]
@@ -101,7 +101,7 @@ def test_a_mapping_is_read_as_another_parser_reads_it(text: str) -> None:
 @examples(times=3)
 @given(text=st.lists(_WORDS, max_size=12).map("".join))
 def test_whatever_both_parsers_read_they_read_alike(text: str) -> None:
-    # Text of a block that is a document itself, and is not indented, is no mapping anyway.
+    # A block that is a whole document and is not indented is not a mapping.
     text = f"k: {text}"
     found = read_yaml(text)
     if isinstance(found, Unreadable):
@@ -123,7 +123,7 @@ def test_what_is_written_here_is_read_alike_by_both(tree: object) -> None:
 
 
 def _calls(text: str) -> int:
-    """Return how many functions are called to read ``text``, also those of the interpreter."""
+    """Return the number of function calls for reading ``text``, including built-in functions."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:

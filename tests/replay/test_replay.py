@@ -1,4 +1,4 @@
-"""The ledgers of every version are read by this one, and come to what they came to then.
+"""This version reads the ledgers of every older version, and folds them to the same states.
 
 ``python -m tools.replay_ledger`` records those of a new version; what is recorded is never edited.
 """

@@ -1,7 +1,7 @@
-"""The worked examples and other stories, each a scenario file: all that they expect holds.
+"""The worked examples and other stories, each a scenario file: all expectations hold.
 
-Whom a lottery draws depends on a secret, so each story is told under several; what a file expects
-must hold under all of them.
+The victims of a lottery depend on a secret, so each story is played with several secrets; the
+expectations must hold with each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.oracles.effort import sized
 
 FILES: Final = sorted(Path(__file__).parent.glob("*.json"))
 TIMES: Final = sized(12, 40)
-"""How often a lottery is drawn to see how often each is drawn."""
+"""The number of draws from which the frequency of each victim is measured."""
 SECRETS: Final = tuple(f"secret {number}" for number in range(8))
 
 
@@ -34,17 +34,17 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def told(world: dict[str, Any], secret: str) -> dict[str, Any]:
-    """Return the story as it goes under ``secret``."""
+    """Return the answer to the story with ``secret``."""
     return run("scenario", {**world, "secret": secret})
 
 
 def named(name: str) -> dict[str, Any]:
-    """Return the story called ``name``."""
+    """Return the story with this name."""
     return read(Path(__file__).parent / f"{name}.json")
 
 
 def victims(answer: dict[str, Any]) -> list[list[str]]:
-    """Return whom each lottery of a story drew."""
+    """Return the victims of each lottery in a story."""
     return [conflict["victims"] for conflict in answer["trace"][-1]["conflicts"]]
 
 
@@ -66,7 +66,7 @@ def test_a_story_told_twice_is_the_same_story(path: Path) -> None:
 
 
 def leaves(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the way to every number and text in ``tree``, not below an operator."""
+    """Return the path to every number and text in ``tree``, except below an operator."""
     if isinstance(tree, dict):
         if "oneOf" in tree:
             return []
@@ -96,7 +96,7 @@ def test_every_expectation_of_a_story_can_fail(path: Path) -> None:
 
 @pytest.mark.slow
 def test_example_1_ends_both_small_tokens_about_as_often_and_never_the_gang_of_32() -> None:
-    """Two GPUs are short after the shrink: J3 has 2, J2's core 8, J1 is over four times that."""
+    """Two GPUs are missing after the shrink. J3 has 2, J2's core 8, J1 over four times that."""
     world = named("example-1-shrink-then-lottery")
     drawn = Counter(tuple(victims(told(world, f"{n}"))[0]) for n in range(TIMES))
     assert set(drawn) == {("j2",), ("j3",)}
@@ -109,7 +109,7 @@ def test_example_1_takes_the_core_of_a_malleable_run_whole_or_not_at_all() -> No
     for secret in SECRETS:
         answer = told(world, secret)
         j2 = answer["trace"][-2]["runs"]["j2"]
-        # What was cut may have room made for itself after the cool-down: that is another conflict.
+        # A run that was cut may call a conflict after the cool-down: this is another conflict.
         if victims(answer)[0] == ["j2"]:
             assert (j2["phase"], j2["openLeaseGPUs"]) == ("Pending", 0)
             assert j2["closedLeaseGPUs"] == {"RandomPreempt": 8, "Shrink": 16}
@@ -119,7 +119,7 @@ def test_example_1_takes_the_core_of_a_malleable_run_whole_or_not_at_all() -> No
 
 @pytest.mark.slow
 def test_example_2_draws_the_small_run_at_times_and_gives_it_back() -> None:
-    """MM2 is never a victim, though it enters and is drawn: what it has is not needed."""
+    """MM2 is never a victim although it is drawn, because its GPUs are not needed."""
     world = named("example-2-with-money")
     spared = 0
     for number in range(TIMES):

@@ -1,4 +1,4 @@
-"""Services for tests, each over a ledger with the examples' fleet and teams."""
+"""Services for tests, each on a ledger with the fleet and the teams of the examples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def documents_of(*names: str) -> list[dict[str, Any]]:
-    """Return the documents of examples, as they are sent."""
+    """Return the documents of examples in the form in which clients send them."""
     found: list[dict[str, Any]] = []
     for name in names:
         text = (EXAMPLES / name).read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def documents_of(*names: str) -> list[dict[str, Any]]:
 
 @dataclass
 class Stage:
-    """A service with a fleet, and clients of all roles."""
+    """A service with a fleet, and clients with tokens of all roles."""
 
     served: Served
     admin: httpx.Client
@@ -50,18 +50,18 @@ class Stage:
 
 
 _QUICK: Final = frozenset({"test_config.py", "test_office.py", "test_openapi.py"})
-"""What is tried after each change; the rest starts servers, or asks thousands of questions."""
+"""Files that run after each change; the other files start servers or send thousands of requests."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files unread of which nothing is asked for: reading all takes longer than the rest."""
+    """Skip files that contribute no requested test, because reading all files takes longest."""
     is_quick = leaves_out_slow(config) and collection_path.is_file()
     return True if is_quick and collection_path.name not in _QUICK else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder as slow, all but a few."""
+    """Mark all tests of this folder as slow, except those in ``_QUICK``."""
     here = Path(__file__).parent
     for item in items:
         if item.path.parent == here and item.path.name not in _QUICK:

@@ -1,4 +1,4 @@
-"""A daemon that kills itself at a chosen instant, and is started again as a supervisor would.
+"""A daemon that kills itself at a chosen instant, and is restarted as by a supervisor.
 
 Run as ``python -m tests.service.crashing LEDGER PORT INSTANT LIVES``: see ``tests.service.lives``.
 """
@@ -32,17 +32,17 @@ from quorate.service.ledger_thread import LedgerThread
 from tests.service.lives import die, supervise
 
 SNAPSHOT_EVENTS: Final = 25
-"""So few that every life takes several snapshots."""
+"""The events between two snapshots; so few that each life writes several snapshots."""
 PASSED_MAX: Final = 6
-"""How many chances to die are let pass, at most, so that each life has done something."""
+"""The most chances to die that are skipped, so that each life has done something before."""
 WATCHED: Final = "watched"
-"""A file beside the ledger that is there once the present life is watched; none dies before."""
+"""A file beside the ledger that exists while a test watches this life; no life ends before."""
 IN_COMMIT: Final = "in COMMIT"
 IN_COMMIT_S_MAX: Final = 0.001
 
 
 class Instant(StrEnum):
-    """When it dies."""
+    """When the process dies."""
 
     BEFORE = "before-the-commit"
     GROUP = "in-a-group-commit"
@@ -56,12 +56,12 @@ PLACES: Final = {
     Instant.AFTER: ("",),
     Instant.SNAPSHOT: ("INSERT INTO run", "INSERT OR REPLACE INTO snapshot", "COMMIT", IN_COMMIT),
 }
-"""The statements that it dies at, one after another; or while the last of them is carried out."""
+"""The statements at which it dies, in turn; or it dies while the last of them is carried out."""
 
 
 @dataclass
 class Doom:
-    """When one life ends. ``passed`` chances are let pass first."""
+    """When one life ends. ``passed`` chances are skipped before."""
 
     instant: Instant
     place: str
@@ -70,7 +70,7 @@ class Doom:
 
 
 class DoomedArchive(ArchiveFile):
-    """An archive whose writer's statements are watched."""
+    """An archive that watches the statements of its writer."""
 
     def __init__(self, ledger: Path, watched: Callable[[str], None]) -> None:
         super().__init__(ledger, is_kept_open=True)
@@ -83,12 +83,12 @@ class DoomedArchive(ArchiveFile):
 
 
 class DoomedStore(SqliteStore):
-    """A store whose process dies at the instant that its ``doom`` says; none spares it."""
+    """A store whose process dies at the instant of its ``doom``."""
 
     doom: Doom | None = None
 
     def append(self, block: Block, *, expected: Head) -> None:
-        """Append ``block``, unless it is its turn to die."""
+        """Append ``block``, or die if its turn has come."""
         if self._is_time(Instant.BEFORE):
             self._die(block.hash)
         if _requests(block) > 1 and self._is_time(Instant.GROUP):
@@ -106,8 +106,8 @@ class DoomedStore(SqliteStore):
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload``, unless it is its turn to die."""
-        # A snapshot that archives nothing inserts no row to die at.
+        """Keep ``payload``, or die if its turn has come."""
+        # A snapshot that archives no run inserts no row at which to die.
         rows = list(ended)
         is_due = self.doom is not None and (rows or not self.doom.place.endswith("run"))
         if is_due and self._is_time(Instant.SNAPSHOT):
@@ -121,11 +121,11 @@ class DoomedStore(SqliteStore):
         return self.doom.passed < 0 and (self.path.parent / WATCHED).exists()
 
     def _die_in_transaction(self, what: bytes) -> None:
-        """Have the process die at a statement that follows."""
+        """Let the process die at a later statement."""
         self._db.set_trace_callback(self._at_statements(what))
 
     def _at_statements(self, what: bytes) -> Callable[[str], None]:
-        """Return what is called with each statement, and has the process die at its place."""
+        """Return a function for each statement, which kills the process at its place."""
         assert self.doom is not None
         place, wait_s = self.doom.place, self.doom.in_commit_s
 
@@ -135,7 +135,7 @@ class DoomedStore(SqliteStore):
 
         def traced(statement: str) -> None:
             if place == IN_COMMIT and statement == "COMMIT":
-                # The thread runs while SQLite writes, which lets go of the interpreter.
+                # The thread runs while SQLite writes without the interpreter's lock.
                 Thread(target=die_soon).start()
             elif place != IN_COMMIT and statement.startswith(place):
                 self._die(what)
@@ -148,7 +148,7 @@ class DoomedStore(SqliteStore):
 
 
 def _requests(block: Block) -> int:
-    """Return how many requests with a key a block holds."""
+    """Return the number of requests with a key in a block."""
     before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
     return sum(isinstance(event, RequestKept) for event in open_block(block, after=before))
 
@@ -166,7 +166,7 @@ async def _many_snapshots(
 
 
 def _live(ledger: Path, port: int, doom: Doom | None) -> None:
-    """Serve until killed or told to stop."""
+    """Serve until killed or stopped."""
     (ledger.parent / WATCHED).unlink(missing_ok=True)
 
     def open_store(url: str, *, wait_s: float) -> SqliteStore:
@@ -183,7 +183,7 @@ def _live(ledger: Path, port: int, doom: Doom | None) -> None:
 
 
 def main(ledger: Path, port: int, instant: Instant, lives: int) -> int:
-    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    """Return 0 if SIGKILL ended every life except the last, and the last one ended cleanly."""
     rng = Random(str(instant))
     places = PLACES[instant]
     dooms = (

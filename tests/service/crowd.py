@@ -1,4 +1,4 @@
-"""Many clients of one service in one event loop: bare streams, which cost little."""
+"""Many clients of one service in one event loop: plain streams, which cost little."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, Final
 HEAD_END: Final = b"\r\n\r\n"
 FRAME_END: Final = b"\n\n"
 PART_BYTES: Final = 64 * 1024
-"""How much of a stream waits in this process to be read."""
+"""The most bytes of a stream that wait in this process to be read."""
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Return when a connection is closed; the other side may have been faster."""
+    """Close a connection; the other side may have closed it before."""
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
@@ -24,7 +24,7 @@ async def closed(writer: asyncio.StreamWriter) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a service answers, and who asks it."""
+    """The address of a service, and the caller's token."""
 
     host: str
     port: int
@@ -42,7 +42,7 @@ class Place:
         return "\r\n".join(lines).encode() + HEAD_END + body
 
     async def ask(self, method: str, path: str, tree: object = None, *headers: str) -> Any:
-        """Return a good answer, asked for on a connection of its own."""
+        """Return the JSON of a successful answer, over a separate connection."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         body = b"" if tree is None else json.dumps(tree).encode()
         writer.write(self.request(method, path, body, "Connection: close", *headers))
@@ -56,17 +56,17 @@ class Place:
 
 @dataclass
 class Told:
-    """What the watchers were told, event by event: the same bytes for all of them."""
+    """What watchers received, event by event: all of them must receive the same bytes."""
 
     frames: dict[int, bytes] = field(default_factory=dict)
 
     def check(self, seq: int, frame: bytes) -> None:
-        """Raise unless everybody before was told the same."""
+        """Raise an error if an earlier watcher received other bytes."""
         assert self.frames.setdefault(seq, frame) == frame, (frame, self.frames[seq])
 
 
 class Watcher:
-    """One who follows everything from after ``cursor`` on; a gap or a repeat is an error."""
+    """A watcher of everything after ``cursor``; a gap or a repeated event is an error."""
 
     def __init__(self, place: Place, told: Told, cursor: int) -> None:
         self._place = place
@@ -79,7 +79,7 @@ class Watcher:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self, receive_bytes: int | None = None) -> None:
-        """Ask to follow, on a connection on which little waits to be read if that is wanted."""
+        """Begin to watch, with a small receive buffer if requested."""
         await self.close()
         self.parting, self._rest = None, b""
         bare = socket.socket()
@@ -93,17 +93,17 @@ class Watcher:
         self._writer.write(self._place.request("GET", path))
 
     async def begin(self) -> None:
-        """Return when it is being told."""
+        """Return when the service has begun to send."""
         head = await self._reader.readuntil(HEAD_END)
         assert head.startswith(b"HTTP/1.1 200 "), head + await self._reader.read(1_000)
 
     async def read_to(self, seq: int) -> None:
-        """Read on until event ``seq`` was seen, or the other side has said why it ends."""
+        """Read until event ``seq`` has arrived, or the service has said why it ends the watch."""
         while self.cursor < seq and self.parting is None:
             await self._read_part()
 
     async def read_on(self) -> None:
-        """Read on until the other side has said why it ends."""
+        """Read until the service has said why it ends the watch."""
         while self.parting is None:
             await self._read_part()
 
@@ -112,7 +112,7 @@ class Watcher:
         self._take((await self._reader.readexactly(size + 2))[:-2])
 
     async def close(self) -> None:
-        """Go."""
+        """Close the connection."""
         if self._writer is not None:
             await closed(self._writer)
 
@@ -120,7 +120,7 @@ class Watcher:
         *frames, self._rest = (self._rest + part).split(FRAME_END)
         for frame in frames:
             if not frame.startswith(b"id: "):
-                # A beat, which may not move the cursor beyond what was told.
+                # A heartbeat, which must not move the cursor beyond the events that were sent.
                 assert frame == b": at %d\nid: %d" % (self.cursor, self.cursor), frame
                 continue
             head, _, data = frame.partition(b"\ndata: ")

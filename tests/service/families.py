@@ -46,13 +46,13 @@ CALLERS: Final[dict[str, tuple[TokenRole, str]]] = {
     "zed": (TokenRole.USER, "zeta-team"),
     "ole": (TokenRole.USER, "omega"),
 }
-"""User -> role and tenant. ``mine`` is above ``mine-team``, and that above ``mine-sub``."""
+"""The role and tenant of each user. ``mine`` is above ``mine-team``, that above ``mine-sub``."""
 WATCHERS: Final = tuple(CALLERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """The ledger's file, the time it ends at, and the tokens of ``CALLERS``."""
+    """The file of the ledger, the time of its last event, and the tokens of ``CALLERS``."""
 
     path: Path
     ended_ms: int
@@ -103,14 +103,14 @@ def _token(user: str, secret: Secret) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """A service over a copy of the ledger, by REST and by gRPC."""
+    """A service on a copy of the ledger, by REST and by gRPC."""
 
     rest: Served
     channel: grpc.Channel
     tokens: dict[str, str]
 
     def call(self, user: str, operation: str, message: Message | None = None, **fields: Any) -> Any:
-        """Return the answer, or the stream, that ``user`` gets by gRPC; raises ``RpcError``."""
+        """Return the answer, or stream, for ``user`` by gRPC; raise ``RpcError`` if refused."""
         method = METHODS[operation]
         if message is None:
             message = message_class(message_name(method.operation.takes))(**fields)
@@ -124,7 +124,7 @@ class Doors:
 
 @contextmanager
 def both_doors(made: Families, folder: Path) -> Iterator[Doors]:
-    """Serve a copy of the ledger in ``folder`` by REST and gRPC, with nothing kept from before."""
+    """Serve a copy of the ledger in ``folder`` by REST and gRPC, without cached answers."""
     path = folder / "copy.db"
     for each in made.path.parent.iterdir():
         shutil.copy(each, folder / each.name.replace(made.path.stem, path.stem, 1))
@@ -142,7 +142,7 @@ def both_doors(made: Families, folder: Path) -> Iterator[Doors]:
             yield where
 
     extras = Extras(clock=HandClock(made.ended_ms), surfaces=[telling])
-    # A watch of notices of which the caller may see none ends with the first heartbeat.
+    # A watch of notices whose caller may see none of them ends with the first heartbeat.
     beat = {"limits.heartbeat_s": "0.2"}
     with serving(path, beat, extras=extras) as served, grpc.insecure_channel(told[0]) as channel:
         yield Doors(served, channel, made.tokens)

@@ -1,4 +1,4 @@
-"""A daemon whose disk fails now and then, and that is killed at any time and started again.
+"""A daemon whose disk fails at times, and that is killed at random times and restarted.
 
 Run as ``python -m tests.service.faulting FOLDER LEDGER PORT FAULT LIVES``: see
 ``tests.service.lives``. Deaths are noted beside FOLDER, which is on another disk than the ledger.
@@ -32,15 +32,15 @@ from tests.service.serving import LOCAL
 
 FILLER: Final = "filler"
 REFUSED: Final = "refused"
-"""A file that is there once a caller was refused because the disk fails."""
+"""A file that exists after a caller was refused because of the disk."""
 UP_S_MAX: Final = 0.8
-"""How long a life goes on well before its disk fails, and after, at most."""
+"""The longest time for which the disk works before and after its failure."""
 DOWN_S_MAX: Final = 1.2
-"""How long its disk fails, at most."""
+"""The longest time for which the disk fails."""
 
 
 class Fault(StrEnum):
-    """What is wrong with the disk for a while: no write succeeds, or the file system is full."""
+    """How the disk fails: no write succeeds, or the file system is full."""
 
     WRITES = "failing-writes"
     FULL = "full-disk"
@@ -48,10 +48,10 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Doom:
-    """How long one life goes on well, with a failing disk, and well again, until it ends.
+    """How long the disk works, fails, and works again in one life.
 
-    With ``down_s`` 0 its disk never fails; with ``later_s`` None it ends while the disk fails. A
-    disk fails until a caller was refused for it.
+    With ``down_s`` 0 the disk never fails; with ``later_s`` None the life ends while the disk
+    fails. A disk fails until a caller was refused because of it.
     """
 
     up_s: float
@@ -60,17 +60,17 @@ class Doom:
 
 
 def fail_writes() -> None:
-    """Have every write of this process to a file fail, behind its first byte."""
+    """Let every write of this process to a file fail after its first byte."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
 
 
 def let_write() -> None:
-    """Have writes succeed again."""
+    """Let writes succeed again."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def fill(folder: Path) -> None:
-    """Take all that is left of the file system of ``folder``."""
+    """Fill the file system of ``folder``."""
     with (folder / FILLER).open("wb", buffering=0) as file:
         try:
             while True:
@@ -80,15 +80,15 @@ def fill(folder: Path) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Give back what was taken."""
+    """Free the space again."""
     (folder / FILLER).unlink(missing_ok=True)
 
 
 def _live(folder: Path, ledger: Path, port: int, fault: Fault, doom: Doom | None) -> None:
-    """Serve until killed or told to stop."""
+    """Serve until killed or stopped."""
     make_room(ledger.parent)
     # Closing a ledger removes its write-ahead log, which then has to grow again. A process that the
-    # last life had just begun to start has its lock until it runs the program it was made for.
+    # previous life had just forked holds the lock until it executes its program.
     SqliteStore.open(ledger, wait_s=TAKEOVER_S).close()
 
     def ready(*_: object) -> None:
@@ -103,7 +103,7 @@ def _live(folder: Path, ledger: Path, port: int, fault: Fault, doom: Doom | None
 
 
 def _end(folder: Path, ledger: Path, fault: Fault, doom: Doom) -> None:
-    """Have the disk fail for a while, and kill this process."""
+    """Let the disk fail for a while, and kill this process."""
     note_death(folder, fault, f"{doom}")
     begin: Callable[[], None]
     end: Callable[[], None]
@@ -135,7 +135,7 @@ def _dooms(lives: int) -> list[Doom]:
 
 
 def main(folder: Path, ledger: Path, port: int, fault: Fault, lives: int) -> int:
-    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
+    """Return 0 if SIGKILL ended every life except the last, and the last one ended cleanly."""
     return supervise(
         folder, lambda doom: _live(folder, ledger, port, fault, doom), _dooms(lives), None
     )

@@ -44,12 +44,12 @@ CALLERS: Final = {
     "stranger": Caller(actor="bob", role=Role.USER, user="bob", tenant="other"),
     "limited": Caller(actor="ada", role=Role.ADMIN, user="ada", scopes=frozenset({"fleet"})),
 }
-"""Token -> whose it is."""
+"""The caller of each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, as whoever owns the state hands it over."""
+    """An answer in the form in which the owner of the state returns it."""
 
     tree: Any
     notes: tuple[str, ...]
@@ -57,10 +57,11 @@ class Reply:
 
 
 class Counter:
-    """Answers from an engine in the event loop itself, and knows tokens by heart.
+    """Answers from an engine in the event loop itself, and has a fixed table of tokens.
 
-    ``wait_s`` is how long each answer takes. While ``gate`` is closed none is given, and ``held``
-    is how many wait for it; ``begun`` is how many have waited, ``cut_off`` how many were given up.
+    ``wait_s`` is the time that each answer takes. While ``gate`` is closed no answer is given;
+    ``held`` counts the requests that wait for it, ``begun`` those that have waited, and ``cut_off``
+    those that were cancelled.
     """
 
     def __init__(self, engine: Engine, wait_s: float = 0.0) -> None:
@@ -73,7 +74,7 @@ class Counter:
         self.cut_off = 0
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
-        """Return the answer, made here and now."""
+        """Return the answer, computed in the event loop."""
         await asyncio.sleep(self.wait_s)
         self.held += 1
         self.begun += 1
@@ -107,7 +108,7 @@ class Counter:
                 await asyncio.sleep(0.01)
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return whose token it is."""
+        """Return the caller with this token."""
         assert address.startswith(("ipv4:", "ipv6:")), address
         token = (authorization or "").removeprefix("Bearer ")
         if token not in CALLERS:
@@ -118,7 +119,7 @@ class Counter:
 
 
 class Served:
-    """A server, the loop it runs in, and a client of it, who knows its certificate."""
+    """A server, its event loop, and a client that trusts its certificate."""
 
     def __init__(
         self,
@@ -139,11 +140,11 @@ class Served:
         self.channel = self._connected(None if tls is None else tls.certificate)
 
     def begun(self, doing: Coroutine[Any, Any, T]) -> Future[T]:
-        """Return what ``doing`` will return in the server's loop."""
+        """Return a future for the result of ``doing`` in the server's loop."""
         return asyncio.run_coroutine_threadsafe(doing, self._loop)
 
     def wait_for(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Return what ``doing`` returns in the server's loop."""
+        """Return the result of ``doing`` in the server's loop."""
         return self.begun(doing).result(WAIT_S)
 
     def close(self) -> None:
@@ -158,13 +159,13 @@ class Served:
         self._loop.close()
 
     def call(self, asked: str, token: str | None = ADMIN, /, **fields: Any) -> Any:
-        """Return the answer to an operation; raises ``grpc.RpcError``."""
+        """Return the answer to an operation; raise ``grpc.RpcError`` if refused."""
         method = METHODS[asked]
         message = message_class(message_name(method.operation.takes))(**fields)
         return self.send(method, message, token)
 
     def send(self, method: Method, message: Message | bytes, token: str | None, **more: Any) -> Any:
-        """Return the answer to a message, or to bytes that may be none."""
+        """Return the answer to a message, or to bytes that may not be a valid message."""
         data = message if isinstance(message, bytes) else message.SerializeToString()
         metadata = [] if token is None else [("authorization", f"Bearer {token}")]
         more.setdefault("timeout", WAIT_S)
@@ -199,7 +200,7 @@ class Served:
 
 @contextmanager
 def serving(limits: GrpcLimits | None = None, wait_s: float = 0.0) -> Iterator[Served]:
-    """Serve a new ledger for a while."""
+    """Serve a new ledger until the end of the block."""
     served = Served(Counter(small_ledger(), wait_s), limits)
     try:
         yield served
@@ -215,7 +216,7 @@ def document(tree: dict[str, Any]) -> Any:
 
 
 def refused(code: grpc.StatusCode, call: Any, *args: Any, **fields: Any) -> Any:
-    """Return the Problem that ``call`` ends with, under the status ``code``."""
+    """Return the Problem with which ``call`` is refused, under the status ``code``."""
     with pytest.raises(grpc.RpcError) as raised:
         call(*args, **fields)
     error: Any = raised.value

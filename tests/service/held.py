@@ -1,4 +1,4 @@
-"""A ledger whose thread can be held up in the midst of a commit, and a service over it."""
+"""A ledger whose thread can be held in the middle of a commit, and a service on it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HELD_S_MAX = 5 * WAIT_S
 
 
 class HeldLedger(SqliteStore):
-    """A store that waits before it appends, once it is told to hold, until it is let go.
+    """A store that waits before it appends, from when it is told to hold until it is released.
 
-    Without that each append takes ``append_s`` longer than it would.
+    Otherwise each append takes ``append_s`` longer than usual.
     """
 
     hold: Event
@@ -39,7 +39,7 @@ class HeldLedger(SqliteStore):
 
 
 class Held:
-    """A service whose ledger can be held up."""
+    """A service whose ledger can be held."""
 
     def __init__(self, folder: Path, **flags: str) -> None:
         self.hold, self.entered, self.let_go = Event(), Event(), Event()
@@ -55,12 +55,12 @@ class Held:
         return found
 
     def slow_down(self, append_s: float) -> None:
-        """Have each append take ``append_s`` longer from now on."""
+        """Let each append take ``append_s`` longer from now on."""
         for store in self.stores:
             store.append_s = append_s
 
     def head(self, request: str, body: bytes = b"", token: str | None = None) -> bytes:
-        """Return a request as it is sent by the holder of ``token``, or by an admin."""
+        """Return the bytes of a request with ``token``, or with an admin's token."""
         lines = [
             f"{request} HTTP/1.1",
             "Host: held",
@@ -71,7 +71,7 @@ class Held:
         return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
     def submit(self, name: str) -> bytes:
-        """Return the submit of a run as it is sent by an admin."""
+        """Return the bytes of an admin's request that submits a run."""
         document = run_tree(name, "team")
         return self.head("POST /api/v1/runs", json.dumps({"document": document}).encode())
 

@@ -1,7 +1,7 @@
 """An identity provider on loopback: discovery, a page to sign in, and codes with PKCE.
 
-It checks what a real one checks: the client and its secret, the address to return to, the challenge
-of the method S256 and its verifier, and that a code is used once.
+It checks what a real provider checks: the client and its secret, the redirect address, the S256
+challenge and its verifier, and that a code is used once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass
 class IdentityProvider:
-    """What it is set up with; tests change it. ``returns`` are the addresses registered."""
+    """The settings of the provider; tests change them. ``returns`` are the registered addresses."""
 
     url: str
     issuer: Issuer = field(default_factory=Issuer)
@@ -34,14 +34,14 @@ class IdentityProvider:
     secret: str = ""
     methods: tuple[str, ...] = ("client_secret_basic", "client_secret_post")
     description: dict[str, Any] = field(default_factory=dict)
-    """What its description says besides, or instead."""
+    """Further or changed fields of its discovery document."""
     claims: dict[str, Any] = field(default_factory=dict)
     granted: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What was asked for with each code that is not used yet."""
+    """The request behind each code that was not used yet."""
     asked: list[str] = field(default_factory=list)
 
     def described(self) -> dict[str, Any]:
-        """Return what it says of itself."""
+        """Return its discovery document."""
         return {
             "issuer": self.url,
             "authorization_endpoint": f"{self.url}/authorize",
@@ -52,7 +52,7 @@ class IdentityProvider:
         } | self.description
 
     def grant(self, asked: dict[str, str], user: str) -> str:
-        """Return the address to which a person who signed in, or did not, is sent back."""
+        """Return the redirect address for a user who signed in, or did not."""
         assert asked["client_id"] == CLIENT
         assert asked["response_type"] == "code"
         assert "openid" in asked["scope"].split()
@@ -66,7 +66,7 @@ class IdentityProvider:
         return f"{asked['redirect_uri']}?{urlencode(told | {'state': asked['state']})}"
 
     def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
-        """Return the answer to a client that shows a code."""
+        """Return the answer to a client that sends a code."""
         if not self._is_client(form, authorization):
             return 401, {"error": "invalid_client"}
         asked = self.granted.pop(form.get("code", ""), None)
@@ -126,7 +126,7 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
                 self._answer(404, "{}")
 
         def do_POST(self) -> None:
-            """Sign a person in, or exchange a code."""
+            """Sign a user in, or exchange a code."""
             provider.asked.append(self.path)
             size = int(self.headers["Content-Length"])
             form = _single(self.rfile.read(size).decode())
@@ -154,7 +154,7 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
@@ -179,7 +179,7 @@ def identity_provider() -> Iterator[IdentityProvider]:
 
 
 def sign_in_flags(provider: IdentityProvider, **more: str) -> dict[str, str]:
-    """Return the settings of a service at which people sign in there."""
+    """Return the settings of a service whose users sign in there."""
     return {
         "oidc.issuer": provider.url,
         "oidc.audience": CLIENT,

@@ -1,9 +1,9 @@
-"""A daemon that lives several times: killed, and started again as a supervisor would.
+"""A daemon with several lives: it is killed, and restarted as by a supervisor.
 
-A module that is run as ``python -m MODULE LEDGER PORT INSTANT LIVES`` has ``supervise`` fork one
-process for each life, from one that has imported everything and holds nothing open. Where each life
-ended is noted in ``deaths.txt`` beside the ledger once it is over. The last is spared: it ends when
-the whole group of processes is sent SIGTERM.
+A module that is run as ``python -m MODULE LEDGER PORT INSTANT LIVES`` calls ``supervise``, which
+forks one process for each life, from a process that has imported everything and has no open files.
+After each life, the place of its end is noted in ``deaths.txt`` beside the ledger. The last life is
+not killed: it ends when the whole group of processes gets SIGTERM.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _LAST_WORDS: Final = "last-words.txt"
 def supervise(
     folder: Path, live: Callable[[Doom], None], dooms: Iterable[Doom], spared: Doom
 ) -> int:
-    """Return 0 when every life but the last was ended by SIGKILL, and that one cleanly."""
-    # The group is told to stop; the one that serves has a handler of its own.
+    """Return 0 if SIGKILL ended every life except the last, and the last one ended cleanly."""
+    # SIGTERM goes to the group; the serving process has its own handler.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for number, doom in enumerate(dooms):
         code = _life(live, doom)
         if code != -signal.SIGKILL:
             sys.stderr.write(f"life {number} ended by {code}\n")
             return 1
-        # Only now: one who dies may still answer somebody between its last words and its end.
+        # Written only now: a dying process may still answer a caller between its note and its end.
         with (folder / _DEATHS).open("a", encoding="utf-8") as deaths_file:
             deaths_file.write((folder / _LAST_WORDS).read_text(encoding="utf-8"))
     return _life(live, spared)
 
 
 def _life(live: Callable[[Doom], None], doom: Doom) -> int:
-    """Return how a life ended, as ``subprocess`` tells it."""
+    """Return the exit status of a life, as ``subprocess`` reports it."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -65,18 +65,18 @@ def _life(live: Callable[[Doom], None], doom: Doom) -> int:
 
 
 def die(folder: Path, *words: str) -> None:
-    """Leave ``words`` of this death in ``folder``, and die of it."""
+    """Note ``words`` about this death in ``folder``, and kill this process."""
     note_death(folder, *words)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def note_death(folder: Path, *words: str) -> None:
-    """Leave ``words`` of the death that is to come in ``folder``."""
+    """Note ``words`` about a coming death in ``folder``."""
     (folder / _LAST_WORDS).write_text("\t".join(words) + "\n", encoding="utf-8")
 
 
 def deaths(folder: Path) -> list[list[str]]:
-    """Return what was noted of each death."""
+    """Return the notes about all deaths."""
     try:
         text = (folder / _DEATHS).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def deaths(folder: Path) -> list[list[str]]:
 
 @contextmanager
 def crashing(module: str, ledger: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``module`` over ``ledger``; what it says is in ``err.txt`` beside that."""
+    """Run ``module`` on ``ledger``; its standard error is in ``err.txt`` beside the ledger."""
     with (ledger.parent / "err.txt").open("wb") as err:
         process = subprocess.Popen(
             [sys.executable, "-m", module, str(ledger), *words],
@@ -105,7 +105,7 @@ def crashing(module: str, ledger: Path, *words: str) -> Iterator[subprocess.Pope
 
 
 def end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Have the last life end, and check that it did so cleanly and that none met a bug."""
+    """End the last life, and check that it ended cleanly and that no life met a bug."""
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
     told = (folder / "err.txt").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A mail server on a free port of loopback: speaks SMTP, keeps what it takes, refuses as asked."""
+"""A mail server on a free port of loopback: speaks SMTP, keeps mail, and refuses on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER, PASSWORD = "quorate", "correct horse"
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """One mail that was taken: its envelope, its bytes, and how it came."""
+    """One accepted mail: its envelope, its bytes, and how it arrived."""
 
     sender: str
     to: tuple[str, ...]
@@ -32,7 +32,7 @@ class Mail:
 
     @property
     def message(self) -> EmailMessage:
-        """The mail, read as mail programs do."""
+        """The mail, parsed like by mail programs."""
         return message_from_bytes(self.data, policy=SMTP)
 
     @property
@@ -44,7 +44,7 @@ class Mail:
 
 @dataclass
 class MailServer:
-    """``refuse`` is given each command and returns the answer to give instead, or None.
+    """``refuse`` gets each command and returns the answer to give instead, or None.
 
     The end of a mail is the command ``.``; the greeting answers the command ``CONNECT``.
     """
@@ -64,11 +64,11 @@ class MailServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Its port."""
         return int(self._server.server_address[1])
 
     def wait(self, count: int, timeout_s: float = WAIT_S) -> list[Mail]:
-        """Return what came, once that is ``count`` or more."""
+        """Return the mail as soon as there are at least ``count``."""
         with self._came:
             assert self._came.wait_for(lambda: len(self.mails) >= count, timeout_s), self.commands
             return list(self.mails)
@@ -110,7 +110,7 @@ class _Conversation(StreamRequestHandler):
             if self.answer("CONNECT", "220 mail.test ESMTP"):
                 self.talk()
         except (OSError, ValueError):
-            return  # The other side ended it.
+            return  # The other side closed the connection.
         finally:
             self.connection.close()
 
@@ -124,7 +124,7 @@ class _Conversation(StreamRequestHandler):
         self.is_encrypted = True
 
     def answer(self, command: str, words: str) -> bool:
-        """Answer a command with ``words``, or as the test asks; return whether with these."""
+        """Answer a command with ``words`` or as the test says; return whether with ``words``."""
         self.mail.commands.append(command)
         refusal = self.mail.refuse(command)
         self.wfile.write(f"{words if refusal is None else refusal}\r\n".encode())
@@ -201,10 +201,10 @@ def _bracketed(text: str) -> str:
 def mail_server(
     tls: ssl.SSLContext | None = None, *, is_tls_first: bool = False, takes_login: bool = False
 ) -> AbstractContextManager[MailServer]:
-    """Listen for as long as a test needs it."""
+    """Listen until the end of the block."""
     return closing(MailServer(tls, is_tls_first=is_tls_first, takes_login=takes_login))
 
 
 def password_file(folder: Path, text: str = PASSWORD) -> Path:
-    """Return the path of a new file that holds a password, for its owner only."""
+    """Return the path of a new file with a password, readable only by its owner."""
     return secret_file(folder, text, "mail.password")

@@ -1,4 +1,4 @@
-"""`quorate serve` as a program of its own, for tests: it ends with the test at the latest."""
+"""`quorate serve` as a separate process, for tests: it ends with the test at the latest."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.bounds import WAIT_S, until
 
 CLI: Final = "from quorate.cli.program import run; run()"
 LISTENS: Final = r"serving .* at (https?://\S+)\n"
-"""What it prints when it answers, with its address."""
+"""The line that it prints when it listens, with its address."""
 START_S: Final = 4 * WAIT_S
-"""How long a start may take: it is seconds of one core, for which many others may wait."""
+"""The time limit of a start, which takes seconds of CPU on a busy machine."""
 
 
 class Program:
-    """`quorate serve` as a program of its own."""
+    """`quorate serve` as a separate process."""
 
     def __init__(
         self, folder: Path, *words: str, python: Sequence[str] = (), code: str = CLI
     ) -> None:
-        # Written to files: a pipe that nobody reads would stop the program.
+        # Output goes to files, because a pipe that no process reads would block the program.
         self._out = folder / "out.txt"
         self._err = folder / "err.txt"
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -53,16 +53,16 @@ class Program:
         return self._err.read_text(encoding="utf-8")
 
     def wait_ready(self) -> str:
-        """Return where it listens."""
+        """Return its address when it listens."""
         return self.said(LISTENS)
 
     @property
     def token(self) -> str:
-        """The token that it shows when it begins a ledger."""
+        """The token that it prints when it creates a ledger."""
         return self.said(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
 
     def said(self, pattern: str) -> str:
-        """Return the first group of ``pattern``, once it is in what the program prints."""
+        """Return the first group of ``pattern`` as soon as the output matches."""
         found = until(
             lambda: re.search(pattern, self.out),
             f"{pattern!r} is printed",
@@ -73,7 +73,7 @@ class Program:
         return found[1]
 
     def logged(self, text: str, within_s: float = WAIT_S) -> None:
-        """Return once ``text`` is in its log."""
+        """Return as soon as ``text`` is in its log."""
         until(
             lambda: text in self.err,
             f"{text!r} is logged",
@@ -83,7 +83,7 @@ class Program:
         )
 
     def wait(self) -> int:
-        """Return its exit code, once it has ended by itself."""
+        """Return its exit code when it has ended by itself."""
         return self.process.wait(WAIT_S)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -92,7 +92,7 @@ class Program:
         return self.wait()
 
     def clear(self) -> None:
-        """End it, whatever state it is in."""
+        """End it in any state."""
         self.process.kill()
         self.wait()
 
@@ -105,7 +105,7 @@ def program(
     python: Sequence[str] = (),
     code: str = CLI,
 ) -> Iterator[Program]:
-    """Serve in ``folder`` until the block ends, at the latest."""
+    """Serve in ``folder`` until the end of the block at the latest."""
     found = Program(folder, "--listen", listen, *words, python=python, code=code)
     try:
         yield found
@@ -115,11 +115,12 @@ def program(
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Yield a port of this machine that no other process gets until the block ends.
+    """Yield a port of this machine that no other process gets until the end of the block.
 
-    It is bound here and never listened on. On Linux a service that may reuse addresses can listen
-    there beside that; the system gives it to no process that asks for any port, and to none that
-    connects: between two lives a client would otherwise be connected to itself.
+    The port is bound here, and no process listens on this socket. On Linux a service that may reuse
+    addresses can listen on the port nevertheless; the system gives the port to no process that asks
+    for any port, and to no process that connects: otherwise a client could be connected to itself
+    between two lives of a service.
     """
     with socket.socket() as reserving:
         reserving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,11 +132,11 @@ def reserved_port() -> Iterator[int]:
 
 
 TRUSTING_NOBODY: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For what is not encrypted: reading trusted roots takes 80 ms for each client."""
+"""For connections without TLS: reading the trusted roots takes 80 ms for each client."""
 
 
 def client(url: str, token: str) -> httpx.Client:
-    """Return a client that shows ``token``."""
+    """Return a client that sends ``token``."""
     headers = {"Authorization": f"Bearer {token}"}
     return httpx.Client(
         base_url=url, headers=headers, trust_env=False, timeout=WAIT_S, verify=TRUSTING_NOBODY
@@ -143,5 +144,5 @@ def client(url: str, token: str) -> httpx.Client:
 
 
 def got(url: str) -> httpx.Response:
-    """Return the answer of a service that is asked without a token; it comes soon, or never."""
+    """Return the answer of a service to a request without a token, with a short time limit."""
     return httpx.get(url, timeout=5.0, trust_env=False, verify=TRUSTING_NOBODY)

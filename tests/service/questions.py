@@ -1,4 +1,4 @@
-"""A ledger in which there is one of everything, and one valid request for each operation."""
+"""A ledger with one resource of each kind, and one valid request for each operation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: Final = {
     "claim": "quiet",
     "charge": "steady/rai/west/owned",
 }
-"""Kind -> the name of a thing of that kind; where it is empty, the ledger makes it up."""
+"""The name of the resource of each kind; empty if the ledger generates the name."""
 WORLD: Final = {
     "now": "2026-01-01T00:00:00Z",
     "owners": [{"name": "vision"}],
@@ -51,7 +51,7 @@ WORLD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is put into the open parts of a path, into the query, and into the body."""
+    """The values for the path, the query and the body of a request."""
 
     parts: dict[str, str] = field(default_factory=dict)
     query: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Question:
 
 
 def request(client: httpx.Client, operation: Operation, question: Question) -> httpx.Request:
-    """Return ``question`` as it is sent."""
+    """Return ``question`` as an HTTP request."""
     path = operation.path
     for name, value in question.parts.items():
         path = path.replace(f"{{{name}}}", value.replace("/", "%2F"))
@@ -77,7 +77,7 @@ def request(client: httpx.Client, operation: Operation, question: Question) -> h
 
 
 def ask(client: httpx.Client, operation: Operation, question: Question) -> httpx.Response:
-    """Return the answer to ``question``; of one that goes on, its head and nothing more."""
+    """Return the answer to ``question``; of a stream only its head."""
     sent = request(client, operation, question)
     if operation.effect is not Effect.STREAM:
         return client.send(sent)
@@ -89,13 +89,13 @@ def ask(client: httpx.Client, operation: Operation, question: Question) -> httpx
 
 
 def reported(folder: Path) -> dict[str, str]:
-    """Return the setting of a service that has a report to show, which is written here."""
+    """Return the setting of a service with a folder of reports, and write a report there."""
     (folder / REPORT).write_text("<html><body><h1>Compared</h1></body></html>", encoding="utf-8")
     return {"reports.folder": str(folder)}
 
 
 def document_of(file: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    """Return the document of an example that is called ``name``, with fields of it set."""
+    """Return the document of an example under the name ``name``, with some fields changed."""
     for each in documents_of(file):
         if each["kind"] == kind and each["metadata"]["name"] == name:
             return each | {"spec": each["spec"] | spec}
@@ -103,7 +103,7 @@ def document_of(file: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
 
 
 class Furnished:
-    """A ledger with one of everything, made by an admin; knows the names that were made up."""
+    """A ledger with one resource of each kind, created by an admin; has the generated names."""
 
     def __init__(self, admin: httpx.Client) -> None:
         self.admin = admin
@@ -144,7 +144,7 @@ class Furnished:
         self._post("/runs", document=run_tree(name, TENANT, gpus, **spec))
 
     def question(self, operation: Operation) -> Question:
-        """Return a request for ``operation`` that everybody of the tenant may make who may ask."""
+        """Return a request for ``operation`` that each permitted caller of the tenant may send."""
         verb, _, kind = operation.name.partition("-")
         if verb in ("get", "describe") and kind in self.kinds:
             return Question(parts={"name": self.kinds[kind]})
@@ -199,7 +199,7 @@ class Furnished:
         }
 
     def _documents(self) -> dict[str, Question]:
-        """Return requests that put things as they are, and change fields of them."""
+        """Return requests that apply unchanged resources, or change fields of them."""
         put = {
             "node": document_of("fleet.yaml", "Node", "a1"),
             "pool": document_of("pool.yaml", "Pool", "interactive"),

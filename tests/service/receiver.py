@@ -1,4 +1,4 @@
-"""A receiver of webhooks on a free port of loopback: keeps what it gets, answers as it is told."""
+"""A receiver of webhooks on a free port of loopback: keeps POSTs, answers as a test says."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Got:
         return found
 
     def is_signed(self, key: bytes = KEY) -> bool:
-        """Return whether it is ours."""
+        """Return whether the POST has a valid signature."""
         signed = f"{self.id}.{self.at_s}.".encode() + self.body
         wanted = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
         return self.signature == f"v1,{wanted}"
 
 
 class Receiver:
-    """``answer`` is given what came, on a thread of its own, and returns the status."""
+    """``answer`` gets each POST, on a separate thread, and returns the status."""
 
     def __init__(self) -> None:
         self.got: list[Got] = []
@@ -56,11 +56,11 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/in"
 
     def wait(self, count: int, timeout_s: float = WAIT_S) -> list[Got]:
-        """Return what came, once that is ``count`` or more."""
+        """Return the POSTs as soon as there are at least ``count``."""
         with self._came:
             assert self._came.wait_for(lambda: len(self.got) >= count, timeout_s), self.got
             return list(self.got)
@@ -94,7 +94,7 @@ class Receiver:
                         self.send_header(name, value)
                     self.end_headers()
                 except OSError:
-                    return  # Whoever sent it did not wait for the answer.
+                    return  # The sender did not wait for the answer.
 
             def log_message(self, *args: object) -> None:
                 del args
@@ -103,12 +103,12 @@ class Receiver:
 
 
 def receiving() -> AbstractContextManager[Receiver]:
-    """Listen for as long as a test needs it."""
+    """Listen until the end of the block."""
     return closing(Receiver())
 
 
 def secret_file(folder: Path, text: str = SECRET, name: str = "hook.secret") -> Path:
-    """Return the path of a new file that holds a secret, for its owner only."""
+    """Return the path of a new file with a secret, readable only by its owner."""
     path = folder / name
     path.touch(mode=0o600)
     path.write_text(text + "\n", "utf-8")

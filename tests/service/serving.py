@@ -1,4 +1,4 @@
-"""A daemon of its own for a test: on a free loopback port, over a ledger in a temporary folder."""
+"""A separate daemon for a test: on a free loopback port, with a ledger in a temporary folder."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.bounds import WAIT_S
 from tests.service.program import TRUSTING_NOBODY
 
 START_S = 2 * WAIT_S
-"""How long a start or an end may take: what a service waits for itself, on a busy machine."""
+"""The time limit of a start or an end, which includes the waits of the service itself."""
 T = TypeVar("T")
 LOCAL = {"executor": "local", "executor.allow_root": "true"}
-"""Work runs on this machine as the user who runs the tests, also where that is root."""
+"""Work runs on this machine as the user who runs the tests, even if that user is root."""
 
 
 class Served:
     """A daemon that runs in a thread until it is stopped.
 
-    ``ledger_thread`` is there once it has started: for how many wait, or are connected.
+    ``ledger_thread`` is set after the start; tests read the waiting requests and connections there.
     """
 
     ledger_thread: LedgerThread
@@ -74,19 +74,19 @@ class Served:
         self._told.set()
 
     def start(self) -> None:
-        """Return when it is ready; raises what keeps it from that."""
+        """Return when it is ready; raise the error that prevents this."""
         self.begin()
         self.wait_ready()
 
     def begin(self) -> None:
-        """Return when it listens; raises what keeps it from that."""
+        """Return when it listens; raise the error that prevents this."""
         self._thread.start()
         assert self._told.wait(START_S), "it did not start in time"
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Return when it has ended; raises what it ended by."""
+        """Return when it has ended; raise the error that ended it."""
         self.daemon.stop()
         self._thread.join(START_S)
         assert not self._thread.is_alive(), "it did not stop in time"
@@ -100,11 +100,11 @@ class Served:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://{self.address}"
 
     def client(self, token: str | None, **more: Any) -> httpx.Client:
-        """Return a client that shows ``token``."""
+        """Return a client that sends ``token``."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         more.setdefault("timeout", WAIT_S)
         more.setdefault("verify", TRUSTING_NOBODY)
@@ -112,22 +112,22 @@ class Served:
 
     @property
     def connections(self) -> Connections:
-        """Those that are open."""
+        """Its open connections."""
         found = self.ledger_thread.connections
         assert found is not None
         return found
 
     def on_loop(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have ``work`` done in the service's event loop; return what will be its result."""
+        """Run ``work`` in the service's event loop; return a future for its result."""
         loop = self.ledger_thread._loop
         assert loop is not None
         return asyncio.run_coroutine_threadsafe(work, loop)
 
     @contextmanager
     def held_up(self) -> Iterator[None]:
-        """Have the service's event loop do nothing while this is entered.
+        """Block the service's event loop during the block.
 
-        What a client does meanwhile comes to the service at once, however slow the client is.
+        So all requests that a slow client sends meanwhile reach the service at once.
         """
         begun, let_go = Event(), Event()
 
@@ -144,12 +144,12 @@ class Served:
             holding.result(WAIT_S)
 
     def under_way(self) -> int:
-        """Return how many requests have come with their heads and are not answered yet."""
+        """Return the number of requests whose heads have arrived and that are not answered yet."""
         server = self.daemon._server
         return 0 if server is None else len(server.server_state.tasks)
 
     def connect(self, receive_bytes: int | None = None) -> socket.socket:
-        """Return a bare connection, on which little waits to be read if that is asked for."""
+        """Return a plain connection, with a small receive buffer if requested."""
         assert self.address is not None
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_bytes is not None:
@@ -159,14 +159,14 @@ class Served:
         return found
 
     def raw(self, data: bytes) -> bytes:
-        """Return everything that is answered to ``data`` until the connection is closed."""
+        """Return everything that the service answers to ``data`` until it closes the connection."""
         with self.connect() as connection:
             connection.sendall(data)
             return read_all(connection)
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the other side closes."""
+    """Return everything that arrives until the other side closes the connection."""
     parts = []
     while True:
         try:
@@ -180,7 +180,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def new_ledger(folder: Path) -> Path:
-    """Return the path of a new ledger in ``folder``: a copy of the one that this process made."""
+    """Return the path of a new ledger in ``folder``: a copy of the first ledger of this process."""
     for each in _first_ledger().iterdir():
         shutil.copy2(each, folder)
     return folder / LEDGER
@@ -191,7 +191,7 @@ LEDGER = "ledger.db"
 
 @cache
 def _first_ledger() -> Path:
-    """Return a folder with a new ledger; hashing the chain of its lottery takes a tenth second."""
+    """Return a folder with a new ledger; hashing its lottery's chain takes a tenth of a second."""
     folder = Path(tempfile.mkdtemp(prefix="quorate-ledger-"))
     atexit.register(shutil.rmtree, folder)
     create_ledger(str(folder / LEDGER), SystemClock(), actor="test")
@@ -202,7 +202,7 @@ def _first_ledger() -> Path:
 def serving(
     ledger: Path, flags: Mapping[str, str] | None = None, extras: Extras | None = None
 ) -> Iterator[Served]:
-    """Serve ``ledger`` for as long as the test needs it; ``flags`` are settings by their keys."""
+    """Serve ``ledger`` until the end of the block; ``flags`` are settings by their keys."""
     found = Served(ledger, flags or {}, extras or Extras(signer=file_signer(ledger)))
     found.start()
     try:

@@ -1,4 +1,4 @@
-"""The processes in which a service of this process answers reads, and how they are held up."""
+"""The reader processes of the services in this process, and how a test stops them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.bounds import until
 
 
 def readers(of: int | None = None) -> list[int]:
-    """Return the processes of the readers of a process's services; of this one's by default."""
+    """Return the readers of the services of a process, by default of this one."""
     return [pid for server in servers(of) for pid in _children(server)]
 
 
 def servers(of: int | None = None) -> list[int]:
-    """Return the processes that the readers of a process's services are forked from."""
+    """Return the fork servers of the readers of a process's services."""
     return [
         pid
         for pid in _children(os.getpid() if of is None else of)
@@ -27,12 +27,12 @@ def servers(of: int | None = None) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether there is such a process that has not ended."""
+    """Return whether the process exists and has not ended."""
     return (_read(pid, "stat").rpartition(b") ")[2][:1] or b"X") not in b"XZ"
 
 
 def cpu_ticks(pid: int) -> int:
-    """Return how long a process has computed, in ticks of the system; 0 when it has gone."""
+    """Return the CPU time of a process, in ticks of the system; 0 if it has ended."""
     fields = _read(pid, "stat").rpartition(b") ")[2].split()
     return int(fields[11]) if fields else 0
 
@@ -56,7 +56,7 @@ def _read(pid: int, what: str) -> bytes:
 
 @contextmanager
 def stopped_readers() -> Iterator[None]:
-    """Keep every reader from working, as a question without end would."""
+    """Stop every reader during the block, as if a request never ended."""
     until(lambda: len(readers()) >= READERS, "every reader is there")
     found = readers()
     for pid in found:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for whatever operations take and give, made from the types themselves."""
+"""Hypothesis strategies for the requests and answers of operations, made from their types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ trees = st.dictionaries(texts, values, max_size=_LIST_MAX)
 
 @dataclass(frozen=True)
 class Drawn:
-    """What texts and free trees are drawn from."""
+    """The strategies for texts and free trees."""
 
     texts: st.SearchStrategy[str] = texts
     trees: st.SearchStrategy[dict[str, Any]] = trees
@@ -42,7 +42,7 @@ ANYTHING: Final = Drawn()
 
 @st.composite
 def structs(draw: st.DrawFn, struct: type[Struct], drawn: Drawn = ANYTHING) -> Struct:
-    """Return any ``struct`` that may be asked or given, some of its defaults left as they are."""
+    """Return any ``struct`` that may be a request or answer, some fields at their defaults."""
     info = types.type_info(struct)
     assert isinstance(info, types.StructType)
     return msgspec.convert(draw(_struct_trees(info, drawn)), struct)
@@ -58,7 +58,7 @@ def _struct_trees(draw: st.DrawFn, info: types.StructType, drawn: Drawn) -> dict
 
 
 def _is_free(field: types.Field) -> bool:
-    """Return whether the field is carried as a Value, whose whole numbers are doubles."""
+    """Return whether the field is sent as a protobuf Value, whose numbers are doubles."""
     if not isinstance(field.type, types.UnionType):
         return False
     count = sum(not isinstance(each, types.NoneType) for each in field.type.types)

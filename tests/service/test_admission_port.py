@@ -1,4 +1,4 @@
-"""The port of admission is open to every pod: none of them keeps the API server out."""
+"""The admission port is open to every pod, but no pod can block the API server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REVIEW: dict[str, Any] = {
 
 @asynccontextmanager
 async def admitting(cert: Path, key: Path, **more: str) -> AsyncIterator[str]:
-    """Serve reviews; give where."""
+    """Serve reviews; yield the address."""
     flags = {
         "kubernetes.admission": "127.0.0.1:0",
         "tls.cert": str(cert),
@@ -55,13 +55,13 @@ async def admitting(cert: Path, key: Path, **more: str) -> AsyncIterator[str]:
         **{f"kubernetes.{name}": value for name, value in more.items()},
     }
     surface = asynccontextmanager(admission_surface(configured(flags, {}, None)))
-    # It needs neither the ledger nor who calls.
+    # Admission needs neither the ledger nor an authenticated caller.
     async with surface(cast("Any", None), cast("Any", None)) as said:
         yield f"https://localhost:{said.removesuffix(PATH).rpartition(':')[2]}{PATH}"
 
 
 async def ask(url: str, trust: ssl.SSLContext, address: str = "127.0.0.1") -> int:
-    """Return the status of the answer to a review from ``address``; 0 where there is none."""
+    """Return the status of the answer to a review from ``address``; 0 if there is no answer."""
     transport = httpx.AsyncHTTPTransport(verify=trust, local_address=address, trust_env=False)
     async with httpx.AsyncClient(transport=transport, timeout=30) as client:
         try:
@@ -151,7 +151,7 @@ def test_an_authority_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
 
 
 class Noting(BodyReader):
-    """Notes how long the bodies are that it reads."""
+    """Notes the lengths of the bodies that it reads."""
 
     def __init__(self) -> None:
         super().__init__(memory_bytes_max=MEMORY_BYTES_MAX, body_bytes_max=BODY_BYTES_MAX)

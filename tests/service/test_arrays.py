@@ -1,4 +1,4 @@
-"""Arrays of runs through a service: REST, the Python client, and what other tenants see of them."""
+"""Arrays of runs through a service: REST, the Python client, and what other tenants may see."""
 
 from __future__ import annotations
 

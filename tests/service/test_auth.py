@@ -128,7 +128,7 @@ def test_a_token_limited_to_an_area_is_for_nothing_else(stage: Stage) -> None:
         assert client.get("/api/v1/runs").status_code == 200
         refused = client.get("/api/v1/budgets")
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-        # Who one is, and that one's own token is taken no more, is for all of them.
+        # Every caller may ask who it is, and revoke its own token.
         assert client.get("/api/v1/whoami").json()["scopes"] == ["runs"]
         other = stage.token("user", "lim", "rai").split("_")[1]
         assert client.delete(f"/api/v1/tokens/{other}").status_code == 403
@@ -161,7 +161,7 @@ class Issuer:
         self.ed = ed25519.Ed25519PrivateKey.generate()
 
     def jwks(self, *names: str) -> dict[str, Any]:
-        """Return its public keys, or some of them."""
+        """Return all its public keys, or the named ones."""
         keys: dict[str, Any] = {
             "rsa": RSAAlgorithm.to_jwk(self.rsa.public_key(), as_dict=True) | {"alg": "RS256"},
             "ec": ECAlgorithm.to_jwk(self.ec.public_key(), as_dict=True) | {"alg": "ES256"},
@@ -171,7 +171,7 @@ class Issuer:
         return {"keys": [keys[name] | {"kid": name, "use": "sig"} for name in wanted]}
 
     def token(self, key: str = "rsa", **claims: Any) -> str:
-        """Return a token of it; claims that are None are left out."""
+        """Return a token that it signs, without the claims that are None."""
         now = int(time.time())
         given = {
             "iss": ISSUER,
@@ -289,7 +289,7 @@ def _unsigned(issuer: Issuer) -> str:
 
 
 def _signed_with_the_public_key(issuer: Issuer) -> str:
-    """Return the oldest trick: the public key, which all know, taken for a shared secret."""
+    """Return a token signed with the issuer's public key as if it were a shared secret."""
     _, claims, _ = issuer.token().split(".")
     text = f"{_part({'alg': 'HS256', 'kid': 'rsa'})}.{claims}"
     public = json.dumps(issuer.jwks("rsa")["keys"][0]).encode()
@@ -304,7 +304,7 @@ def _changed(issuer: Issuer) -> str:
 
 
 def _of_another_kind(issuer: Issuer) -> str:
-    """Signed well by one key, and naming another."""
+    """Return a token with a valid signature of one key that names another key."""
     return jwt.encode(
         jwt.decode(issuer.token(), options={"verify_signature": False}),
         issuer.ec,
@@ -345,7 +345,7 @@ def test_a_forged_token_is_not_taken(
 
 
 class KeyServer:
-    """An issuer's address on loopback, whose keys can be changed."""
+    """The address of an issuer on loopback, whose keys a test can change."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {"keys": []}
@@ -400,7 +400,7 @@ def test_new_keys_are_found_and_made_up_ones_do_not_have_them_read_each_time(
             assert await keys.key(f"made-up-{number}") is None
         assert key_server.asked == 1
         key_server.tree = issuer.jwks("rsa")
-        # A key that is not known is looked for again when some time has passed.
+        # After some time, an unknown key is looked up again.
         clock.ms += oidc_module.KEYS_MS_MIN + 1
         assert await keys.key("rsa") is not None
         assert await keys.key("ec") is None, "a key that the issuer has withdrawn"

@@ -1,4 +1,4 @@
-"""Backups of a ledger that is being written, what is made of them, and missing secrets."""
+"""Backups of a ledger that is being written, restored ledgers, and missing secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is none is a 400 by every way in, and an error repeats little of what was sent."""
+"""Invalid text is a 400 over each interface, and an error repeats little of the request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def doors(made: Families, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def path_of(name: str, part: str = "x") -> str:
-    """Return the path of an operation, each of its open parts being ``part``."""
+    """Return the path of an operation, with ``part`` for each parameter."""
     return f"/api/v1{re.sub(r'{.*?}', part, OPERATIONS[name].path)}"
 
 

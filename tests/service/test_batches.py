@@ -1,4 +1,4 @@
-"""No batch and no dry run of one tenant holds up the writes of the others."""
+"""No batch and no dry run of one tenant delays the writes of other tenants."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def declare(served: Served) -> None:
-    """Have ``served`` know two owners, and 128 GPUs of which one of them may use half."""
+    """Declare two owners and 128 GPUs in ``served``; one of the owners may use half of the GPUs."""
     owners = Owner(name="team"), Owner(name="other")
     money = budget("b", "team", envelope("e", 64))
     specs: tuple[Applied, ...] = (*owners, *fleet({"A": 64, "B": 64}), money)
@@ -80,7 +80,7 @@ def token(served: Served, user: str, tenant: str = "team") -> Tree:
 
 
 def head(client: httpx.Client) -> int:
-    """Return the sequence that is recorded."""
+    """Return the sequence of the last event."""
     found: int = client.get("/readyz").json()["sequence"]
     return found
 
@@ -255,7 +255,7 @@ def test_a_reader_tries_a_stop_as_an_executor_would_carry_it_out() -> None:
 def test_a_run_of_many_kinds_of_gpu_is_refused_as_every_decision_would_try_them_all(
     served: Served,
 ) -> None:
-    """One such run in the queue, of 10,000 kinds, made each write of others take seconds."""
+    """In the queue, one such run with 10,000 kinds made each write of others take seconds."""
     tree = run_tree("wide", "team", gpus=1)
     flavors = [f"g{number}" for number in range(10_000)]
     tree["spec"]["resources"] = {"gpuTypes": flavors, "totalGPUs": 1}

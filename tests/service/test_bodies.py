@@ -1,4 +1,4 @@
-"""A body that is costly to read holds up its own caller, and the others go on."""
+"""A body that is costly to read delays its own caller only."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.service.program import reserved_port
 from tests.service.serving import Served, new_ledger, serving
 
 TURN_CPU_S_MAX = 3.0
-"""How much this process may compute between two turns of the service's event loop.
+"""How much CPU this process may use between two turns of the service's event loop.
 
-A body once took it 9 to 51 s. This is no time of a clock: other programs do not count.
+Before, one body took 9 to 51 s. CPU time is measured, so other programs do not count.
 """
 TURN_S = 0.01
 ANSWERS_MIN = 3
@@ -53,7 +53,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 async def _longest_turn_s(is_over: Event) -> float:
-    """Return how much was computed between two turns of this loop, at most."""
+    """Return the most CPU time between two turns of this loop."""
     longest_s, before_s = 0.0, process_time()
     while not is_over.is_set():
         await asyncio.sleep(TURN_S)
@@ -63,7 +63,7 @@ async def _longest_turn_s(is_over: Event) -> float:
 
 
 def _healthy_while(served: Served, answers: list[Future[int]]) -> None:
-    """Ask for health until all ``answers`` are there; the service has its turn all the while."""
+    """Request health until all ``answers`` have arrived; each request must be answered in time."""
     asked, is_over = 0, Event()
     turning = served.on_loop(_longest_turn_s(is_over))
     try:

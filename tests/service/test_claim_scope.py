@@ -1,4 +1,4 @@
-"""Claiming nodes takes the scope ``claim``, which only an admin grants: by every way of asking."""
+"""Claiming nodes needs the scope ``claim``, which only an admin grants, over each interface."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
     "submit-runs": {"documents": [run_tree("open", "zeta-team", 1), sensitive("sly")]},
     "apply": {"documents": [sensitive("sly")]},
 }
-"""Operation -> the body that claims nodes."""
+"""The body with which each of these operations claims nodes."""
 
 
 def posted(client: httpx.Client, way: str, *, dry_run: bool = False) -> httpx.Response:
@@ -94,7 +94,7 @@ def issued(client: httpx.Client, **fields: Any) -> httpx.Response:
 
 
 def is_let_in(answer: httpx.Response) -> bool:
-    """Return whether a claim was decided, and not refused because of who asks."""
+    """Return whether a claim was decided, instead of refused because of the caller."""
     return answer.status_code == 200 or answer.json()["code"] == "insufficient-capacity"
 
 
@@ -108,7 +108,7 @@ def test_only_an_admin_grants_the_scope(doors: Doors) -> None:
         limited = issued(admin, role="admin", user="ops", scopes=["service"])
         granted = issued(admin, **wanted)
         for token in (lent, limited):
-            # Whoever may claim hands that on to nobody, and neither does an admin with limits.
+            # A token with the scope cannot grant it; nor can an admin's token with limits.
             with doors.rest.client(token.json()["token"]["secret"]) as holder:
                 refused = issued(holder, **(wanted | {"scopes": ["service", "claim"]}))
                 assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
@@ -117,7 +117,7 @@ def test_only_an_admin_grants_the_scope(doors: Doors) -> None:
     assert granted.status_code == 200, granted.text
     with doors.rest.client(granted.json()["token"]["secret"]) as user:
         assert user.get("/api/v1/whoami").json()["scopes"] == ["claim"]
-        # The scope adds a right and takes none away.
+        # The scope adds a permission and removes none.
         assert user.get("/api/v1/budgets").status_code == 200
         tried = user.post("/api/v1/claims", json=CLAIM, params={"dryRun": "true"})
         assert is_let_in(tried), tried.text
@@ -141,5 +141,5 @@ def test_a_name_that_looks_like_a_tenants_user_is_refused(doors: Doors, role: st
         assert refused.status_code == 422, refused.text
         assert "looks like a user of the tenant 'zeta'" in refused.json()["detail"]
         assert "without a slash" in json.dumps(refused.json())
-        # Within a tenant a slash passes for nobody else.
+        # Within a tenant, a slash cannot imitate another tenant's user.
         assert issued(admin, role="user", user="a/b", tenant="zeta").status_code == 200

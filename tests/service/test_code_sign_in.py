@@ -1,4 +1,4 @@
-"""Codes of an identity provider, exchanged for a session; every way in which that is refused."""
+"""Codes of an identity provider are exchanged for a session, and every way to refuse a code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def provider() -> Iterator[IdentityProvider]:
 def browsing(
     folder: Path, provider: IdentityProvider, clock: HandClock | None = None, **more: str
 ) -> Iterator[httpx.Client]:
-    """Yield a client that asks as the page does, of a service that trusts ``provider``."""
+    """Yield a client that behaves like the page, of a service that trusts ``provider``."""
     extras = Extras() if clock is None else Extras(clock=clock)
     with (
         serving(new_ledger(folder), sign_in_flags(provider, **more), extras) as served,
@@ -55,7 +55,7 @@ def browsing(
 
 
 def code_of(provider: IdentityProvider, client: httpx.Client, verifier: str = VERIFIER) -> str:
-    """Return the code that a person who signs in is given, for a challenge of ``verifier``."""
+    """Return the code that a signed-in user gets, for a challenge of ``verifier``."""
     begun = client.get("/issuer").json()
     assert begun["authorizationEndpoint"] == f"{provider.url}/authorize"
     challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
@@ -72,12 +72,12 @@ def code_of(provider: IdentityProvider, client: httpx.Client, verifier: str = VE
 
 
 def exchanged(client: httpx.Client, **fields: Any) -> httpx.Response:
-    """Return the answer to a code that the page brings back."""
+    """Return the answer to a code that the page sends."""
     return client.post("/session", json={"verifier": VERIFIER, "redirectUri": BACK} | fields)
 
 
 def refused(answer: httpx.Response, status: int) -> str:
-    """Return why it was refused, with ``status`` and without a cookie."""
+    """Return the reason for a refusal with ``status`` and without a cookie."""
     assert answer.status_code == status, answer.text
     assert "set-cookie" not in answer.headers
     return str(answer.json()["detail"])
@@ -110,7 +110,7 @@ def test_a_code_is_worth_nothing_without_its_verifier_or_to_another_page(
 
 
 def code_of_unlooked(provider: IdentityProvider) -> str:
-    """Return a code that is good, without asking the service where to sign in."""
+    """Return a valid code, without asking the service for the sign-in address."""
     digest = sha256(VERIFIER.encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
     provider.granted["good"] = {
@@ -210,7 +210,7 @@ def test_an_issuer_that_was_down_is_asked_again_after_a_while(
 
 
 def described(changed: dict[str, Any] | None = None) -> bytes:
-    """Return the description of an issuer."""
+    """Return the discovery document of an issuer."""
     tree: dict[str, Any] = {
         "issuer": "https://id.example",
         "authorization_endpoint": "https://id.example/authorize?p=1",

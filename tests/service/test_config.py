@@ -188,7 +188,7 @@ def test_system_users_of_work_are_given_by_a_template_or_in_a_file(tmp_path: Pat
 
 
 def test_only_root_runs_work_as_other_system_users() -> None:
-    """Checked as another user, whose rights this process has for a moment."""
+    """This process acts as another user for a moment."""
     with_users = made({"executor": "local", "executor.run_as": "q-{owner}"})
     before = os.geteuid()
     if before == 0:

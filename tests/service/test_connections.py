@@ -1,4 +1,4 @@
-"""Connections count before anybody is known, and leave descriptors to the ledger."""
+"""Connections count before the caller is known, and descriptors are reserved for the ledger."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_handshakes_that_do_not_end_count_and_make_room_for_others(tmp_path: Pat
     with _started(served), ExitStack() as stack:
         assert served.address is not None
         silent = [stack.enter_context(served.connect()) for _ in range(10)]
-        # No more wait for a handshake than may be connected.
+        # No more connections wait for a handshake than may be open.
         until(lambda: sum(map(_is_closed, silent)) >= 7, "those beyond the limit are closed")
         until(lambda: not served.connections.trouble, "one has been idle long enough")
         url = f"https://localhost:{served.address.port}/healthz"
@@ -85,7 +85,7 @@ def test_idle_connections_make_room_for_one_that_asks(tmp_path: Path) -> None:
 
 @contextmanager
 def _started(served: Served) -> Iterator[None]:
-    """Have ``served`` listen; whether it is ready is not asked, which takes a certificate."""
+    """Let ``served`` listen, without checking that it is ready, which would need a certificate."""
     served.begin()
     try:
         yield
@@ -95,7 +95,7 @@ def _started(served: Served) -> Iterator[None]:
 
 @contextmanager
 def _limited(folder: Path, files: int) -> Iterator[tuple[str, str, Path]]:
-    """Serve in a process that may have so many files open: its address, token and log."""
+    """Serve in a process that may open ``files`` files: yield its address, token and log."""
     log = folder / "log.txt"
 
     with log.open("w") as written:
@@ -127,7 +127,7 @@ def _limited(folder: Path, files: int) -> Iterator[tuple[str, str, Path]]:
 
 
 def _is_ready(client: httpx.Client) -> bool:
-    """Return whether a service is ready; one that has no connection left closes this one."""
+    """Return whether a service is ready; a service without free connections closes this one."""
     with suppress(httpx.TransportError):
         return client.get("/readyz").status_code == 200
     return False

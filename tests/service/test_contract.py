@@ -1,4 +1,4 @@
-"""The service answers as its OpenAPI document says: whatever is sent, and whoever sends it."""
+"""The service answers as its OpenAPI document says, whatever is sent by any role."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.service.serving import Served, new_ledger, serving
 
 _LOG = logging.getLogger(__name__)
 
-pytestmark = pytest.mark.slow  # A service is asked some thousand times.
+pytestmark = pytest.mark.slow  # Some thousand requests are sent.
 
 AnyCase = Case[Any]
 CHECKS: Final = [
@@ -51,19 +51,19 @@ EXAMPLES_MAX: Final = 150 if IS_SOAK else 2
 WALKS_MAX: Final = 200 if IS_SOAK else 3
 STEPS_MAX: Final = 20 if IS_SOAK else 8
 SOAK_S: Final = float(os.environ.get("QUORATE_WALK_S", "1200"))
-"""How long the longest walks go on."""
+"""How long the longest walks take."""
 REVOKES: Final = OPERATIONS["revoke-token"].function_name
 SHORT_WALKS: Final = 10
-"""How many walks of one role there are, before the next one has its turn."""
+"""How many walks one role makes before the next role's turn."""
 HOLDERS: Final = {
     "admin": "",
     "tenant-admin": TENANT,
     "user": TENANT,
     "auditor": "",
 }
-"""Role -> tenant of its token."""
+"""The tenant of each role's token."""
 NAMES: Final = sorted(each.name for each in OPERATIONS.values() if each.effect is not Effect.STREAM)
-"""What is answered in one piece; what goes on is in test_watch.py."""
+"""Operations with a single answer; test_watch.py tests the streams."""
 
 
 ANYTHING: Final = st.recursive(
@@ -74,7 +74,7 @@ ANYTHING: Final = st.recursive(
 
 
 def bent(tree: dict[str, Any], spot: int, value: Any) -> dict[str, Any]:
-    """Return a copy of ``tree`` with ``value`` in one place, whichever ``spot`` leads to."""
+    """Return a copy of ``tree`` with ``value`` at the place that ``spot`` selects."""
     found = deepcopy(tree)
     places: list[tuple[Any, Any]] = []
     todo: list[Any] = [found]
@@ -90,7 +90,7 @@ def bent(tree: dict[str, Any], spot: int, value: Any) -> dict[str, Any]:
 
 
 def tried(examples: int, **more: Any) -> settings:
-    """Return how hard to try: the same each time, unless it is to be long and random."""
+    """Return settings of Hypothesis: fixed examples, or many random ones in a soak."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -104,7 +104,7 @@ def tried(examples: int, **more: Any) -> settings:
 
 @dataclass
 class Contract:
-    """A furnished service, its document, and the tokens of all roles."""
+    """A service with one resource of each kind, its OpenAPI document, and tokens of all roles."""
 
     served: Served
     furnished: Furnished
@@ -114,7 +114,7 @@ class Contract:
     answered: Counter[int] = field(default_factory=Counter)
 
     def check(self, case: AnyCase, role: str) -> int:
-        """Return the status of what ``case`` is answered, which has to be as the document says."""
+        """Return the status of the answer to ``case``, which must agree with the document."""
         headers = {"Authorization": f"Bearer {self.tokens[role]}"}
         answer = case.call(headers=headers)
         case.validate_response(answer, checks=CHECKS)
@@ -130,7 +130,7 @@ def _issued(admin: httpx.Client, role: str) -> str:
 
 
 def _unlink(tree: Any, operation: str) -> None:
-    """Take the links to an operation, which is not tried here, out of an OpenAPI document."""
+    """Remove the links to an operation that is not tested here from an OpenAPI document."""
     for methods in tree["paths"].values():
         for asked in methods.values():
             for answer in asked["responses"].values() if isinstance(asked, dict) else ():
@@ -141,7 +141,7 @@ def _unlink(tree: Any, operation: str) -> None:
 
 @pytest.fixture(scope="module")
 def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
-    """Return a service that all tests here share, whatever becomes of what is in it."""
+    """Return a service that all tests here share, whatever they change in it."""
     ledger = new_ledger(tmp_path_factory.mktemp("contract"))
     flags = {"limits.requests_per_s": "100000"}
     with serving(ledger, flags) as served, served.client(served.token) as admin:
@@ -151,7 +151,7 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
         for path in ("watch", "notices/watch", "runs/{run}/logs/watch"):
             del tree["paths"][f"{PREFIX}/{path}"]
         _unlink(tree, "watch_logs")
-        # Who asks is chosen here; test_matrix.py has those who are nobody.
+        # The test chooses the caller; test_matrix.py tests unknown callers.
         del tree["security"], tree["components"]["securitySchemes"]
         schema = schemathesis.openapi.from_dict(tree)
         schema.config.update(base_url=served.url)
@@ -163,7 +163,7 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_is_sent_is_answered_as_the_document_says(contract: Contract, name: str) -> None:
-    """Anything the document allows; with parts of a valid request, to get further than the door."""
+    """Anything that the document allows, with parts of valid requests so that more pass."""
     operation = contract.operations[OPERATIONS[name].function_name]
     valid = contract.furnished.question(OPERATIONS[name])
     open_parts = [each.name for each in operation.path_parameters]
@@ -189,17 +189,17 @@ def test_whatever_is_sent_is_answered_as_the_document_says(contract: Contract, n
 
 
 def _walk_of(contract: Contract, role: str) -> Any:
-    """Return a state machine that asks, as ``role``, for what answers lead to."""
+    """Return a state machine that follows the links in answers as ``role``."""
 
     class Walk(contract.schema.as_state_machine()):  # type: ignore[misc]
-        """Asks for what links lead to, with the names that answers have."""
+        """Follows links, with the names that answers contain."""
 
         def get_call_kwargs(self, case: AnyCase) -> dict[str, Any]:
             del case
             return {"headers": {"Authorization": f"Bearer {contract.tokens[role]}"}}
 
         def before_call(self, case: AnyCase) -> None:
-            # Or the first walk takes the tokens of all that follow away.
+            # Otherwise the first walk would revoke the tokens of all later walks.
             if case.operation.definition.raw["operationId"] == REVOKES:
                 case.path_parameters = dict.fromkeys(case.path_parameters or {}, "unknown")
 
@@ -222,7 +222,7 @@ def test_what_an_answer_leads_to_is_answered_as_the_document_says(
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_S + 1_200)
 def test_long_walks_of_all_roles_end_in_no_server_error(contract: Contract) -> None:
-    """For ``QUORATE_WALK_S`` seconds: what one role has made, another one finds."""
+    """For ``QUORATE_WALK_S`` seconds: resources that one role has created are used by another."""
     end_s = monotonic() + SOAK_S
     contract.answered.clear()
     for role in cycle(HOLDERS):

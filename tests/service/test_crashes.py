@@ -25,16 +25,16 @@ from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
 
 KILLS = {instant: sized(max(2, len(PLACES[instant])), 12) for instant in Instant}
-"""How often it dies: at each of its places at least once."""
+"""How often the service dies: at each of its places at least once."""
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 400.0
-"""How long all the lives may take on a machine with much other work; alone it is half a minute."""
+"""The time limit of all lives on a busy machine; on an idle machine they take half a minute."""
 
 
 @dataclass
 class Crowd:
-    """Those who submit and repeat what was not answered, and one who watches and resumes."""
+    """Clients that submit runs and repeat unanswered requests, and a watcher that resumes."""
 
     client: httpx.AsyncClient
     folder: Path
@@ -53,7 +53,7 @@ class Crowd:
         self.deadline = Deadline(f"{self.kills} lives are over and seen", WHOLE_S, self.server)
 
     async def run(self) -> int:
-        """Return the last sequence, once everybody has died often enough and all was seen."""
+        """Return the last sequence, after enough deaths, when all events were seen."""
         watching = asyncio.ensure_future(self.watch())
         submitting = [asyncio.ensure_future(self.submit()) for _ in range(SUBMITTERS)]
         while len(deaths(self.folder)) < self.kills:
@@ -76,7 +76,7 @@ class Crowd:
         return int((await self.client.get("/readyz")).json()["sequence"])
 
     async def submit(self) -> None:
-        """Submit one run after another, each until it is answered."""
+        """Submit one run after another; repeat each request until it is answered."""
         while not self.is_over:
             self.sent += 1
             name = f"run-{self.sent}"
@@ -97,7 +97,7 @@ class Crowd:
                 self.answers[name] = answer.json()
 
     async def watch(self) -> None:
-        """Follow from the first event on, and from the cursor on when the stream breaks off."""
+        """Watch from the first event on, and resume from the cursor when the stream breaks."""
         while True:
             headers = {"Last-Event-ID": str(self.cursor)}
             try:
@@ -139,7 +139,7 @@ async def _go_on(
 
 
 def _check_deaths(folder: Path, hashes: set[str], instant: Instant) -> None:
-    """Check that each life ended when it was meant to: with its block in the ledger or without."""
+    """Check that each life ended at its instant: with its block in the ledger, or without."""
     found = deaths(folder)
     assert len(found) == KILLS[instant]
     assert {place for _, place, _ in found} == set(PLACES[instant])
@@ -183,12 +183,12 @@ def test_a_daemon_killed_under_load_loses_and_doubles_nothing(
     assert crowd.cut_off >= kills
     assert crowd.resumed > kills, "every life was watched"
     _check_submits(crowd, trees)
-    # All of them, each once, in order, and with what the ledger says: none was seen too early.
+    # All events, each once, in order, and as in the ledger: none was sent before it was durable.
     assert crowd.seen[:end] == trees[:end]
 
 
 def _check_submits(crowd: Crowd, trees: list[tuple[int, dict[str, Any]]]) -> None:
-    """Check that each run that was sent is in the ledger once, where its answer says."""
+    """Check that each run that was sent is in the ledger once, at the sequence in its answer."""
     runs = Counter(tree["run"]["name"] for _, tree in trees if tree["tag"] == "run-submitted/1")
     keys = Counter(tree["key"] for _, tree in trees if tree["tag"] == "request-kept/1")
     sent = {f"run-{number}" for number in range(1, crowd.sent + 1)}

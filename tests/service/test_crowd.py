@@ -25,7 +25,7 @@ from tests.service.worlds import run_tree
 WATCHERS = sized(10, 200)
 SUBMITS = sized(100, 2_000)
 NODES = 20_000
-"""So many that what is told of them does not fit into what lies between two programs."""
+"""So many that their data does not fit into the buffers between two programs."""
 NODES_AT_ONCE = 4_000
 SLOW_S = 5
 WHOLE_S = 400
@@ -33,18 +33,19 @@ LOOK_S = 0.1
 FILES = 6_000
 MIB = 1024 * 1024
 
-# What the service may take more, and why. Copies of everything for everyone would take three times
-# as much as all of this together.
+# How much more memory the service may use, and why. Copies of everything for every watcher would
+# take three times as much as all of this together.
 EVENT_BYTES_MAX = 4 * 1024
-"""For an event, however many watch: it is in the state, in the ring of recent blocks as it is and
-as it is told, and once in the frames."""
+"""For an event, with any number of watchers: its copies in the state, in memory and in frames."""
 WATCHER_BYTES_MAX = 256 * 1024
-"""For a watcher: what is read for it at a time, at most 500 events, and what waits to be sent."""
+"""For a watcher: at most 500 events that are read at a time, and the bytes to be sent."""
 REQUEST_BYTES_MAX = 16 * 1024
-"""For a submit under way: its connection, what was sent and what is answered."""
+"""For a submit under way: its connection, the request and the answer."""
 FIRST_BYTES_MAX = 8 * MIB
-"""Once, however many watch: what is loaded and mapped when a service is first busy. It was 1 to 4
-MiB, the more the busier the machine is: then more of its threads are under way at once."""
+"""Once, with any number of watchers: memory loaded and mapped when a service is first busy.
+
+It was 1 to 4 MiB; it is more on a busier machine, because more threads are active at once.
+"""
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def end_of(place: Place) -> int:
 
 
 async def prepare(place: Place) -> int:
-    """Return where a ledger ends that has teams, and enough nodes to be slow over."""
+    """Create teams and nodes with more data than buffers hold; return the last sequence."""
     documents = documents_of("fleet.yaml", "teams.yaml")
     await place.ask("POST", "/api/v1/apply", {"documents": documents})
     node = documents[0]
@@ -88,10 +89,10 @@ async def prepare(place: Place) -> int:
 async def submit(
     place: Place, number: int, gate: asyncio.Event, ready: asyncio.Semaphore
 ) -> list[int]:
-    """Return the events of one run, submitted on a connection of its own when the gate opens."""
+    """Return the events of one run, submitted on a separate connection when the gate opens."""
     body = json.dumps({"document": run_tree(f"run-{number}", "rai", gpus=1)}).encode()
     reader, writer = await asyncio.open_connection(place.host, place.port)
-    # One that has asked already may wait for as long as it takes to connect the others.
+    # After a first request, a connection may wait until all others are connected.
     writer.write(place.request("GET", "/healthz"))
     head = await reader.readuntil(HEAD_END)
     assert head.startswith(b"HTTP/1.1 200 "), head
@@ -121,7 +122,7 @@ async def submit_all(place: Place) -> list[int]:
 
 
 async def follow_all(crowd: list[Watcher], recorded: asyncio.Future[int]) -> None:
-    """Return when everyone has seen everything that is recorded."""
+    """Return when every watcher has received all recorded events."""
     async with asyncio.TaskGroup() as tasks:
         reading = [tasks.create_task(each.read_on()) for each in crowd]
         end = await recorded
@@ -133,7 +134,7 @@ async def follow_all(crowd: list[Watcher], recorded: asyncio.Future[int]) -> Non
 
 
 async def be_slow(watcher: Watcher, served: Program) -> None:
-    """Read nothing until one is dropped for it, and then what one was told until then."""
+    """Read nothing until one watch is dropped for this, and then read what was sent before."""
     await asyncio.to_thread(served.logged, "path=/api/v1/watch ", WHOLE_S)
     await watcher.begin()
     await watcher.read_on()
@@ -144,7 +145,7 @@ async def be_slow(watcher: Watcher, served: Program) -> None:
 
 
 async def scenario(place: Place, served: Program) -> tuple[Told, int]:
-    """Return what was told, and where the ledger ends."""
+    """Return what the watchers received, and the last sequence of the ledger."""
     start = await prepare(place)
     told = Told()
     slow = Watcher(place, told, 0)

@@ -1,4 +1,4 @@
-"""A page of events costs a bounded number of events, however many of them are others'."""
+"""A page of events reads a bounded number of events, however many belong to other tenants."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BLOCK_EVENTS = 5_000
 
 
 def _ledger_of_others(folder: Path, events: int) -> tuple[Path, int, HandClock]:
-    """Return a ledger with so many events of another tenant, then a run of ``small`` as the last.
+    """Return a ledger with ``events`` events of another tenant, then one run of ``small``.
 
-    And a clock that stands still there: later a service records why the run waits, which nothing
-    has examined yet.
+    Its clock shows the same time for ever: at a later time a service would record why the run
+    waits, because no decision has examined the run yet.
     """
     path = new_ledger(folder)
     with SqliteStore.open(path) as store:
@@ -75,7 +75,7 @@ def test_a_small_tenant_pages_through_many_events_of_others(tmp_path: Path) -> N
                 answer = ann.get("/api/v1/ledger/events", params={"from": first, "limit": 100})
                 assert answer.status_code == 200, answer.text
                 page: dict[str, Any] = answer.json()
-                # Each page goes on, by no more than is looked at for one.
+                # Each page moves on, by no more than the bound on events of a page.
                 assert first < page["next"] <= first + LOOKED_AT_MAX
                 found += page["items"]
                 first, pages = page["next"], pages + 1
@@ -89,7 +89,7 @@ def test_a_small_tenant_pages_through_many_events_of_others(tmp_path: Path) -> N
 
 
 class CountingStore(MemoryStore):
-    """A store that counts what is looked up in its archive."""
+    """A store that counts the look-ups in its archive."""
 
     looked_up = 0
 

@@ -1,4 +1,4 @@
-"""An exact forecast is asked for over every surface, and a reader answers it beside the ledger."""
+"""An exact forecast can be requested over every interface, and a reader computes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.service.serving import Served, new_ledger, serving
 METHODS: Final = {method.operation.name: method for method in schema().methods}
 WAITING: Final = 24
 LAST: Final = f"w{WAITING - 1:02d}"
-"""The last of the queue; the pool plans 20 runs."""
+"""The last run of the queue; the pool plans 20 runs."""
 
 
 def _run(name: str) -> Run:
@@ -61,7 +61,7 @@ def _run(name: str) -> Run:
 
 @dataclass(frozen=True)
 class Both:
-    """A service by REST and by gRPC over a queue of one owner; ``clock`` stands still."""
+    """A service by REST and gRPC with a queue of one owner; ``clock`` does not advance."""
 
     served: Served
     grpc_address: str
@@ -74,7 +74,7 @@ class Both:
         return self.served.token
 
     def start_of(self, place: int) -> str:
-        """Return when the run at ``place`` in the queue, from 0, starts: each takes an hour."""
+        """Return the start of the run at ``place`` in the queue, from 0: each run takes an hour."""
         return time_text(self.clock.ms - 1_000 + (place + 1) * HOUR_MS)
 
     def call(self, name: str, question: AboutRun | PlanRuns) -> Any:
@@ -87,7 +87,7 @@ class Both:
             return call(data, metadata=(("authorization", f"Bearer {self.token}"),), timeout=60)
 
     def type(self, *words: str, code: int = 0) -> str:
-        """Return what the command line says to ``words``."""
+        """Return the output of the command ``words``."""
         environ = {"QUORATE_SERVER": self.served.url, "QUORATE_TOKEN": self.token}
         with (
             chdir(self.folder),
@@ -206,7 +206,7 @@ def test_command_line_tells_the_exact_start_and_how_to_ask_for_it(both: Both) ->
 
 
 def test_start_is_named_firm_tentative_or_none_wherever_it_is_told(both: Both) -> None:
-    """``submit``, ``plan``, ``queue`` and ``explain`` say the same of one run."""
+    """``submit``, ``plan``, ``queue`` and ``explain`` show the same for one run."""
     queue = both.type("queue", "--limit", "30")
     for name, word in (("w00", "firm"), ("w05", "tentative"), (LAST, "not before")):
         assert word in both.type("plan", name)

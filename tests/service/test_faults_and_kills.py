@@ -1,6 +1,6 @@
-"""Killed again and again while its disk fails in between, a service keeps its word.
+"""A service that is killed again and again while its disk fails loses nothing acknowledged.
 
-Eight clients submit and retry. Every run that was acknowledged is there once, and ran once.
+Eight clients submit and retry. Every acknowledged run is in the ledger once, and ran once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 CLIENTS = 8
 SHORT, LONG = 3, 50
 LIFE_S_MAX = 40.0
-"""How long one life may take on a machine with much other work."""
+"""The time limit of one life on a busy machine."""
 DISK_BYTES = 64 * 1024 * 1024
 AGAIN = (429, 503)
 PAUSE_S = {Fault.WRITES: 0.05, Fault.FULL: 0.7}
@@ -47,7 +47,7 @@ PAUSE_S = {Fault.WRITES: 0.05, Fault.FULL: 0.7}
 
 @contextmanager
 def _disk(folder: Path, fault: Fault) -> Iterator[Path]:
-    """Return a folder for the ledger: of a small file system where that is to be full."""
+    """Return a folder for the ledger, on a small file system if the fault is a full disk."""
     found = folder / "disk"
     found.mkdir()
     if fault is not Fault.FULL:
@@ -63,7 +63,7 @@ def _disk(folder: Path, fault: Fault) -> Iterator[Path]:
 
 
 class Submitters:
-    """Clients that submit one run after another, each again until it is acknowledged."""
+    """Clients that submit one run after another, and repeat each until it is acknowledged."""
 
     def __init__(self, folder: Path, url: str, token: str, fault: Fault, kills: int) -> None:
         self._folder = folder
@@ -119,7 +119,7 @@ class Submitters:
         return answer.status_code == 200
 
     def busy(self) -> list[str] | None:
-        """Return the runs that are not over; None while the service does not answer."""
+        """Return the runs that are not over; None if the service does not answer."""
         found: list[str] = []
         cursor: dict[str, str] = {}
         with suppress(httpx.TransportError):
@@ -187,7 +187,7 @@ def _keeps_its_word(folder: Path, fault: Fault, kills: int) -> None:
         finally:
             sweep(work)
     assert len(deaths(folder)) == kills
-    # The disk did fail, and callers were told to come back.
+    # The disk did fail, and callers were told to retry.
     assert load.refused
     assert load.again - load.refused >= kills // 2
     told = (fault.value, kills, len(load.acknowledged), load.again, load.refused)

@@ -1,6 +1,6 @@
-"""Calls of gRPC that are forwarded by TLS: only to a leader whose certificate is accepted.
+"""Calls of gRPC are forwarded with TLS only to a leader whose certificate is accepted.
 
-Client, follower and leader are real peers of TLS; only who leads is said by the test.
+Client, follower and leader really use TLS; only the choice of the leader comes from the test.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ UNREACHED = "cannot be reached"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A follower, the leader that it forwards to, and what the follower knows of who leads."""
+    """A follower, the leader to which it forwards, and the follower's record of the leader."""
 
     follower: Served
     leader: Served
     known: LedgerThread
 
     def submit(self, name: str) -> Any:
-        """Return the follower's answer to a submit; raises ``grpc.RpcError``."""
+        """Return the follower's answer to a submit; raise ``grpc.RpcError`` if refused."""
         asked = document(run_tree(name, "team", 1))
         return self.follower.call("submit-run", ADMIN, document=asked)
 
     def submitted(self, name: str) -> Any:
-        """Return the follower's answer to a submit; asks again where a busy machine connects late.
+        """Return the follower's answer to a submit; retry if a busy machine connects late.
 
-        Raises what the call ends with otherwise.
+        Raise any other error of the call.
         """
 
         def answer() -> Any:
@@ -61,7 +61,7 @@ class Pair:
         return until(answer, "the leader is connected to")
 
     def refusal(self) -> str:
-        """Return with which sentence the follower says that the leader is not available."""
+        """Return the follower's message that the leader is not available."""
         problem = refused(grpc.StatusCode.UNAVAILABLE, self.submitted, "refused")
         (line,) = problem.lines
         return str(line)
@@ -76,7 +76,7 @@ def pems(files: tuple[Path, Path]) -> GrpcTls:
 def pair(
     own: tuple[Path, Path], leaders: tuple[Path, Path] | None, ca: str, host: str = "localhost"
 ) -> Iterator[Pair]:
-    """Serve by a follower with the certificate ``own``; the leader is known by ``host``."""
+    """Serve by a follower with the certificate ``own``; the leader's address has ``host``."""
     with ExitStack() as stack:
         leader = Served(Counter(small_ledger()), tls=None if leaders is None else pems(leaders))
         stack.callback(leader.close)
@@ -157,7 +157,7 @@ def test_leader_without_tls_is_said_to_have_none(own: tuple[Path, Path]) -> None
     with pair(own, None, str(own[0])) as found:
 
         def said() -> str:
-            """Return the refusal; on a busy machine the time may be over before TLS has failed."""
+            """Return the refusal; on a busy machine the call may time out before TLS has failed."""
             with pytest.raises(grpc.RpcError, match=UNREACHED) as raised:
                 found.submit("refused")
             error: Any = raised.value
@@ -178,7 +178,7 @@ def test_file_of_certificates_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_call_that_waits_for_a_leader_is_refused_once_another_one_leads(
     own: tuple[Path, Path],
 ) -> None:
-    """Another call, which goes to the new leader, ends the connection to the old one."""
+    """Another call, which goes to the new leader, closes the connection to the old one."""
     with pair(own, own, str(own[0])) as found, create_server(("127.0.0.1", 0)) as silent:
         new = found.known.leadership
         gone = LeaderRecord(

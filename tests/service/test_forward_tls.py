@@ -1,4 +1,4 @@
-"""Commands that are forwarded by TLS: only to a leader whose certificate is accepted."""
+"""Commands are forwarded with TLS only to a leader whose certificate is accepted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ANSWER = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\nconnection: close\r\n\r
 
 @contextmanager
 def leader_at(cert: Path, key: Path, got: list[bytes]) -> Iterator[int]:
-    """Answer requests by TLS, one after the other, and keep them in ``got``."""
+    """Answer requests with TLS, one after the other, and keep them in ``got``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     ending = Event()
@@ -39,7 +39,7 @@ def leader_at(cert: Path, key: Path, got: list[bytes]) -> Iterator[int]:
             with suppress(TimeoutError):
                 accepted, _ = listening.accept()
                 accepted.settimeout(WAIT_S)
-                # A caller that does not accept the certificate hangs up.
+                # A client that does not accept the certificate closes the connection.
                 with (
                     suppress(OSError),
                     context.wrap_socket(accepted, server_side=True) as caller,
@@ -66,7 +66,7 @@ def leader_at(cert: Path, key: Path, got: list[bytes]) -> Iterator[int]:
 
 
 def forwarded(address: str, ca: Path) -> int:
-    """Return the status that a leader at ``address`` answers a command with."""
+    """Return the status with which a leader at ``address`` answers a command."""
     following = LedgerThread(small_ledger)
     leader = LeaderRecord(name="one", address=address, term=3)
     following.leadership = Leadership(leads=False, leader=leader)
@@ -86,7 +86,7 @@ def forwarded(address: str, ca: Path) -> int:
             await forward.send(scope, {b"authorization": "Bearer qt_secret"}, b"{}", keep)
 
     def status() -> int | None:
-        """Return what was answered; None on a machine too busy to connect in time."""
+        """Return the status; None on a machine too busy to connect in time."""
         try:
             asyncio.run(forward())
         except CommandError as error:

@@ -1,4 +1,4 @@
-"""While commits fail the service is alive and not ready, says why, and is ready again after."""
+"""While commits fail the service is alive but not ready, says why, and becomes ready afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(folder: Path) -> Path:
-    """Return a file that takes all that is left."""
+    """Return a file that fills the file system."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         try:
@@ -51,7 +51,7 @@ def _fill(folder: Path) -> Path:
 
 
 def _until(client: httpx.Client, status: int) -> httpx.Response:
-    """Return what ``/readyz`` says once it answers with ``status``."""
+    """Return the answer of ``/readyz`` as soon as it has ``status``."""
     found = client.get("/readyz")
 
     def is_so() -> bool:
@@ -81,7 +81,7 @@ def test_a_full_disk_makes_the_service_not_ready_until_there_is_room(
         ready = _until(anybody, 503)
         assert ready.headers["retry-after"]
         assert "commits fail: no space left for" in ready.json()["detail"]
-        # It looks again each second, by a file without a name.
+        # The service tries again each second, with an unnamed file.
         stays(
             lambda: anybody.get("/readyz").status_code == 503,
             "looking again does not make room",
@@ -101,7 +101,7 @@ def test_a_service_that_starts_on_a_full_disk_is_not_ready(small_disk: Path) -> 
     with serving(path):
         pass
     filler = _fill(small_disk)
-    # Enough to open the ledger, and too little for a commit.
+    # Enough space to open the ledger, and too little for a commit.
     os.truncate(filler, filler.stat().st_size - NEEDED_BYTES // 2)
     served = Served(path, {}, Extras())
     served.begin()
@@ -118,7 +118,7 @@ def test_a_service_that_starts_on_a_full_disk_is_not_ready(small_disk: Path) -> 
 
 
 class FullLedger(SqliteStore):
-    """A store whose disk is full when it is told so."""
+    """A store whose disk is full when a test says so."""
 
     is_full: Event
 

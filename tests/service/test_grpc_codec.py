@@ -1,4 +1,4 @@
-"""Messages carry what operations take and give, and nothing is lost on the way."""
+"""Messages carry the requests and answers of operations without loss."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_message_carries_all_of_a_struct(name: str, data: st.DataObject) -> No
     found = read_struct(_parsed(name, sent.SerializeToString()), struct)
     if struct in schema().taken:
         assert found == value
-    # In answers an empty list is as good as none.
+    # In answers, an empty list is sent like a missing one.
     assert write_struct(found) == sent
 
 
@@ -143,7 +143,7 @@ def _free_method() -> Method:
 
 
 def _whole(value: Any) -> Any:
-    """Return ``value`` with whole floats as ints, as JSON does not tell them apart either."""
+    """Return ``value`` with whole floats as ints, because JSON does not distinguish them."""
     match value:
         case float() if value.is_integer():
             return int(value) if abs(value) <= 2**53 else value

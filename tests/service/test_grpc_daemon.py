@@ -1,4 +1,4 @@
-"""``quorate serve`` by gRPC, as somebody meets it who has nothing but quorate.proto."""
+"""``quorate serve`` by gRPC, for a client that has only quorate.proto."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ with grpc.insecure_channel(address) as channel:
 
 @pytest.fixture
 def stubs(tmp_path: Path) -> Path:
-    """Return the folder of code made from quorate.proto alone, as any client does."""
+    """Return the folder of client code that is generated from quorate.proto alone."""
     folder = tmp_path / "stubs"
     folder.mkdir()
     well_known = files("grpc_tools").joinpath("_proto")
@@ -68,7 +68,7 @@ def stubs(tmp_path: Path) -> Path:
         ],
         check=True,
     )
-    # A package of its own, so that it comes before the one that is installed here.
+    # A separate package, so that it is imported before the installed one.
     (folder / "quorate" / "__init__.py").touch()
     (folder / "client.py").write_text(textwrap.dedent(CLIENT), encoding="utf-8")
     return folder
@@ -76,7 +76,7 @@ def stubs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Program]:
-    """Serve by gRPC, too."""
+    """Serve by gRPC and REST."""
     with program(tmp_path, "--grpc-listen", "127.0.0.1:0") as found:
         found.wait_ready()
         yield found

@@ -1,6 +1,6 @@
-"""Whatever is sent, whoever sends it: an answer or a clear refusal, never a bug.
+"""Every message of every caller gets an answer or a clear refusal, never an internal error.
 
-All examples are sent to one server, whose ledger goes on from one to the next.
+All examples are sent to one server, whose ledger keeps the changes of earlier examples.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from tests.service.worlds import run_tree, small_ledger
 
 TOKENS: Final = (*CALLERS, "admin", "admin", "user")
 EXAMPLES: Final = sized(2, settings().max_examples // 6)
-"""Of each of many methods."""
+"""The number of examples for each of many methods."""
 READ_MAX: Final = 5
 WATCH_S: Final = 0.2
-"""How much of a stream is read, and for how long."""
+"""How long a stream is read."""
 BUGS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
 NAMES: Final = (
     "team",
@@ -70,11 +70,11 @@ NAMES: Final = (
     "H100=2.5",
     "never",
 )
-"""What leads somewhere in the world that is served, so that not everything is unknown."""
+"""Names that exist in the served world, so that not every name is unknown."""
 
 
 def _world() -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
-    """Return the names of everything in the world that is served, by kind, and its documents."""
+    """Return the names of all resources in the served world, by kind, and their documents."""
     engine = _begun(small_ledger())
     moment = RequestContext(engine, CALLERS["admin"]).moment
     names = {name: list(kind.names(moment)) for name, kind in KIND_OF.items()}
@@ -93,12 +93,12 @@ def _begun(engine: Engine) -> Engine:
 
 KNOWN, DOCUMENTS = _world()
 _FIELD_KINDS: Final = {"run": "run", "id": "tenant", "node": "node", "claim": "claim"}
-"""Fields that name a thing of one kind; ``name`` is of the kind that the operation is about."""
+"""Fields that name a resource of one kind; ``name`` has the kind of the operation."""
 
 
 @st.composite
 def _documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a document that may be applied, or one with a field or two that are not its own."""
+    """Return a document that may be applied, or one with a field or two of another kind."""
     kinds = [
         any_spec().map(render),
         st.sampled_from(NAMES).map(run_tree),
@@ -112,7 +112,7 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def _nearer(draw: st.DrawFn, operation: Operation, asked: Struct) -> Struct:
-    """Return ``asked`` with things that are there, so that it may well be done."""
+    """Return ``asked`` with names that exist, so that it may well succeed."""
     near: dict[str, Any] = {"if_match": None, "at": None, "cursor": None}
     if hasattr(asked, "document"):
         kind = operation.about or "run"

@@ -1,4 +1,4 @@
-"""Each call of gRPC is one line of the log, as each request of REST is."""
+"""Each gRPC call is one line of the log, like each REST request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.service.grpc_world import METHODS, serving
 
 
 def logged(caplog: pytest.LogCaptureFixture, count: int) -> list[Handled]:
-    """Return what the log tells of calls, once it tells of ``count``."""
+    """Return the logged calls as soon as there are ``count``."""
 
     def told() -> list[Handled]:
         found = [getattr(record, "handled", None) for record in caplog.records]

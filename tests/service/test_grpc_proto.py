@@ -1,4 +1,4 @@
-"""The checked-in protobuf is the table's, and numbers that were given out stay."""
+"""The committed protobuf file agrees with the table, and field numbers never change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERVICES = (
 
 
 def test_the_protobuf_is_as_the_table_makes_it() -> None:
-    """When this fails: python -m tools.protobuf."""
+    """If this test fails: python -m tools.protobuf."""
     numbers = numbered(schema(), known_numbers())
     text = proto_text(schema(), numbers)
     assert NUMBERS.read_text(encoding="utf-8") == numbers_text(numbers)

@@ -155,12 +155,12 @@ def test_a_token_may_be_for_some_areas_only(served: Served) -> None:
 @pytest.mark.parametrize("token", CALLERS)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_no_role_may_ask_for_more_by_grpc(shared: Served, name: str, token: str) -> None:
-    """An empty message is refused for its content only where the role may ask at all."""
+    """An empty message is refused for its content only if the role may call the operation."""
     operation, caller = OPERATIONS[name], CALLERS[token]
     in_scope = not caller.scopes or operation.area in caller.scopes or operation.is_for_any_scope
     may = caller.role in operation.roles and in_scope
     denied = grpc.StatusCode.PERMISSION_DENIED
-    # Who may watch may have nothing to be told, and who may not is told so, however late.
+    # A permitted watch may receive nothing, while a forbidden one is refused, however late.
     code = _code(shared, name, token, stream_s=0.5 if may else WAIT_S)
     assert (code is denied) == (not may)
 
@@ -283,7 +283,7 @@ def test_streams_of_others_leave_calls_to_an_admin() -> None:
 
 
 def _watches(served: Served, token: str, count: int) -> tuple[list[Any], list[Any]]:
-    """Return watches, and how each was refused, if it was; each is answered before the next."""
+    """Return watches, and how each was refused if it was; each is answered before the next."""
     streams, codes = [], []
     for _ in range(count):
         streams.append(served.stream("watch-events", token, first=1))
@@ -294,7 +294,7 @@ def _watches(served: Served, token: str, count: int) -> tuple[list[Any], list[An
 def _code(
     served: Served, name: str = "list-nodes", token: str = ADMIN, stream_s: float = WAIT_S
 ) -> grpc.StatusCode | None:
-    """Return by what code a call is refused, or a stream that has said nothing in ``stream_s``."""
+    """Return the code with which a call is refused; for a stream, wait at most ``stream_s``."""
     method = METHODS[name]
 
     def ask() -> None:
@@ -306,7 +306,7 @@ def _code(
 
 
 def _refused(ask: Callable[[], object]) -> grpc.StatusCode | None:
-    """Return by what code something is refused, or None where it is answered."""
+    """Return the code of a refusal, or None if the call is answered."""
     try:
         ask()
     except grpc.RpcError as error:
@@ -323,7 +323,7 @@ def test_a_deadline_is_kept_by_both() -> None:
         for timeout_s in (0.5, 2.0, 8.0, 32.0):
             ask = partial(served.send, METHODS["list-nodes"], b"", ADMIN, timeout=timeout_s)
             codes.append(_refused(ask))
-            # On a busy machine a call may be late before it is begun: then there is no more to see.
+            # On a busy machine a call may end before it has begun; then there is no check.
             if served.counter.begun:
                 break
         assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}

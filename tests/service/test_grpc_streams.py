@@ -1,4 +1,4 @@
-"""Watches and long answers by gRPC: in order, resumable, and nothing is kept for the slow."""
+"""Watches and long answers by gRPC: in order, resumable, and without queues for slow clients."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_whoever_watches_sees_what_is_theirs(served: Served) -> None:
 
 
 def _runs(served: Served, token: str, last: str) -> list[str]:
-    """Return the runs whose submits are seen from the beginning up to that of ``last``."""
+    """Return the runs whose submissions a watch sends from the beginning to that of ``last``."""
     found: list[str] = []
     watch = served.stream("watch-events", token, first=1)
     for event in watch:
@@ -111,7 +111,7 @@ def test_watches_end_when_the_service_stops(served: Served) -> None:
 
 
 class Endless(Counter):
-    """Has one long event after another to tell, and counts those who went."""
+    """Has an endless stream of long events, and counts the clients that left."""
 
     given = 0
     gone = 0
@@ -136,7 +136,7 @@ def test_whoever_does_not_read_is_dropped_and_knows_where_they_were() -> None:
         seen = [next(call).seq]
         until(lambda: counter.gone == 1, "it is dropped")
         told = counter.given
-        # Until they are told so they cannot have another.
+        # Until their watches end, they cannot have another one.
         other = served.stream("watch-events", "user", first=1)
         refused(grpc.StatusCode.RESOURCE_EXHAUSTED, next, other)
         problem = refused(grpc.StatusCode.ABORTED, lambda: seen.extend(event.seq for event in call))

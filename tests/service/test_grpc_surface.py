@@ -1,4 +1,4 @@
-"""gRPC as a part of the daemon: the ledger thread, real tokens, TLS, and how it stops."""
+"""gRPC as a part of the daemon: with the ledger thread, real tokens and TLS, and its shutdown."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ RATE: Final = 1_000
 
 @dataclass
 class Client:
-    """A channel to the surface, and tokens by role."""
+    """A channel to the gRPC server, and tokens by role."""
 
     channel: grpc.aio.Channel
     ledger_thread: LedgerThread
     tokens: dict[str, str]
 
     def call(self, asked: str, role: str, **fields: Any) -> Any:
-        """Return the call of an operation: to be awaited, or read where it is a stream."""
+        """Return the call of an operation, which is awaited, or read if it is a stream."""
         method = METHODS[asked]
         request: Any = message_class(message_name(method.operation.takes))(**fields)
         channel: Any = self.channel
@@ -72,7 +72,7 @@ def settings(tls: GrpcTls | None = None, rate: int = RATE) -> GrpcSettings:
 async def surfaced(
     given: GrpcSettings, credentials: grpc.ChannelCredentials | None = None
 ) -> AsyncIterator[Client]:
-    """Serve a ledger by the ledger thread and gRPC, as the daemon does."""
+    """Serve a ledger with the ledger thread and gRPC, as the daemon does."""
     clock = HandClock()
     ledger_thread = LedgerThread(lambda: small_ledger(clock=clock))
     await ledger_thread.start()
@@ -92,7 +92,7 @@ async def surfaced(
                 if credentials is None
                 else grpc.aio.secure_channel(target, credentials)
             )
-            # The client goes after the server, and sees how that ends.
+            # The client closes after the server, and sees how the server ends.
             stack.push_async_callback(channel.close, 10.0)
             yield Client(channel, ledger_thread, tokens)
 
@@ -102,7 +102,7 @@ def run(do: Callable[[Client], Awaitable[None]], given: GrpcSettings | None = No
         async with surfaced(given or settings()) as client:
             await do(client)
 
-    # As the daemon runs it.
+    # As in the daemon.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(served())
 
@@ -149,13 +149,13 @@ def test_a_revoked_token_does_not_let_in_any_more() -> None:
 
 def test_whoever_guesses_or_asks_too_often_is_told_to_wait() -> None:
     async def do(client: Client) -> None:
-        # All at once: one by one, a slow machine would be allowed another guess each time.
+        # All at once: one after the other, a slow machine would be allowed another guess each time.
         codes = await asyncio.gather(*(_code(client.call("whoami", "guess")) for _ in range(60)))
         assert set(codes) == {
             grpc.StatusCode.UNAUTHENTICATED,
             grpc.StatusCode.RESOURCE_EXHAUSTED,
         }
-        # Whoever proves who they are is let in from the same address.
+        # A caller with a valid token is admitted from the same address.
         assert (await client.call("whoami", "user")).tenant == "team"
 
     run(do)
@@ -252,7 +252,7 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def _pair(folder: Path) -> tuple[Path, Path]:
-    """Return a certificate for loopback that signs itself, and its key."""
+    """Return a self-signed certificate for loopback, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
     now = dt.datetime.now(tz=dt.UTC)

@@ -1,4 +1,4 @@
-"""Whoever goes before the answer is there is not answered; what they had written is."""
+"""A caller that disconnects before the answer gets none; its writes are recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED: list[str] = []
 
 
 def noted(context: RequestContext, asked: object, operation: Operation) -> Answer:
-    """Note that a question was answered."""
+    """Note that a request was answered."""
     del context, asked, operation
     ASKED.append("answered")
     return Answer(tree=dict, lines=lambda _: [])
@@ -85,7 +85,7 @@ def test_those_who_have_gone_do_not_count_as_waiting() -> None:
 
 
 def _ended(caplog: pytest.LogCaptureFixture, operation: str) -> list[int]:
-    """Return how the requests for ``operation`` ended that are over."""
+    """Return the statuses of the finished requests for ``operation``."""
     told = [getattr(record, "handled", None) for record in caplog.records]
     return [
         each.status for each in told if isinstance(each, Handled) and each.operation == operation
@@ -103,7 +103,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
             assert held.entered.wait(WAIT_S)
             waiting.sendall(held.submit("second"))
             with held.served.client(held.served.token) as client:
-                assert client.get("/api/v1/runs").status_code == 200  # The readers are there.
+                assert client.get("/api/v1/runs").status_code == 200  # The readers have started.
             until(lambda: _ended(caplog, "list-runs") == [200], "that is logged")
             caplog.clear()
             with stopped_readers():
@@ -111,7 +111,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
                     reading.sendall(held.head("GET /api/v1/runs"))
                     until(lambda: held.served.under_way() == 3, "the read is under way")
                     assert _ended(caplog, "list-runs") == []
-                # Ledger and readers are still busy, and the caller has gone.
+                # Ledger thread and readers are still busy, and the caller has disconnected.
                 until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
             assert _ended(caplog, "submit-run") == []
         assert not held.let_go.is_set()
@@ -122,7 +122,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
                 runs = client.get("/api/v1/runs").json()["items"]
                 return [each["metadata"]["name"] for each in runs]
 
-            # No caller waited for an answer, so a read may come before the writes are done.
+            # No caller waited for an answer, so this read may come before the writes.
             until(lambda: names() == ["first", "second"], "both runs are there")
 
 

@@ -22,17 +22,17 @@ from tests.service.worlds import large_run_tree, run_tree
 
 SLOW_S = 0.6
 CUT_S = 3.0
-"""By when a slow client is cut off, by timers of the service's own event loop.
+"""The time after which a slow client is disconnected, by timers of the service's event loop.
 
 A busy machine delays all timers of a loop alike, and does not change their order.
 """
 PATIENT_S = 10 * WAIT_S
-"""How long clients are waited for where slowness is not what is tried."""
+"""How long tests wait for clients if slowness is not tested."""
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a service that does not wait long for clients who are slow."""
+    """Return a service that waits only briefly for slow clients."""
     flags = {"limits.slow_client_s": str(SLOW_S)}
     with serving(new_ledger(tmp_path_factory.mktemp("hasty")), flags) as served:
         yield served
@@ -40,7 +40,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a service that takes little, and waits long for it."""
+    """Return a service with small limits that waits long for clients."""
     flags = {
         "limits.body_bytes": "2000",
         "limits.header_bytes": "4000",
@@ -99,15 +99,15 @@ def test_a_body_within_the_limit_is_read(strict: Served) -> None:
 
 @contextmanager
 def cut_in_time(served: Served, first: bytes) -> Iterator[tuple[socket.socket, Future[int]]]:
-    """Yield a connection on which ``first`` was sent, and how many are open after ``CUT_S``.
+    """Yield a connection with ``first`` sent, and a future: open connections after ``CUT_S``.
 
-    Fails unless the service has closed the connection by then.
+    Fail unless the service has closed the connection by then.
     """
     until(lambda: served.connections.open == 0, "connections of other tests are closed")
 
     async def open_later() -> int:
         await asyncio.sleep(CUT_S)
-        await asyncio.sleep(SLOW_S / 5)  # What was due by then has been done.
+        await asyncio.sleep(SLOW_S / 5)  # Actions that were due by then have been done.
         return served.connections.open
 
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def test_a_path_can_be_read_in_one_way_only(wide: Served, path: str, status: int
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a service with the usual limits, but for how long it waits."""
+    """Return a service with the usual limits, except for its waiting times."""
     ledger = new_ledger(tmp_path_factory.mktemp("wide"))
     with serving(ledger, {"limits.slow_client_s": str(PATIENT_S)}) as served:
         yield served
@@ -312,7 +312,7 @@ def test_what_proves_nothing_lets_nobody_in(wide: Served, value: str) -> None:
     with wide.client(None) as client:
 
         def asked() -> httpx.Response | None:
-            # An address that fails too often has to wait.
+            # An address with too many failures has to wait.
             answer = client.get("/api/v1/whoami", headers={"Authorization": value})
             return answer if answer.status_code != 429 else None
 
@@ -332,7 +332,7 @@ def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
 
 
 def refused_at_once(served: Served, token: str) -> list[bytes]:
-    """Return the answers with 429 to questions that are sent at once, however slow this client."""
+    """Return the 429 answers to requests that are sent at once, however slow this client is."""
     asked = f"GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n".encode()
     found = served.raw((asked + b"\r\n") * 99 + asked + b"Connection: close\r\n\r\n")
     answers = re.split(rb"(?=HTTP/1\.1 \d{3} )", found)[1:]
@@ -347,7 +347,7 @@ def test_who_guesses_tokens_is_told_to_wait_and_others_are_not(tmp_path: Path) -
         with served.client(served.token) as other:
             for _ in range(3):
                 until(lambda: refused_at_once(served, "qt_0_0"), "nothing is left", every_s=0)
-                # Nothing is left for their address, from which this comes, too.
+                # The users' address, from which this request comes, has no allowance left.
                 assert other.get("/api/v1/whoami").status_code == 200
 
 
@@ -374,7 +374,7 @@ def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None
     ledger = new_ledger(tmp_path)
     flags = {"limits.connections": "3", "limits.slow_client_s": str(PATIENT_S)}
     with serving(ledger, flags) as served:
-        # At work, so that none of them makes room.
+        # These connections are at work, so none of them can be closed to make room.
         head = (
             b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
             b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
@@ -389,7 +389,7 @@ def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
-    """An export larger than all buffers on the way, which nobody reads."""
+    """The export is larger than all buffers on the way, and the client does not read it."""
     ledger = new_ledger(tmp_path)
     with serving(ledger, {"limits.slow_client_s": "1"}) as served:
         with served.client(served.token) as client:

@@ -16,7 +16,7 @@ from tests.bounds import WAIT_S, until
 from tests.service.program import CLI, TRUSTING_NOBODY
 
 REQUESTS = 100
-"""Their lines are far longer than what the pipe takes."""
+"""The log lines of these requests are far longer than the buffer of the pipe."""
 
 
 @pytest.mark.soak

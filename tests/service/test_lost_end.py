@@ -1,4 +1,4 @@
-"""A service killed under load whose write-ahead log is then damaged: it refuses to serve less."""
+"""A service is killed under load and its write-ahead log damaged: it refuses a shorter ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACKNOWLEDGED = 40
 
 
 def quorate(ledger: Path, *words: str, timeout_s: float = WAIT_S) -> tuple[int, str]:
-    """Return how a command on ``ledger`` ended, and what it said."""
+    """Return the exit code and the output of a command on ``ledger``."""
     found = subprocess.run(
         [sys.executable, "-c", CLI, "--ledger", str(ledger), *words],
         capture_output=True,
@@ -38,7 +38,7 @@ def quorate(ledger: Path, *words: str, timeout_s: float = WAIT_S) -> tuple[int, 
 
 
 class Load:
-    """Submits until the service is gone, and keeps what was acknowledged."""
+    """Submits until the service has ended, and keeps what was acknowledged."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
@@ -58,7 +58,7 @@ class Load:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Return a ledger whose service was killed under load, and the receipts that it gave."""
+    """Return a ledger whose service was killed under load, and the receipts of its answers."""
     folder = tmp_path_factory.mktemp("killed")
     ledger, token = prepared(folder)
     with program(folder, "--ledger", str(ledger)) as service:
@@ -78,7 +78,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return ledger, load.receipts
 
 
-# The last frames may be of a commit that was never acknowledged: the damage is before those.
+# The last frames may be from a commit that was never acknowledged, so the damage is before them.
 
 
 def flip(wal: Path) -> None:
@@ -142,7 +142,7 @@ def test_damaged_write_ahead_log_is_refused_with_what_is_missing_and_the_remedy(
         assert "quorate ledger restore BACKUP.db --out NEW.db" in said, words
         assert "an admin token" not in said, words
         assert "Traceback" not in said, said
-    # The operator may accept the loss, and only then.
+    # Only the operator may accept the loss, by moving the file.
     head_path(ledger).rename(tmp_path / "kept-apart")
     code, said = quorate(ledger, "ledger", "verify")
     assert code == 0, said

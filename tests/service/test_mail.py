@@ -29,7 +29,7 @@ ADA = {"mail": {"to": "ada@lab.example", "kinds": ["run-started", "run-failed"]}
 
 
 def settings_file(folder: Path, server: MailServer, more: str) -> Path:
-    """Return a file that has mail handed in at ``server``."""
+    """Return a settings file with ``server`` as the SMTP server."""
     file = folder / "q.toml"
     file.write_text(
         f'[mail]\nserver = "localhost:{server.port}"\nfrom = "quorate@lab.example"\n{more}', "utf-8"
@@ -39,7 +39,7 @@ def settings_file(folder: Path, server: MailServer, more: str) -> Path:
 
 @contextmanager
 def served(folder: Path, server: MailServer, more: str) -> Iterator[httpx.Client]:
-    """Serve a ledger with a fleet, with mail."""
+    """Serve a ledger that has a fleet, with mail."""
     ledger = new_ledger(folder)
     found = Served(ledger, {}, Extras(signer=file_signer(ledger)))
     given = {"listen": "127.0.0.1:0", "ledger": str(ledger)}
@@ -56,7 +56,7 @@ def served(folder: Path, server: MailServer, more: str) -> Iterator[httpx.Client
 
 
 def submit(client: httpx.Client, name: str, **spec: object) -> str:
-    """Submit a run of one GPU, and return the notes on it."""
+    """Submit a run of one GPU, and return the notes in the answer."""
     done = client.post("/api/v1/runs", json={"document": run_tree(name, "rai", 1, **spec)})
     assert done.status_code == 200, done.text
     return str(done.headers.get("quorate-notes", ""))
@@ -118,7 +118,7 @@ def test_killed_after_the_server_took_it_a_mail_comes_again_with_its_message_id(
         words = ("--ledger", str(ledger), "--config", str(config))
         with program(tmp_path, *words) as life:
             lives.append(life)
-            # It may be killed before it could answer; the run is in the ledger all the same.
+            # The service may be killed before it answers; the run is in the ledger nevertheless.
             with suppress(httpx.TransportError), client_of(life.wait_ready(), token) as client:
                 submit(client, "run-0", **ADA)
             server.wait(1)

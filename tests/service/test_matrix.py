@@ -1,7 +1,7 @@
-"""Who may ask for what, cell by cell: every caller of a service against every operation.
+"""The permission of every caller for every operation, cell by cell.
 
-What is expected is written out here, and not read from the table: a role that is added to an
-operation, or an operation that is added for a role, has to be written down a second time.
+The expected results are written here and are not read from the table. So a role that is added to an
+operation, or a new operation with its roles, has to be written down a second time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ ROLES: Final = {
     "cluster-members": "admin auditor",
     "step-down": "admin",
 }
-"""Operation -> the roles that may ask for it."""
+"""The roles that may call each operation."""
 HIDDEN: Final = """
     get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant owner-shares
     get-budget describe-budget patch-budget get-envelope describe-envelope get-cap describe-cap
@@ -101,13 +101,13 @@ HIDDEN: Final = """
     watch-logs run-reports get-reservation describe-reservation get-lease describe-lease
     get-claim describe-claim release-claim get-charge describe-charge revoke-token
 """
-"""What another tenant is told is not there, where its role may ask at all."""
+"""Operations that answer other tenants "not found", if their role may call them at all."""
 DENIED: Final = "submit-run submit-runs apply plan-runs claim-nodes put-budget issue-token"
-"""What another tenant may not do in this one's name, where its role may ask at all."""
+"""Operations that another tenant may not call for this tenant, even if its role may call them."""
 AREAS: Final = {"apply": Area.RUNS}
-"""Operations that are as much in an area as what is asked for: here a run is applied."""
+"""Operations whose area depends on the request; here a run is applied."""
 NO_LOGS: Final = ("run-logs", "watch-logs")
-"""Nothing keeps the output of runs yet, so nobody is given it; 404 says so."""
+"""No output of runs is stored here, so every caller gets 404."""
 
 HOLDERS: Final = {
     "admin": ("admin", ""),
@@ -118,15 +118,15 @@ HOLDERS: Final = {
     "tenant-admin-elsewhere": ("tenant-admin", "partner"),
     "user-elsewhere": ("user", "partner"),
 }
-"""Caller -> role and tenant of its token."""
+"""The role and tenant of each caller's token."""
 NOBODIES: Final = ("no-token", "unknown-token", "expired-token", "revoked-token")
 SCOPED: Final = ("in-scope", "out-of-scope")
 NOBODIES_PER_ADDRESS: Final = 10
-"""How many requests that say wrongly who asks one address sends: half of what is let through."""
+"""How many requests with invalid tokens one address sends: half of the allowed number."""
 
 
 def expected(operation: str, caller: str) -> int:
-    """Return the status that ``caller`` gets for a valid request, by what is written above."""
+    """Return the status that ``caller`` must get for a valid request."""
     if caller in NOBODIES:
         return 401
     if caller == "out-of-scope":
@@ -134,19 +134,19 @@ def expected(operation: str, caller: str) -> int:
     role, tenant = HOLDERS["admin" if caller == "in-scope" else caller]
     if role not in ROLES[operation].split():
         return 403
-    # Nobody is linked to an accounting system here.
+    # No tenant is linked to an accounting system here.
     if (tenant == "partner" or role == "accounting") and operation in HIDDEN.split():
         return 404
     if tenant == "partner" and operation in DENIED.split():
         return 403
-    # This service has its ledger to itself.
+    # This service is the only one on its ledger.
     alone = 409 if operation == "step-down" else 200
     return 404 if operation in NO_LOGS else alone
 
 
 @dataclass
 class Callers:
-    """A furnished service, and a client for whoever asks it."""
+    """A service with one resource of each kind, and a client for each caller."""
 
     served: Served
     furnished: Furnished
@@ -154,14 +154,14 @@ class Callers:
     clients: dict[tuple[str, str], httpx.Client]
 
     def client(self, caller: str, operation: str) -> httpx.Client:
-        """Return what ``caller`` asks with."""
+        """Return the client of ``caller``."""
         token, address = caller, "127.0.0.1"
         if caller in SCOPED:
             area = AREAS.get(operation, OPERATIONS[operation].area)
             other = Area.FLEET if area is not Area.FLEET else Area.RUNS
             token = area if caller == "in-scope" else other
         if caller in NOBODIES:
-            # One address that fails too often is not heard for a while.
+            # An address with too many failures is refused for a while.
             part = list(OPERATIONS).index(operation) // NOBODIES_PER_ADDRESS
             address = f"127.0.{NOBODIES.index(caller) + 1}.{part + 1}"
         key = (token, address)
@@ -172,7 +172,7 @@ class Callers:
 
 
 def issued_long_ago(ledger: Path) -> Secret:
-    """Return a token of a new ledger that has expired by now."""
+    """Return an expired token of a new ledger."""
     clock, secret = HandClock(), Secret.draw()
     create_ledger(str(ledger), clock, actor="test")
     engine = Engine.open(SqliteStore.open(ledger), clock)
@@ -191,7 +191,7 @@ def issued_long_ago(ledger: Path) -> Secret:
 
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
-    """Return a service that all cells share: what changes something is only tried."""
+    """Return a service that all cells share: changes are only dry runs."""
     ledger = tmp_path_factory.mktemp("matrix") / "ledger.db"
     expired = issued_long_ago(ledger)
     flags = {"limits.requests_per_s": "100000"} | reported(ledger.parent)

@@ -1,4 +1,4 @@
-"""What does not fit an operation is told by its field, and what is too much with what to do."""
+"""A field that does not fit an operation is named; a request that is too large gets a remedy."""
 
 from __future__ import annotations
 

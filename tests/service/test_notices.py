@@ -1,4 +1,4 @@
-"""Notices of a service: listed and watched by REST, by the client, by gRPC and at the keyboard."""
+"""Notices of a service: listed and watched by REST, the client, gRPC and the command line."""
 
 from __future__ import annotations
 

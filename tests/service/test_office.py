@@ -41,7 +41,7 @@ LIST_RUNS = OPERATIONS["list-runs"]
 
 
 class SlowStore(MemoryStore):
-    """A store whose next append waits until it is let go, or fails."""
+    """A store whose next append waits until it is released, or fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def test_an_answer_comes_when_its_block_is_there() -> None:
 
 
 def test_what_fails_after_its_block_was_recorded_may_be_recorded() -> None:
-    """A caller that was answered "nothing was recorded" would ask again, and have it twice."""
+    """A caller that got "nothing was recorded" would repeat the request, and carry it out twice."""
 
     def fails(_: Engine) -> None:
         raise StoreFullError("the disk is full; make room")
@@ -208,7 +208,7 @@ def test_a_refusal_is_only_for_who_caused_it() -> None:
 
 
 def broken(context: RequestContext, asked: object, operation: Operation) -> Order:
-    """Fail by a bug."""
+    """Fail with a bug."""
     del context, asked, operation
     raise ZeroDivisionError
 
@@ -292,7 +292,7 @@ def test_a_stop_answers_those_who_wait_and_takes_nobody_else() -> None:
         second = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r1")))
         await until_async(lambda: ledger_thread.waiting == 1, "the second waits")
         stopping = asyncio.create_task(ledger_thread.stop())
-        await asyncio.sleep(0)  # It takes nothing more before it first waits for anything.
+        await asyncio.sleep(0)  # The thread takes no other request before it first waits.
         with pytest.raises(CommandError, match="stopping"):
             await ledger_thread.ask(ALICE, SUBMIT, submit("r2"))
         store.let_go.set()
@@ -407,11 +407,11 @@ def test_simulated_work_that_ends_while_a_commit_is_carried_out_is_looked_at_at_
     engine.execute(Submit(run), actor="t")
     assert engine.view.runs["r1"].phase is Phase.RUNNING
     clock.ms += 60_000
-    # As by a commit between the look at the reports and the next.
+    # Like a commit between this look at the reports and the next one.
     room.carry_out([])
     assert room.next_ms() == clock.ms
     assert room.reports()
-    # What the ledger leaves as it is, such as an exit under a claim, is not looked at all the time.
+    # Reports without an effect, such as an exit under a claim, are not examined for ever.
     assert room.next_ms() != clock.ms
 
 
@@ -443,7 +443,7 @@ def test_what_another_writer_records_is_seen_without_a_request() -> None:
 
 
 class AwayStore(MemoryStore):
-    """A shared store that may be away."""
+    """A shared store that may be unreachable."""
 
     is_away = False
 

@@ -23,7 +23,7 @@ from tests.service.serving import Served, new_ledger, serving
 from tests.service.test_auth import AUDIENCE, ISSUER, Issuer
 
 SLOW_S: Final = FETCH_S_MAX - 1
-"""How long a slow provider takes unless its gate is opened: it is given up a second later."""
+"""How long a slow provider takes unless its gate is opened: a second less than the time limit."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def issuer() -> Issuer:
 
 
 class Provider:
-    """An identity provider on loopback: ``body`` is its key set, once ``gate`` is open."""
+    """An identity provider on loopback, which sends the key set ``body`` when ``gate`` is open."""
 
     def __init__(self) -> None:
         self.body = b'{"keys": []}'
@@ -84,13 +84,13 @@ def trusting(
 
 
 def whoami(served: Served, token: str) -> httpx.Response:
-    """Return what the holder of ``token`` is told."""
+    """Return the answer to ``whoami`` with ``token``."""
     with served.client(token) as client:
         return client.get("/api/v1/whoami")
 
 
 def refused(answer: httpx.Response) -> str:
-    """Return why a caller was not let in, which must be an authentication error."""
+    """Return the reason of a refusal, which must be an authentication error."""
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), answer.text
     return str(answer.json()["detail"])
 
@@ -125,7 +125,7 @@ def test_a_token_that_does_not_say_when_it_was_issued_is_not_taken(
     provider.body = json.dumps(issuer.jwks()).encode()
     with trusting(tmp_path, provider.url) as served:
         assert whoami(served, issuer.token()).status_code == 200
-        # It may have been issued for a year, and be in the last day of it.
+        # The token may have been issued for a year, and be in its last day.
         why = refused(whoami(served, issuer.token(iat=None)))
         assert "does not state when it was issued; have the issuer set the claim iat" in why
 
@@ -148,9 +148,9 @@ def test_a_slow_provider_holds_up_no_caller_whose_key_is_known(
         assert whoami(served, issuer.token("ec")).status_code == 200
 
         def are_answered_before_it(passed_ms: int) -> bool:
-            """Return whether those whose keys are known are answered before a slow provider does.
+            """Return whether callers with known keys are answered before a slow provider answers.
 
-            A busy machine may take longer for them than a provider is waited for.
+            A busy machine may need longer to answer them than the time limit for the provider.
             """
             clock.ms += passed_ms
             provider.gate.clear()
@@ -201,7 +201,7 @@ def test_a_malformed_key_set_is_an_authentication_error(
         why = refused(whoami(served, issuer.token()))
         assert "the issuer's key set cannot be read" in why
         assert "oidc.keys" in why
-        # Tokens of the ledger are taken all the same.
+        # Tokens of the ledger are accepted nevertheless.
         assert served.token is not None
         assert whoami(served, served.token).status_code == 200
 

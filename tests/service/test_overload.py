@@ -1,4 +1,4 @@
-"""A service that is asked for more than it can do turns requests away unread, and goes on."""
+"""A service with more requests than it can handle rejects some of them unread, and continues."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CROWD = [
     Caller(actor=f"t{n}/u", role=Role.USER, user="u", tenant=f"t{n}")
     for n in range(8 * OF_ONE_PART)
 ]
-"""Users of so many tenants that none is beyond its share."""
+"""Users of so many tenants that no tenant exceeds its share."""
 
 
 def _let_in(
     admission: Admission, most: int, callers: Sequence[Caller] = CROWD, fault: str = "unavailable"
 ) -> int:
-    """Return how many requests of ``callers`` are let in at once, up to ``most``."""
+    """Return how many requests of ``callers`` are admitted at once, up to ``most``."""
     with ExitStack() as stack:
         for count in range(most):
             try:
@@ -58,7 +58,7 @@ def _let_in(
 
 
 class Queue:
-    """Requests that are under way at ``admission`` all the time, answered one after another."""
+    """Requests that are under way at ``admission`` all the time, and are answered one by one."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -67,7 +67,7 @@ class Queue:
         self._sent = 0
 
     def fill(self, length: int, callers: Sequence[Caller] = CROWD) -> None:
-        """Have ``length`` requests under way; raises when one of them is turned away."""
+        """Admit ``length`` requests; raise an error if one of them is rejected."""
         while len(self._open) < length:
             stack = ExitStack()
             self._sent += 1
@@ -75,7 +75,7 @@ class Queue:
             self._open.append(stack)
 
     def answer(self, requests: int, per_s: float) -> None:
-        """Answer ``requests`` at this rate, each followed by another."""
+        """Answer ``requests`` requests at this rate, and admit another one after each."""
         length = len(self._open)
         for _ in range(requests):
             self.now_s += 1 / per_s
@@ -83,13 +83,13 @@ class Queue:
             self.fill(length)
 
     def shrunk(self) -> int:
-        """Return how many are under way once another one is let in, as time stands still."""
+        """Return how many requests are under way after one more is admitted at the same time."""
         while self.admission.trouble:
             self._open.popleft().close()
         return len(self._open)
 
     def end(self) -> None:
-        """Answer all."""
+        """Answer all requests."""
         while self._open:
             self._open.popleft().close()
 
@@ -118,7 +118,7 @@ def test_a_queue_that_lasts_is_held_at_what_is_answered_in_time() -> None:
     assert refused.value.fault == "unavailable"
     assert queue.now_s - began_s >= INTERVALS * INTERVAL_S
     assert queue.shrunk() == pytest.approx(200 * ANSWER_S_MAX, rel=0.05)
-    # Admins are let in at any time.
+    # Admins are always admitted.
     queue.fill(LIMIT_FIRST // 2, [ADMIN])
     assert _let_in(queue.admission, 1) == 0
 
@@ -155,7 +155,7 @@ def test_of_what_is_let_in_one_tenant_has_half_and_one_caller_a_fourth() -> None
     assert let_in == LIMIT_FIRST // OF_TENANT_PART
     let_in = _let_in(queue.admission, LIMIT_FIRST, users[:1], fault)
     assert let_in == LIMIT_FIRST // OF_ONE_PART
-    # It follows the limit, and what is open counts against the new one.
+    # The limit has changed, and open requests count against the new limit.
     queue.fill(LIMIT_FIRST)
     with pytest.raises(CommandError):
         queue.answer(2_000, per_s=1)
@@ -187,7 +187,7 @@ def test_a_burst_of_one_tenant_leaves_places_to_another(tmp_path: Path) -> None:
 
 
 def _answered(connections: Sequence[socket]) -> list[int]:
-    """Return the descriptors of those on which an answer has come."""
+    """Return the descriptors of the connections on which an answer has arrived."""
     polled = select.poll()
     for each in connections:
         polled.register(each, select.POLLIN)
@@ -288,7 +288,7 @@ def test_requests_that_have_come_take_places_before_they_are_taken() -> None:
     overs.append(admission.coming("t3"))
     assert admission.unread_refusal(ALICE) is not None
     assert admission.unread_refusal(ADMIN) is None
-    # One that has come is taken for its place.
+    # A request that has arrived counts for its place.
     for over in overs[:2]:
         over()
         over()
@@ -352,7 +352,7 @@ def test_a_rejected_connection_is_kept_and_serves_again(tmp_path: Path) -> None:
         for _ in range(3):
             late.sendall(submit(10**6))
             assert late.recv(65_536).startswith(b"HTTP/1.1 503 ")
-        # In two parts it takes the way through the parser, to the same end.
+        # A request in two parts goes through the parser, with the same result.
         late.sendall(submit(10**6)[:40])
         late.sendall(submit(10**6)[40:])
         assert late.recv(65_536).startswith(b"HTTP/1.1 503 ")
@@ -374,7 +374,7 @@ def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:
         half_sent(2 * WAITING_MIN)
         user = stack.enter_context(held.served.client(_token_of(submit(1))))
         end_s = monotonic() + (INTERVALS + 0.5) * INTERVAL_S
-        # Few writes are answered in this time, as there are few.
+        # Few writes are answered in this time, because there are few.
         for number in range(1_000):
             if monotonic() >= end_s:
                 break
@@ -388,7 +388,7 @@ def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:
 
 
 class Clients:
-    """Callers who each submit a run once the one before is answered, on one connection each."""
+    """Callers that each submit a run when the previous one is answered, on one connection each."""
 
     def __init__(self, served: Served, requests: Callable[[int], bytes]) -> None:
         assert served.address is not None
@@ -399,7 +399,7 @@ class Clients:
 
     @contextmanager
     def asking(self, clients: int, seconds: float) -> Iterator[None]:
-        """Have so many ask while this is entered, and ``seconds`` at most."""
+        """Let ``clients`` clients submit during the block, for ``seconds`` at most."""
         thread = Thread(target=asyncio.run, args=(self._all(clients, seconds),), daemon=True)
         thread.start()
         try:
@@ -471,7 +471,7 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
         clients = Clients(held.served, submit)
         held.slow_down(1.1 * ANSWER_S_MAX)
         with clients.asking(LIMIT_MIN + 80, seconds=120), ExitStack() as stack:
-            # Nothing is turned away before the queue has lasted.
+            # No request is rejected before the queue has existed for some time.
             until(lambda: clients.statuses[503], "some are turned away")
             assert clients.statuses[200] > LIMIT_MIN
             held.hold.set()
@@ -491,11 +491,11 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
             answer = connection.recv(65_536)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1" in answer
-            # A read is not for the ledger's thread.
+            # A read does not need the ledger thread.
             with held.served.client(_token_of(submit(1))) as user:
                 assert user.get("/api/v1/whoami").status_code == 200
                 assert user.get("/api/v1/runs?limit=1").status_code == 200
-            # The connection is kept, and an admin is let in.
+            # The connection is kept, and an admin is admitted.
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
             held.slow_down(0.0)
@@ -510,13 +510,13 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
 
 
 def _token_of(request: bytes) -> str:
-    """Return the access token that ``request`` shows."""
+    """Return the access token in ``request``."""
     found = re.search(rb"Bearer (\S+)", request)
     assert found is not None, request
     return found[1].decode()
 
 
 def _is_ready(held: Held) -> bool:
-    """Return whether the service says that it is ready."""
+    """Return whether ``/readyz`` reports ready."""
     with held.served.client(None) as anybody:
         return anybody.get("/readyz").status_code == 200

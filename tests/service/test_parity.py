@@ -1,6 +1,6 @@
-"""Everything the command line can do, REST, gRPC and the Python client can do, and the reverse.
+"""The command line, REST, gRPC and the Python client can do the same things.
 
-Each command is typed against a real service, which tells what it was asked for.
+Each command is run with a real service, which counts the called operations.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LOCAL: Final = {
     "throughputs draw": "draws from a seed and a file",
     "throughputs estimate": "looks at a file, as throughputs check does",
 }
-"""Command -> why it asks no service for anything."""
+"""Commands that call no service, with the reason."""
 UNTYPED: Final = {
     **{
         f"put-{kind}": "`apply` sends the document, alone or with others"
@@ -75,11 +75,11 @@ UNTYPED: Final = {
     "run-reports": "`watch` asks only about a run at work; see tests/executor/test_watched_work.py",
     "watch-logs": "`logs -f` asks where output is kept; see tests/executor/test_log_streams.py",
 }
-"""Operation -> why the command that does the same asks for something else."""
+"""Operations that no command calls, with the reason."""
 AGAIN: Final = {
     "ledger replay": "asks what `get` asks, for a time that is past",
 }
-"""Command -> which other command's operations it asks for."""
+"""Commands that call the same operations as another command."""
 VIEWS: Final[dict[str, set[str]]] = {
     "squeue": {"list-runs"},
     "sacct": {"list-runs"},
@@ -91,9 +91,9 @@ VIEWS: Final[dict[str, set[str]]] = {
     "runs sponsors list": {"get-run"},
     "runs sponsors add": {"get-run", "submit-run"},
 }
-"""Command that shows or does in another form what others do -> the operations that it asks for."""
+"""Commands that show results of other commands in another form, with the operations they call."""
 RENAMED: Final = {"create-tenant": {"changes"}, "update-tenant": {"changes"}}
-"""Parameters that a client's method has beside the fields: all of them in one mapping."""
+"""Parameters of client methods that have several fields in one mapping."""
 
 NAMED: Final = (
     "node domain pool owner tenant budget envelope cap run reservation lease claim charge"
@@ -105,7 +105,7 @@ every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda eac
 def commands(
     group: click.Group = quorate, before: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that can be typed, with its words; `runs submit` is `submit`."""
+    """Yield every command and its words; `runs submit` is the same as `submit`."""
     context = click.Context(group)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
@@ -123,7 +123,7 @@ COMMANDS: Final = dict(commands())
 
 @dataclass
 class Typed:
-    """A service, and what it was asked for since one last looked."""
+    """A service, and the operations that were called since the last look."""
 
     served: Served
     folder: Path
@@ -131,7 +131,7 @@ class Typed:
     asked: dict[str, float] = field(default_factory=dict)
 
     def type(self, words: list[str]) -> None:
-        """Type a command; it may be refused, but not for how it is written."""
+        """Run a command; it may be refused, but not because of its syntax."""
         assert self.served.token is not None
         environ = {"QUORATE_SERVER": self.served.url, "QUORATE_TOKEN": self.served.token}
         with chdir(self.folder):
@@ -139,10 +139,11 @@ class Typed:
         assert code in (0, 1), words
 
     def told(self, wanted: set[str]) -> set[str]:
-        """Return what the service was asked for since this was last called.
+        """Return the operations that were called since the last call of this method.
 
-        It counts a request when that is over, which the caller may know sooner: what is wanted is
-        waited for, and so is the end of all other requests, which the next look would count.
+        A request is counted when it is over, which the caller may know before the service does. So
+        this waits for the ``wanted`` operations, and for the end of all other requests, which would
+        otherwise be counted by the next call.
         """
 
         def look() -> dict[str, float] | None:
@@ -155,7 +156,7 @@ class Typed:
         return told
 
     def _counted(self) -> dict[str, float] | None:
-        """Return how often each operation was asked for; None while any request is under way."""
+        """Return how often each operation was called; None while a request is under way."""
         text = self.furnished.admin.get("/metrics").text
         found: dict[str, float] = {}
         under_way = 0.0
@@ -169,17 +170,17 @@ class Typed:
                     found[name] = found.get(name, 0.0) + sample.value
                 elif sample.name == "quorate_requests_in_flight":
                     under_way = sample.value
-        return found if under_way == 1 else None  # The scrape itself.
+        return found if under_way == 1 else None  # The request for metrics itself.
 
 
 def _more(now: Mapping[str, float], before: Mapping[str, float]) -> set[str]:
-    """Return the operations that were asked for more often; to ask for metrics is no command."""
+    """Return the operations with higher counts than before, without the request for metrics."""
     return {name for name, count in now.items() if count > before.get(name, 0.0)} - {"metrics"}
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
-    """Return a furnished service that writes down what it is asked for."""
+    """Return a service with one resource of each kind, which counts the called operations."""
     folder = tmp_path_factory.mktemp("typed")
     ledger = new_ledger(folder)
     (folder / "job.sh").write_text(
@@ -192,7 +193,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typed]:
 
 
 def lines(command: str, kinds: dict[str, str]) -> list[str]:
-    """Return what is typed so that ``command`` asks for all that it can ask for."""
+    """Return the command lines with which ``command`` calls all its operations."""
     match command:
         case "get" | "ledger replay":
             word = command if command == "get" else f"ledger replay --at {kinds['at']}"
@@ -288,7 +289,7 @@ LINES: Final = {
     "usage": [f"usage --tenant {TENANT}", f"usage --user {USER}"],
     "statement": ["statement"],
 }
-"""Command -> what is typed, in the order of the table where one needs what another has made."""
+"""The lines of each command, in the order of the table if one line needs the result of another."""
 
 
 @every
@@ -305,7 +306,7 @@ def test_a_command_asks_for_something_or_says_why_not() -> None:
 
 
 def in_order() -> list[str]:
-    """Return the commands that ask a service; what signs comes before what needs it signed."""
+    """Return the commands that call a service; a command that signs is before its verifiers."""
     found = [command for command in COMMANDS if command not in LOCAL]
     return sorted(found, key=lambda command: command != "ledger checkpoint")
 
@@ -331,7 +332,7 @@ ASIDE: Final[dict[str, set[str]]] = {
     "scancel": {"list-leases"},
     **{each: {"list-runs"} for each in ("complete", "fail", "cancel", "describe")},
 }
-"""What commands look up before they ask for what they are for."""
+"""Operations that commands call to look something up first."""
 
 
 def test_every_operation_has_a_route(typed: Typed) -> None:

@@ -1,8 +1,8 @@
-"""Callers inside a tree of owners pry by raw HTTP and gRPC, and find nothing that is not theirs.
+"""Callers in a tree of owners send raw HTTP and gRPC requests, and see only what they may see.
 
-A caller is told who of its ancestors pays for it or limits it, and what conflicts publish. What
-else is not its own is neither named nor confirmed: asking for it is answered like asking for what
-is not there.
+A caller may see which of its ancestors pays for it or limits it, and what conflicts publish. All
+other names outside its own tenants are neither shown nor confirmed: a request with such a name gets
+the same answer as a request with a name that does not exist.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from tests.service.families import CALLERS, Doors, Families, both_doors, familie
 from tests.service.worlds import run_tree
 
 PRYING: Final = ("mia", "sub", "ole", "tea", "zed")
-"""Who pries: a user at the top of a family, those inside it, and strangers."""
+"""The callers: a user at the top of a family, users inside it, and strangers."""
 NAMES: Final = sized(3, 6)
-"""How many runs of others a caller asks for by their names."""
+"""How many runs of other owners a caller requests by name."""
 RUNS: Final = sized(3, 1_000)
 NODES: Final = sized(2, 1_000)
-"""How many of its runs, and how many nodes, a caller asks about one by one."""
+"""How many of its runs, and how many nodes, a caller requests one by one."""
 FORMS: Final = (MEDIA_OF[Form.JSON], MEDIA_OF[Form.TOLD], MEDIA_OF[Form.WIDE], "text/csv")
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What one caller may not be told, and what is its own."""
+    """The names that one caller may not see, and its own names."""
 
     names: frozenset[str]
     runs: tuple[str, ...]
@@ -65,7 +65,7 @@ class Hidden:
     owner: str
 
     def told(self, text: str) -> list[str]:
-        """Return what ``text`` tells of it, with the words around."""
+        """Return the hidden names in ``text``, with the words around them."""
         names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
         pattern = rf"(?<![A-Za-z0-9_-])(?:{names})(?![A-Za-z0-9_]|-[a-z])"
         return [text[max(0, m.start() - 60) : m.end() + 20] for m in re.finditer(pattern, text)]
@@ -88,7 +88,7 @@ def above(view: StateView, owner: str) -> set[str]:
 
 
 def hidden_from(view: StateView, user: str) -> Hidden:
-    """Return what the caller ``user`` may not be told."""
+    """Return the names that the caller ``user`` may not see."""
     owner = CALLERS[user][1]
     mine, family = below(view, owner), below(view, owner) | above(view, owner)
     published: set[str] = set()
@@ -120,7 +120,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Families:
 
 @pytest.fixture(scope="module")
 def view(made: Families) -> StateView:
-    """Return the state that the ledger ends with."""
+    """Return the last state of the ledger."""
     engine = Engine.open(SqliteStore.read(made.path), HandClock(made.ended_ms))
     return engine.view
 
@@ -148,7 +148,7 @@ def doors(made: Families, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
-    """Yield what a caller may ask about what is its own, and about the fleet."""
+    """Yield requests of a caller about its own resources and about the fleet."""
     for name, operation in OPERATIONS.items():
         if name.startswith("list-") and issubclass(operation.takes, resource_operations.ListThings):
             yield name, operation.takes()
@@ -190,7 +190,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
 
 
 def by_http(client: httpx.Client, name: str, asked: Struct, accept: str) -> str:
-    """Return the whole answer to an operation: its status, what is said aside, and its body."""
+    """Return the whole answer to an operation: status, headers and body."""
     request = request_of(OPERATIONS[name], asked, accept=accept)
     told = client.request(
         request.method,
@@ -205,7 +205,7 @@ def by_http(client: httpx.Client, name: str, asked: Struct, accept: str) -> str:
 
 
 def by_grpc(doors: Doors, user: str, name: str, asked: Struct) -> str:
-    """Return the whole answer to an operation by gRPC, a refusal included."""
+    """Return the whole answer to an operation by gRPC, including refusals."""
     try:
         return str(doors.call(user, name, write_struct(asked)))
     except grpc.RpcError as error:
@@ -259,14 +259,14 @@ MADE_UP: Final = "never-was-there"
 def masked(text: str, name: str) -> str:
     """Return ``text`` without ``name``, which the caller itself has sent.
 
-    What it may have meant is found among what it sees, by how much that is like ``name``.
+    A suggestion for a misspelt name depends only on the names that the caller may see.
     """
     text = re.sub(rf"{re.escape(name)}(?![A-Za-z0-9])", "NAME", text)
     return re.sub(r"did you mean '[^']*'\?|list them: quorate get [a-z]+", "HINT", text)
 
 
 def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
-    """Yield what may tell whether there is a run called ``name``, asked by one of ``owner``."""
+    """Yield requests by a user of ``owner`` that might reveal whether a run ``name`` exists."""
     for kind in ("run", "claim", "reservation"):
         yield f"get-{kind}", resource_operations.GetThing(name=name)
         yield f"describe-{kind}", resource_operations.GetThing(name=name)
@@ -297,7 +297,7 @@ def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
 
 
 def of_owners(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
-    """Yield what may tell whether there is an owner called ``name``."""
+    """Yield requests that might reveal whether an owner ``name`` exists."""
     for kind in ("owner", "tenant"):
         yield f"describe-{kind}", resource_operations.GetThing(name=name)
     yield "get-owner", resource_operations.GetThing(name=name)
@@ -349,11 +349,11 @@ def test_what_is_hidden_is_answered_like_what_is_not_there(
 
 
 MANAGES: Final = ("tea",)
-"""Those of ``PRYING`` who manage a tenant."""
+"""The users in ``PRYING`` who are tenant-admins."""
 
 
 def _status(text: str) -> str:
-    """Return what a gRPC call was answered; a refusal by its code and its message."""
+    """Return the result of a gRPC call; of a refusal, its code and its message."""
     return text.partition(" (_Metadatum")[0].partition(" ((")[0]
 
 
@@ -386,7 +386,7 @@ def test_of_a_name_that_another_has_only_that_it_is_taken_is_told(
 
 
 def test_who_issued_a_token_is_not_told_to_a_tenant_below(doors: Doors) -> None:
-    """A tenant-admin above issues a token: its holder sees neither that tenant nor its users."""
+    """A tenant-admin above issues a token; its holder sees neither that tenant nor its users."""
     with doors.rest.client(doors.tokens["zac"]) as lead:
         body = {"role": "user", "user": "zia", "tenant": "zeta-team"}
         given = lead.post("/api/v1/tokens", json=body)
@@ -400,7 +400,7 @@ def test_who_issued_a_token_is_not_told_to_a_tenant_below(doors: Doors) -> None:
 
 
 def test_an_act_of_a_tenant_above_is_not_signed_with_its_user(doors: Doors) -> None:
-    """A run that an ancestor's admin cancels says so nowhere: not in events, texts or notices."""
+    """An ancestor's admin cancels a run: no event, text or notice of the run shows that name."""
     with doors.rest.client(doors.tokens["zed"]) as client:
         sent = client.post("/api/v1/runs", json={"document": run_tree("stopped", "zeta-team", 1)})
         assert sent.status_code == 200, sent.text
@@ -419,7 +419,7 @@ def test_an_act_of_a_tenant_above_is_not_signed_with_its_user(doors: Doors) -> N
 
 
 def test_what_all_budgets_promise_together_is_told_to_those_who_oversee(doors: Doors) -> None:
-    """The sum over all envelopes of a scope tells what others were granted there."""
+    """The sum over all envelopes of a scope would reveal what other owners were granted there."""
     told: dict[str, str] = {}
     for user in ("root", "max"):
         with doors.rest.client(doors.tokens[user]) as client:

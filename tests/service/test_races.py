@@ -29,7 +29,7 @@ def at_once(
     bodies: Sequence[Tree],
     headers: Mapping[str, str],
 ) -> list[httpx.Response]:
-    """Return what each of ``racers`` is answered, all of whom ask at the same moment."""
+    """Return the answers to all ``racers``, who send at the same moment."""
     gate = threading.Barrier(len(racers))
 
     def ask(client: httpx.Client, body: Tree) -> httpx.Response:
@@ -42,7 +42,7 @@ def at_once(
 
 @pytest.fixture(scope="module")
 def racers(stage: Stage) -> Iterator[list[httpx.Client]]:
-    """Return clients with a connection each, which is open already."""
+    """Return clients with one open connection each."""
     clients = [stage.served.client(stage.served.token) for _ in range(RACERS)]
     for client in clients:
         client.get("/healthz")
@@ -60,7 +60,7 @@ def _document(found: Tree) -> Tree:
 
 
 def _race(stage: Stage, racers: list[httpx.Client], path: str, bodies: Sequence[Tree]) -> Tree:
-    """Return the one body that won, after checking that all others were told so."""
+    """Return the body of the one request that won, after checking the refusals of the others."""
     etag = stage.admin.get(path).headers["etag"]
     found = at_once(racers, "PUT", path, bodies, {"If-Match": etag})
     assert Counter(each.status_code for each in found) == {200: 1, 412: RACERS - 1}, found[0].text
@@ -98,7 +98,7 @@ def test_of_many_updates_of_one_pool_one_wins(stage: Stage, racers: list[httpx.C
     path = "/api/v1/pools/raced"
 
     def pool(hours: int) -> Tree:
-        # Nodes of its own, of which there are none: runs of other tests stay where they are.
+        # A pool without nodes, so that runs of other tests are not affected.
         spec = {"selector": {"purpose": "raced"}, "reservationNotice": f"{hours}h"}
         head = {"apiVersion": "quorate.dev/v1", "kind": "Pool", "metadata": {"name": "raced"}}
         return {"document": head | {"spec": spec}}
@@ -208,7 +208,7 @@ def _post(token: str | None, path: str, body: Tree, key: str) -> bytes:
 
 
 def _cut(served: Served, data: bytes, *, is_reset: bool) -> None:
-    """Send ``data`` and go, with a reset or without waiting for what comes."""
+    """Send ``data`` and disconnect, with a reset or without reading the answer."""
     with served.connect() as connection:
         if is_reset:
             linger = (1).to_bytes(4, "little") + bytes(4)
@@ -217,8 +217,8 @@ def _cut(served: Served, data: bytes, *, is_reset: bool) -> None:
 
 
 def _until_over(stage: Stage, open_before: int) -> None:
-    """Return when the service has done all it does for the connections that were cut."""
-    assert stage.admin.get("/healthz").status_code == 200  # It has accepted them all before this.
+    """Return when the service has finished its work for the closed connections."""
+    assert stage.admin.get("/healthz").status_code == 200  # It accepted them before this.
     served = stage.served
     until(lambda: served.connections.open <= open_before, "those who have gone are counted out")
     until(lambda: not served.under_way(), "what they had asked for is over")
@@ -243,7 +243,7 @@ def test_a_request_that_is_cut_off_is_done_whole_or_not_at_all(
     assert end_of(stage) == before, "what came in part was done"
     for name in names:
         assert stage.admin.get(f"/api/v1/runs/{name}").status_code == 404
-    # The whole request, and nobody who waits for its answer: it is done once or not at all.
+    # The whole request is sent without a wait for its answer: it is done once or not at all.
     for _ in range(5):
         _cut(stage.served, whole, is_reset=ending == "reset")
     _until_over(stage, open_before)

@@ -1,4 +1,4 @@
-"""Reader processes: what they run, when they end, and that nothing waits for one without end."""
+"""Reader processes: what they run, when they end, and that every wait for a reader has an end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ready(address, token):
 flags = {"listen": "127.0.0.1:0", "ledger": str(ledger)}
 asyncio.run(Daemon(configured(flags, {}, None), Extras(signer=file_signer(ledger))).run(ready))
 """
-"""A program that serves without asking whether it is the main module."""
+"""A program that serves without the guard for its main module."""
 
 BUSY = """
 import os, signal, sys, time
@@ -103,7 +103,7 @@ def test_readers_end_with_a_killed_service_in_the_midst_of_an_answer(
         until(lambda: len(readers(program.pid)) == 3, "three readers")
         mine = readers(program.pid)
         (server,) = servers(program.pid)
-        # As one that is busy: it looks at nothing that comes, and takes no signal but the last.
+        # Like a busy process: it reads no input, and only SIGKILL ends it.
         for pid in mine:
             os.kill(pid, signal.SIGSTOP)
         os.kill(program.pid if victim == "service" else server, signal.SIGKILL)
@@ -135,7 +135,7 @@ def _reader(folder: Path, cpu_s_max: float, server: ReaderServer) -> Iterator[Re
 
 @pytest.fixture
 def server() -> Iterator[ReaderServer]:
-    """Return a server of readers that no other test uses."""
+    """Return a fork server of readers that no other test uses."""
     found = ReaderServer()
     try:
         yield found
@@ -155,7 +155,7 @@ def test_a_question_that_a_reader_does_not_take_is_given_up(
         reader.follow()
         (pid,) = _mine(before)
         os.kill(pid, signal.SIGSTOP)
-        # More than any buffer between the two takes.
+        # The request is larger than any buffer between the processes.
         question = Question(
             ADMIN, OPERATIONS["get-run"], resource_operations.GetThing(name="x" * 8_000_000)
         )
@@ -173,11 +173,11 @@ def test_forgetting_a_reader_that_does_not_end_waits_for_nothing(
         reader.follow()
         assert len(_mine(before)) == 1
         (own,) = [pid for pid in servers() if _children_of(pid) & set(_mine(before))]
-        # The server is held up, so that nothing ends the reader.
+        # The fork server is stopped, so that no process ends the reader.
         os.kill(own, signal.SIGSTOP)
         try:
             reader.forget()
-            # A server that takes no order in time is ended, and another one started.
+            # A fork server that does not take orders in time is killed and replaced.
             assert is_running(own)
         finally:
             os.kill(own, signal.SIGCONT)
@@ -188,7 +188,7 @@ def _children_of(pid: int) -> set[int]:
     try:
         told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):
-        return set()  # A server of another test has ended meanwhile.
+        return set()  # The fork server of another test has ended meanwhile.
     return {int(each) for each in told.split()}
 
 
@@ -208,7 +208,7 @@ def test_a_server_of_readers_that_was_killed_is_started_again(
 def test_a_forked_child_keeps_no_server_alive(tmp_path: Path) -> None:
     words, _ = _embedded(tmp_path)
     script = Path(words[1])
-    # A child that lives on without replacing its program, as some libraries have.
+    # A child that runs on without executing another program, as in some libraries.
     text = script.read_text(encoding="utf-8").replace(
         "    print(address", "    threading.Timer(1, fork).start()\n    print(address"
     )

@@ -1,4 +1,4 @@
-"""Long questions are answered beside the ledger's thread, from what was recorded before them."""
+"""Long reads are answered beside the ledger thread, from what was recorded before them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DESCRIBE = OPERATIONS["describe-run"]
 
 
 class HeldStore(MemoryStore):
-    """A store that can be read only once it is let go, but on the ledger's thread."""
+    """A store that only the ledger thread can read until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ def test_a_plan_sees_what_was_acknowledged_before_it() -> None:
 
 
 def told_executor(context: RequestContext, asked: object, operation: Operation) -> Answer:
-    """Answer whether plans count on an executor, and on which thread that is told."""
+    """Answer whether plans count on an executor, and on which thread."""
     del asked, operation
     found = [context.has_executor, current_thread().name.startswith("reader")]
     return Answer(tree=lambda: found, lines=lambda _: [])
@@ -278,7 +278,7 @@ def test_an_admin_is_answered_though_tenants_fill_all_places() -> None:
 
 
 class UnstartedReader(Reader):
-    """A reader that cannot be started, as when the server of readers ends meanwhile."""
+    """A reader that cannot be started, as if the fork server had just ended."""
 
     def follow(self) -> None:
         raise EOFError("unexpected EOF")
@@ -336,7 +336,7 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
 
             tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
             await until_async(lambda: len(begun) == 2, "two are under way")
-            # The third reader is there for those who ask for a page of the state.
+            # The third reader is reserved for pages of the state.
             async with asyncio.timeout(WAIT_S):
                 read = await room.ask(_user("zoe"), lambda _: "read", is_long=False)
                 assert read == "read"
@@ -429,7 +429,7 @@ def test_a_reader_reads_on_from_the_state_it_has() -> None:
     heights: list[int] = []
 
     class Noted(MemoryStore):
-        """The same blocks, and from which height on they were asked for."""
+        """The same blocks; notes from which height on they were read."""
 
         def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
             heights.append(from_height)
@@ -451,7 +451,7 @@ def test_a_reader_keeps_its_state_while_the_store_is_out_of_reach() -> None:
     engine = small_ledger(store)
 
     class Away(MemoryStore):
-        """The same blocks, of which the last cannot be read."""
+        """The same blocks, but the last one cannot be read."""
 
         def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
             *found, _ = store.blocks(from_height=from_height)
@@ -465,7 +465,7 @@ def test_a_reader_keeps_its_state_while_the_store_is_out_of_reach() -> None:
         engine.execute(Apply((Owner(name=name),)), actor="test")
     with pytest.raises(StoreDownError):
         reader.context(ADMIN, DESCRIBE)
-    # It has what it could read, and what it was read for before.
+    # The reader has what it could read, and what it had read before.
     context = reader.context(ADMIN, DESCRIBE, engine.head.seq - 1)
     assert "early" in context.recorded.owners  # type: ignore[union-attr]
     assert "late" not in context.recorded.owners  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Reads are answered by processes beside the service, and hold up neither commits nor callers."""
+"""Reads are answered by reader processes, and delay neither commits nor callers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.service.worlds import ADMIN, run_tree
 
 
 def waiting_ledger(folder: Path, waiting: int) -> tuple[Path, HandClock]:
-    """Return a ledger with 16 GPUs on which so many runs wait that have no room."""
+    """Return a ledger with 16 GPUs and ``waiting`` runs that wait for room."""
     path = new_ledger(folder)
     with SqliteStore.open(path) as store:
         clock = HandClock(store_ms(store) + 1_000)
@@ -172,7 +172,7 @@ def test_answers_are_those_of_the_same_sequence(tmp_path: Path) -> None:
         document = run_tree("starts", gpus=4)
         assert client.post("/api/v1/runs", json={"document": document}).status_code == 200
         for where, name, wanted in ASKED:
-            # Each from a state of its own, folded anew, with nothing kept from the one before.
+            # Each answer is computed from a newly folded state, without caches of the previous one.
             config = ReaderConfig(reading=lambda: PagedReader(path), clock=clock)
             question = Question(ADMIN, OPERATIONS[name], wanted, Form.JSON)
             expected = Reader(config).reply(question).body
@@ -201,7 +201,7 @@ def test_work_beyond_its_bound_is_given_up_and_the_next_question_is_answered(
         short = Question(ADMIN, OPERATIONS["list-nodes"], resource_operations.ListThings(limit=1))
         for _ in range(2):
             with pytest.raises(CommandError, match="of CPU"):
-                reader.reply(short)  # The state was let go, and reading it takes longer than that.
+                reader.reply(short)  # It has to read its state again.
     finally:
         reader.close()
     reader = _remote(path, clock, 30)
@@ -213,7 +213,7 @@ def test_work_beyond_its_bound_is_given_up_and_the_next_question_is_answered(
 
 @contextmanager
 def _no_more_files() -> Iterator[None]:
-    """Have this process open no more files while this is entered."""
+    """Let this process open no more files during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)
     os.close(lowest)
@@ -244,7 +244,7 @@ def test_a_bug_in_a_reader_is_told_with_its_trace(tmp_path: Path) -> None:
     reader = _remote(path, clock, 30)
     try:
         with pytest.raises(RuntimeError, match="a reader failed: ") as caught:
-            # A question of one operation with what another takes.
+            # The request of another operation.
             reader.reply(Question(ADMIN, OPERATIONS["list-runs"], common_requests.Nothing()))
         assert "listing.py" in "".join(caught.value.__notes__)
     finally:

@@ -1,4 +1,4 @@
-"""A removal under an idempotency key is done once, and answered as often as it is sent."""
+"""A removal under an idempotency key is done once, and each repetition gets the same answer."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ METHODS: Final = {method.operation.name: method for method in schema().methods}
 NEW: Final = count()
 KINDS: Final = ("node", "pool", "budget", "tenant")
 Removal = Callable[[str, str, str, str | None], int | str]
-"""Kind, name, key and version -> the sequence that the removal is recorded at, or the refusal."""
+"""Kind, name, key and version give the sequence of the recorded removal, or the refusal."""
 
 
 def by_rest(http: httpx.Client) -> Removal:
-    """Return how a program removes something over REST."""
+    """Return a function that removes a resource over REST."""
 
     def remove(kind: str, name: str, key: str, version: str | None) -> int | str:
         headers = {"Idempotency-Key": key} | ({} if version is None else {"If-Match": version})
@@ -54,7 +54,7 @@ def by_rest(http: httpx.Client) -> Removal:
 
 
 def by_grpc(channel: grpc.Channel, token: str) -> Removal:
-    """Return how a program removes something over gRPC."""
+    """Return a function that removes a resource over gRPC."""
 
     def remove(kind: str, name: str, key: str, version: str | None) -> int | str:
         asked = (
@@ -82,7 +82,7 @@ _CODES: Final = {
 
 
 def by_client(client: Client) -> Removal:
-    """Return how a Python program removes something."""
+    """Return a function that removes a resource with the Python client."""
 
     def remove(kind: str, name: str, key: str, version: str | None) -> int | str:
         try:
@@ -98,7 +98,7 @@ def by_client(client: Client) -> Removal:
 
 @pytest.fixture(scope="module")
 def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Return the ways in of one service, and how documents get there."""
+    """Return the interfaces of one service, and a function that applies documents."""
     ledger = new_ledger(tmp_path_factory.mktemp("removed"))
     with ExitStack() as stack:
         address = f"127.0.0.1:{stack.enter_context(reserved_port())}"
@@ -119,7 +119,7 @@ def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 
 def _spec(kind: str, name: str) -> sp.Node | sp.Pool | sp.Budget | sp.Owner:
-    """Return what is declared as ``name``, on which nothing depends."""
+    """Return the spec of ``name``, on which nothing depends."""
     if kind == "node":
         return sp.Node(name=name, flavor="H100", gpus=8, region="r", cluster="c", domain="d")
     if kind == "pool":
@@ -130,7 +130,7 @@ def _spec(kind: str, name: str) -> sp.Node | sp.Pool | sp.Budget | sp.Owner:
 
 
 def _made(http: httpx.Client, kind: str, name: str = "") -> str:
-    """Return the name of a thing of ``kind``, which is new unless it is given."""
+    """Return the name of a resource of ``kind``; it is created unless it is given."""
     name = name or f"{kind}-{next(NEW)}"
     text = ", ".join(to_json(render(each)) for each in (sp.Owner(name="team"), _spec(kind, name)))
     found = http.post(

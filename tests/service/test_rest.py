@@ -335,7 +335,7 @@ def test_a_client_may_name_its_request(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_every_operation_is_routed(stage: Stage, name: str) -> None:
-    """Nothing can be told as a picture: so each says so, and none that there is no such place."""
+    """No operation answers with a picture: each refuses this format, and none says "not found"."""
     operation = OPERATIONS[name]
     path = re.sub(r"\{\w+\}", "x", operation.path)
     found = stage.admin.request(operation.method, f"/api/v1{path}", headers={"Accept": "image/png"})

@@ -1,4 +1,4 @@
-"""Documents of every kind survive every surface: applied, read back, applied again unchanged."""
+"""Documents of every kind stay the same over every interface: applied, read, applied again."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ BIND, ROUNDS, PODS = "bound", "shared", "pods"
 POLICIES: Final = ("max_min_fairness", "fifo", "finish_time_fairness_perf")
 NEW: Final = count()
 UNSHRUNK: Final = (Phase.explicit, Phase.reuse, Phase.generate)
-"""Every example leaves something in the ledgers: a smaller one takes longer, and tells no more."""
+"""Every example changes the ledgers, so a smaller one takes longer and shows no more."""
 
 
 class Surface(Protocol):
-    """A way to a ledger: documents go in as trees, and come out as trees."""
+    """An interface of a ledger that takes and returns documents as trees."""
 
     def apply(self, *trees: Any) -> set[str]:
-        """Apply documents together, and return what became of them: created, unchanged..."""
+        """Apply documents together, and return their results: created, unchanged..."""
         ...
 
     def get(self, kind: str, name: str) -> Any:
-        """Return a document as this surface shows it."""
+        """Return a document in the form of this interface."""
         ...
 
 
 @dataclass
 class Rest:
-    """Requests as any program sends them; numbers are read to their last digit."""
+    """REST requests; numbers are read with all digits."""
 
     http: httpx.Client
 
@@ -86,7 +86,7 @@ class Rest:
 
 @dataclass
 class Grpc:
-    """Messages as any program of gRPC sends them."""
+    """gRPC messages."""
 
     channel: grpc.Channel
     token: str
@@ -128,7 +128,7 @@ class Sync:
 
 @dataclass
 class Async:
-    """The Python client for programs that wait for several things at once."""
+    """The Python client for asyncio."""
 
     served: Served
 
@@ -151,7 +151,7 @@ class Async:
 
 @dataclass
 class Typed:
-    """The command line, on a file or asking a service as ``environ`` says, in YAML."""
+    """The command line in YAML, on a file or with a service, as ``environ`` says."""
 
     folder: Path
     environ: Mapping[str, str]
@@ -178,7 +178,7 @@ class Typed:
 
 
 def tree_of(found: Any) -> Any:
-    """Return the document that a typed answer is, its numbers as they came."""
+    """Return the document in a typed answer, with its numbers as received."""
     return {
         "apiVersion": found.api_version,
         "kind": found.kind,
@@ -207,7 +207,7 @@ FURNITURE: Final[tuple[Declared, ...]] = (
 
 @pytest.fixture(scope="module")
 def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Surface]]:
-    """Return every surface: of one service, and of a file of its own."""
+    """Return every interface of one service, and of a separate file."""
     folder = tmp_path_factory.mktemp("surfaces")
     alone = new_ledger(tmp_path_factory.mktemp("alone"))
     ledger = new_ledger(folder)
@@ -236,7 +236,7 @@ def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sur
 
 
 def fitted(spec: Declared) -> Declared:
-    """Return ``spec`` under a new name, with what it refers to replaced by what is there."""
+    """Return ``spec`` under a new name, with references to existing resources."""
     new = f".{next(NEW)}z"
     match spec:
         case sp.Node():
@@ -272,7 +272,7 @@ def _fitted_run(run: sp.Run) -> sp.Run:
     if work is None:
         return run if run.image is None else replace(run, pool=PODS)
     run = replace(run, image=None, pod_template=None)
-    # Rates are those of the flavors that are asked for, and not 0 everywhere.
+    # Rates are for the requested flavors, and not 0 everywhere.
     rates = tuple((flavor, rate or 1.5) for flavor, rate in work.throughputs)
     flavors = tuple(flavor for flavor, _ in rates) or run.flavors
     work = replace(work, throughputs=rates, slo_ms=None)
@@ -282,14 +282,14 @@ def _fitted_run(run: sp.Run) -> sp.Run:
 
 
 def spec_of(tree: Any) -> Declared:
-    """Return what a document declares, as whoever reads it has it."""
+    """Return what a document declares, as its reader sees it."""
     parsed = parse_tree(None, tree)
     assert isinstance(parsed, Documents), parsed
     return parsed.items[0].spec
 
 
 def whole(spec: Declared, found: Declared) -> Declared:
-    """Return ``spec`` with what a run leaves to whoever takes it."""
+    """Return ``spec`` with the fields that Quorate fills in at submission."""
     if not isinstance(spec, sp.Run):
         return spec
     assert isinstance(found, sp.Run)

@@ -1,4 +1,4 @@
-"""What a service tells Prometheus is what it did: asked, refused, committed, watched."""
+"""The metrics of a service show its requests, refusals, commits and watches."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Samples:
         }
 
     def value(self, name: str, **labels: str) -> float:
-        """Return a sample; one that was never counted is 0."""
+        """Return a sample; a sample that does not exist is 0."""
         return self._values.get((f"quorate_{name}", tuple(sorted(labels.items()))), 0.0)
 
     def requests(self, operation: str, status_class: str, surface: str = "rest") -> float:
@@ -68,9 +68,9 @@ def scraped(client: httpx.Client) -> Samples:
 
 
 def without_watchers(client: httpx.Client) -> Samples:
-    """Return a scrape once all watches are over: that a caller has gone is noticed later.
+    """Return a scrape after all watches have ended, because a disconnect is noticed late.
 
-    A watch is over when its request is; it has no watcher before that.
+    A watch is over when its request is over; its watcher has ended before.
     """
 
     def found() -> Samples | None:
@@ -88,7 +88,7 @@ def submit(client: httpx.Client, name: str, gpus: int = 4, **more: Any) -> httpx
 
 @contextmanager
 def staged(folder: Path, extras: Extras | None = None, **flags: str) -> Iterator[Stage]:
-    """Serve the examples' fleet and teams."""
+    """Serve a ledger with the fleet and the teams of the examples."""
     given = {name.replace("_", "."): value for name, value in flags.items()}
     with (
         serving(new_ledger(folder), given, extras) as served,
@@ -177,7 +177,7 @@ def test_public_metrics_need_no_token_and_are_not_told_too_often(tmp_path: Path)
 
 
 def at_once(stage: Stage, scrapes: int) -> set[int]:
-    """Return what so many scrapes are answered that are sent at once, however slow this client."""
+    """Return the statuses of ``scrapes`` scrapes sent at once, however slow this client is."""
     scrape = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
     last = scrape + b"Connection: close\r\n\r\n"
     found = stage.served.raw((scrape + b"\r\n") * (scrapes - 1) + last)
@@ -185,7 +185,7 @@ def at_once(stage: Stage, scrapes: int) -> set[int]:
 
 
 class Failing(MemoryStore):
-    """A store that does not take what it is given, or cannot be read, when told to."""
+    """A store that refuses appends or cannot be read when a test says so."""
 
     is_full = False
     is_unreadable = False
@@ -305,7 +305,7 @@ def test_submits_that_share_a_block_are_one_commit() -> None:
 
 
 def _telling(told: list[str]) -> Extras:
-    """Return a surface of gRPC that says where it is."""
+    """Return a gRPC server that reports its address."""
     settings = GrpcSettings(
         listen=Address(host="127.0.0.1", port=0), requests_per_s_max=1_000, stop_s_max=1.0
     )

@@ -1,4 +1,4 @@
-"""Nobody has all that may be open at once, and an admin is never shut out by others."""
+"""No caller can use all open requests, and other callers never block an admin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARE = Share(most=10, of_tenant_max=6, of_one_max=4, kept=2, what="watches")
 
 
 PATIENT = {"limits.body_bytes": "100000", "limits.slow_client_s": str(10 * WAIT_S)}
-"""For bodies that have begun and do not go on while a test lasts."""
+"""For bodies that stay unfinished while a test runs."""
 
 
 def user(name: str, tenant: str = "team") -> Caller:
@@ -173,7 +173,7 @@ def test_one_tenant_cannot_ask_so_much_at_once_that_others_cannot(tmp_path: Path
 
 
 def _begin(served: Served, token: str | None, length: int) -> socket:
-    """Return a connection on which a body of ``length`` has begun, and goes on."""
+    """Return a connection on which a body of ``length`` has begun but does not continue."""
     connection = served.connect()
     head = [
         "POST /api/v1/apply HTTP/1.1",
@@ -188,7 +188,7 @@ def _begin(served: Served, token: str | None, length: int) -> socket:
 
 
 def _refusal_of(connection: socket) -> tuple[int, bytes] | None:
-    """Return the status and the head of an answer, None where the body is awaited."""
+    """Return the status and the head of an answer; None if the service waits for the body."""
     connection.settimeout(WAIT_S)
     answer = connection.recv(65_536)
     if answer == b"HTTP/1.1 100 Continue\r\n\r\n":

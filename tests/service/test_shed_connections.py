@@ -1,4 +1,4 @@
-"""Connections of a service without places: answers stay in step, and no client takes too much."""
+"""Connections of an overloaded service: answers match their requests, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READ = b"GET /api/v1/runs/%s HTTP/1.1\r\nHost: q\r\n\r\n"
 
 
 class Wire(asyncio.Transport):
-    """The end of a connection that keeps what is written, and reads it to no one."""
+    """The transport of a connection that keeps what is written and sends it nowhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class Wire(asyncio.Transport):
         self._is_closing = self.is_aborted = True
 
     def pause_reading(self) -> None:
-        """Go on: a test sends when it wants to."""
+        """Do nothing: the test sends when it wants."""
 
     def resume_reading(self) -> None:
-        """Go on: a test sends when it wants to."""
+        """Do nothing: the test sends when it wants."""
 
     @property
     def statuses(self) -> list[int]:
@@ -64,7 +64,7 @@ class Wire(asyncio.Transport):
 
 
 class Connection:
-    """A protocol of the service with its wire, and an application that gives back the path."""
+    """A protocol of the service with its wire, and an application that returns the path."""
 
     def __init__(self, admission: Admission, slow_s_max: float = 60.0) -> None:
         class Protocol(GuardedProtocol):
@@ -86,12 +86,12 @@ class Connection:
         await send({"type": "http.response.body", "body": b"ok"})
 
     def send(self, *parts: bytes) -> None:
-        """Have each part arrive."""
+        """Let each part arrive separately."""
         for part in parts:
             self.protocol.data_received(part)
 
     async def responses(self, count: int) -> list[int]:
-        """Return the statuses once ``count`` responses are there, or the connection is closed."""
+        """Return the statuses when ``count`` responses are there, or the connection is closed."""
         self.go_on.set()
         wire = self.wire
         await until_async(
@@ -100,14 +100,14 @@ class Connection:
         return wire.statuses
 
     def end(self) -> None:
-        """Lose the connection, which ends what it waits for."""
+        """Close the connection, which ends all its waits."""
         self.go_on.set()
         self.protocol.connection_lost(None)
 
 
 @contextmanager
 def full() -> Iterator[tuple[Admission, ExitStack]]:
-    """Yield an admission without a place, and what gives the places back."""
+    """Yield an admission without free places, and a stack that releases the places."""
     admission = Admission()
     with ExitStack() as taken:
         for number in range(LIMIT_FIRST):
@@ -121,7 +121,7 @@ Play = Callable[[Connection, ExitStack], Awaitable[None]]
 
 
 def played(play: Play, slow_s_max: float = 60.0) -> None:
-    """Play one connection of a service in which there is no place."""
+    """Run ``play`` on one connection of a service without free places."""
 
     async def run() -> None:
         with full() as (admission, taken):
@@ -157,7 +157,7 @@ def test_the_body_of_a_rejected_request_never_becomes_a_request(length: bytes) -
         connection.send(LATE)
         connection.send(READ % b"after")
         statuses = await connection.responses(2)
-        # The request with the body has one answer, rejected or not, or is not HTTP at all.
+        # The request with the body gets one answer, rejected or not, or is not valid HTTP.
         assert statuses in ([503, 200], [200, 200], [400])
         assert "/api/v1/runs/smuggled" not in connection.paths
 
@@ -166,7 +166,7 @@ def test_the_body_of_a_rejected_request_never_becomes_a_request(length: bytes) -
 
 def test_a_request_within_the_head_of_another_is_not_answered() -> None:
     async def play(connection: Connection, _: ExitStack) -> None:
-        # The head of the second request has begun when the first is answered.
+        # The head of the second request has begun when the first request is answered.
         connection.send(READ % b"one" + b"GET /api/v1/runs/two HTTP/1.1\r\nX: ")
         assert await connection.responses(1) == [200]
         connection.send(WHOLE[: -len(b"{}")].replace(b"Content-Length: 2\r\n", b""))
@@ -182,7 +182,7 @@ def test_responses_come_in_the_order_of_requests_that_came_together() -> None:
             WHOLE + READ % b"one" + WHOLE, WHOLE, READ % b"two" + WHOLE[:20], WHOLE[20:]
         )
         assert connection.wire.statuses == [503]
-        # Behind a request that is under way nothing is rejected unread; here the application
+        # After a request that is under way no request is rejected unread; here the application
         # answers all.
         assert await connection.responses(6) == [503, 200, 200, 200, 200, 200]
 
@@ -196,7 +196,7 @@ def test_after_a_request_for_another_protocol_the_connection_is_closed(
     async def play(connection: Connection, _: ExitStack) -> None:
         asked = WHOLE.replace(b"Host: q", b"Host: q\r\nConnection: upgrade\r\nUpgrade: h2c")
         asked = asked.replace(b"POST /api/v1/runs", request_line)
-        # The parser does not read what comes behind, which must have no answer of a later request.
+        # The bytes after this are not parsed, and must not get the answer of a later request.
         connection.send(asked + READ % b"unread")
         connection.go_on.set()
         await until_async(connection.wire.is_closing, "the connection is closed")
@@ -210,7 +210,7 @@ def test_a_request_that_came_with_a_rejected_one_is_not_cut_off_with_it() -> Non
     async def play(connection: Connection, _: ExitStack) -> None:
         connection.send(WHOLE + WHOLE + READ % b"slow")
         assert connection.wire.statuses == [503, 503]
-        # What would close the connection between two requests is not waited for.
+        # The service does not wait for the timer that closes an idle connection.
         assert connection.protocol.timeout_keep_alive_task is None
         assert await connection.responses(3) == [503, 503, 200]
         assert not connection.wire.is_closing()

@@ -1,7 +1,7 @@
-"""What one tenant is told of another by REST and by gRPC: as little as in process.
+"""What one tenant sees of another by REST and gRPC: no more than in process.
 
-There every operation is asked, in all its forms (tests/unit/operations/test_sight.py); here a
-sample of each sort, to see that no way of asking adds anything of its own.
+tests/unit/operations/test_sight.py calls every operation in all forms in process; here a sample of
+each kind shows that no interface adds further names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SAMPLE: Final = """
 
 
 def asked_of(name: str) -> list[Struct]:
-    """Return what is asked of an operation; what would change something is only tried."""
+    """Return requests for an operation; changes are only dry runs."""
     return [
         replace(each, **{DRY_RUN: True}) if hasattr(each, DRY_RUN) else each
         for each in questions(name)
@@ -94,7 +94,7 @@ def test_rest_names_nothing_of_another_tenant(tmp_path: Path) -> None:
 
 
 def by_rest(client: Client, name: str, asked: Struct) -> str:
-    """Return everything that a program and a person are told, a refusal included."""
+    """Return the whole answer for programs and for people, including refusals."""
     try:
         tree, notes = client.ask_json_and_notes(name, asked)
         told = client.ask_text(name, asked, wide=True)
@@ -104,10 +104,10 @@ def by_rest(client: Client, name: str, asked: Struct) -> str:
 
 
 class _Counter(Counter):
-    """Knows one token."""
+    """Accepts one token."""
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return whose token it is."""
+        """Return the caller with this token."""
         del address
         if authorization != "Bearer mine":
             raise CommandError(Exit.REFUSED, "authorization: no", fault="unauthenticated")
@@ -140,7 +140,7 @@ def test_grpc_names_nothing_of_another_tenant(served: tuple[TwoTenants, Served])
 
 
 def by_grpc(server: Served, name: str, asked: Struct) -> str:
-    """Return everything that is answered, a refusal included."""
+    """Return the whole answer, including refusals."""
     try:
         return str(server.send(METHODS[name], write_struct(asked), "mine"))
     except grpc.RpcError as error:

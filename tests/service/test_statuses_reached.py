@@ -1,6 +1,6 @@
-"""Every status that the OpenAPI document has for an operation can be had, each with a request.
+"""For every status of every operation in the OpenAPI document there is a request that gets it.
 
-What the document says and nobody can get would be as wrong as what one gets and it does not say.
+A documented status that no request can get would be as wrong as an undocumented one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ UNREACHED: Final = {
     ("step-down", 200): "another service would have to be there: tests/etcd/test_quorum.py has two",
     ("verify-lottery", 409): "the ledger would have to be forged: tests/cli/test_ledger.py does",
 }
-"""What no request to a sound service leads to, and why."""
+"""Statuses that no request to a working service can get, with the reason."""
 
 
 def documented() -> Iterator[tuple[str, int]]:
-    """Yield every operation and each status below 500 that the document has for it."""
+    """Yield every operation with each of its documented statuses below 500."""
     named = {each.function_name: each.name for each in OPERATIONS.values()}
     for methods in openapi_tree()["paths"].values():
         for entry in methods.values():
@@ -53,7 +53,7 @@ def documented() -> Iterator[tuple[str, int]]:
 
 @dataclass
 class Rooms:
-    """A service that lets everything through, and one that lets hardly anything through."""
+    """A service with wide limits, and one with narrow limits."""
 
     served: Served
     furnished: Furnished
@@ -62,9 +62,9 @@ class Rooms:
     strict: Served
     hurried: httpx.Client
     unfinished: dict[str, int]
-    """Operation -> the status of a request whose body does not come."""
+    """The status of a request whose body does not arrive, by operation."""
     keyless: int
-    """The status of a request for a signature where there is no key."""
+    """The status of a request for a signature without a key."""
     user: httpx.Client
 
 
@@ -79,7 +79,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
     }
     slow = {"limits.requests_per_s": "100000", "limits.slow_client_s": "0.2"}
     one, two, three = (new_ledger(tmp_path_factory.mktemp(name)) for name in ("w", "n", "s"))
-    # As an executor has left it that ran the work before.
+    # Like the output of an executor that ran the work before.
     written = OutputWriter(run_folder(work_folder(one), "steady") / OUTPUT)
     written.say("start 1", at_ms=0)
     written.close()
@@ -128,7 +128,7 @@ def test_a_documented_status_is_reached(rooms: Rooms, name: str, status: int) ->
 
 
 def _client(rooms: Rooms, operation: Operation, status: int) -> httpx.Client:
-    """Return who asks: an admin, or whoever may not."""
+    """Return the client of an admin, or of a caller without permission."""
     if status == 403:
         return rooms.limited[Area.RUNS if operation.area is Area.FLEET else Area.FLEET]
     return rooms.user if (operation.name, status) == ("user-usage", 404) else rooms.admin
@@ -142,7 +142,7 @@ CHANGED: Final[dict[int, dict[str, Any]]] = {
     415: {"headers": {"Content-Type": "text/plain"}},
     422: {"body": {"nope": 1}},
 }
-"""Status -> what is changed in a valid request, whatever the operation is."""
+"""The change to a valid request that gives each status, for any operation."""
 
 
 def _asked(rooms: Rooms, name: str, status: int) -> Question:
@@ -164,13 +164,13 @@ def _asked(rooms: Rooms, name: str, status: int) -> Question:
 
 
 def _from(name: str) -> httpx.HTTPTransport:
-    """Return a transport from an address of its own: one that fails too often is not heard."""
+    """Return a transport with a separate address, because an address with failures is refused."""
     part = list(OPERATIONS).index(name) // 10
     return httpx.HTTPTransport(local_address=f"127.0.9.{part + 1}", verify=False)
 
 
 SENT_AT_ONCE: Final = 4
-"""More than are let through at once where one a second is."""
+"""More than the service admits at once if it admits one per second."""
 
 
 def _sent(client: httpx.Client, sent: httpx.Request) -> int:
@@ -180,7 +180,7 @@ def _sent(client: httpx.Client, sent: httpx.Request) -> int:
 
 
 def _unfinished(served: Served) -> dict[str, int]:
-    """Return what is answered to requests that announce a body and do not send it, all at once."""
+    """Return the statuses of requests that announce a body and do not send it, all at once."""
     opened = {name: served.connect() for name in OPERATIONS}
     for name, connection in opened.items():
         operation = OPERATIONS[name]
@@ -201,7 +201,7 @@ def _unfinished(served: Served) -> dict[str, int]:
 
 
 def _strict(rooms: Rooms, operation: Operation, question: Question, status: int) -> int:
-    """Return the status that the strict service answers with."""
+    """Return the status with which the strict service answers."""
     sent = request(rooms.hurried, operation, question)
     if status == 429:
         found = [_sent(rooms.hurried, sent) for _ in range(SENT_AT_ONCE)]
@@ -236,7 +236,7 @@ SPECIAL: Final = {
 
 
 def _unknown(operation: Operation, question: Question) -> Question:
-    """Return a request that names what is not there."""
+    """Return a request with a name that does not exist."""
     if operation.name == "put-budget":
         body = {"document": document_of("teams.yaml", "Budget", "core", owner=NOWHERE)}
         return Question({"name": "core"}, body=body)
@@ -278,7 +278,7 @@ UNKNOWN: Final = {
 
 
 def _conflicts(rooms: Rooms) -> dict[str, Question]:
-    """Return requests that cannot be done as things are."""
+    """Return requests that the present state does not allow."""
     taken = run_tree("steady", TENANT, 1)
     held = {"name": "a1"}
     node = document_of("fleet.yaml", "Node", "a1", flavor="L40")

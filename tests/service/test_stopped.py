@@ -1,4 +1,4 @@
-"""What stops a service from deciding: a clock that stepped, an invariant that does not hold."""
+"""A service stops deciding after a step of its clock or a violated invariant."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ STEPPED = 45 * DAY_MS
 
 @dataclass
 class SteeredClock:
-    """The system's clocks, each as far off as a test says.
+    """The system's clocks, each shifted as a test says.
 
-    A service reads one after the other, on threads of its own: a test that has time pass on both
-    does not come between the two.
+    A service reads one clock after the other, on separate threads; a test that advances both clocks
+    does so between such reads.
     """
 
     step_ms: int = 0
@@ -62,7 +62,7 @@ class SteeredClock:
 
 
 class Inside:
-    """A way onto the ledger's thread of a service."""
+    """Access to the ledger thread of a service."""
 
     def __init__(self) -> None:
         self._ledger_thread: LedgerThread | None = None
@@ -95,7 +95,7 @@ def ledger(tmp_path: Path) -> Path:
 
 @contextmanager
 def begin(served: Served) -> Iterator[httpx.Client]:
-    """Give the ledger of a service a fleet, teams and one run; yield a client of its admin."""
+    """Apply a fleet, teams and one run to a service; yield a client of its admin."""
     with served.client(served.token) as client:
         body = {"documents": documents_of("fleet.yaml", "teams.yaml")}
         assert client.post("/api/v1/apply", json=body).status_code == 200
@@ -119,7 +119,7 @@ def phase(client: httpx.Client, run: str) -> str:
 
 
 def assert_stopped(client: httpx.Client, said: str) -> None:
-    """Check that nothing is decided, and that reads go on."""
+    """Check that no command is decided, and that reads are answered."""
     ready = client.get("/readyz")
     assert ready.status_code == 503
     assert "nothing is decided" in ready.text
@@ -141,7 +141,7 @@ def test_step_of_the_wall_clock_stops_deciding_until_an_admin_accepts(
         assert_stopped(client, "quorate admin clock accept")
         assert "deciding is stopped: the wall clock shows" in caplog.text
         clock.step_ms = 0
-        # It was wrong, and is right again: that, too, is for an operator to say.
+        # The clock was wrong and is right again: an operator has to confirm this, too.
         assert_stopped(client, "quorate admin clock accept")
         shown = client.get("/api/v1/clock").json()
         assert (shown["deciding"], abs(shown["stepMs"]) < STEP_MS_MAX) == (False, True)
@@ -170,7 +170,7 @@ def test_time_that_passes_on_both_clocks_stops_nothing(ledger: Path) -> None:
         ("boot-1", -STEPPED, True),
         ("boot-1", 0, False),
         ("boot-2", -STEPPED, True),
-        # A machine that was off for long looks the same.
+        # A machine that was switched off for long looks the same.
         ("boot-2", STEPPED, False),
     ],
 )
@@ -193,7 +193,7 @@ def test_step_between_two_starts_stops_deciding(
             assert_stopped(client, "quorate admin clock accept")
     finally:
         started.stop()
-    # Another start, on another boot, with a clock that is right again, does not forget it.
+    # After another start, on another boot and with a right clock, the service is still stopped.
     clock.boot, clock.step_ms = "boot-3", 0
     again = Served(ledger, {}, extras(ledger, clock))
     start(again)
@@ -207,7 +207,7 @@ def test_step_between_two_starts_stops_deciding(
 
 
 def start(served: Served) -> None:
-    """Return when it listens, ready or not."""
+    """Return when the service listens, ready or not."""
     try:
         served.start()
     except AssertionError:
@@ -241,7 +241,7 @@ def test_violation_stops_deciding_and_keeps_its_evidence(
     inside, clock = Inside(), SteeredClock()
 
     def corrupt(engine: Engine) -> None:
-        """Have the lease of a run say that it has the whole node, as a bug of ours might."""
+        """Change the lease of a run to the whole node, like a bug of Quorate."""
         for lease in engine.view.leases.values():
             slots = tuple((node, 0xFF) for node, _ in lease.fact.slots)
             lease.fact = replace(lease.fact, slots=slots)
@@ -249,7 +249,7 @@ def test_violation_stops_deciding_and_keeps_its_evidence(
     with serving(ledger, extras=extras(ledger, clock, inside)) as served, begin(served) as client:
         token = served.token
         inside.run(corrupt)
-        # This one shares its node, so that it is not recorded.
+        # This run shares the node with the first one, so its decision is not recorded.
         broken = submit(client, "second")
         assert broken.status_code == 503, broken.text
         ready = client.get("/readyz")

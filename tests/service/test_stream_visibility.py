@@ -1,4 +1,4 @@
-"""Every watcher gets what a list of events gives the same caller, whoever watched before it."""
+"""Every watch gives the same events as the list for the same caller, whoever watched before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.service.families import METHODS, WATCHERS, Doors, Families, both_door
 SURFACES: Final = ("rest", "grpc")
 STREAMS: Final = [(user, surface) for user in WATCHERS for surface in SURFACES]
 ADDED: Final = {"block", "text"}
-"""What a list says of an event beside the event itself: a stream sends events alone."""
+"""Fields of listed events that a stream does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Families:
 
 
 def listed(client: httpx.Client) -> list[dict[str, Any]]:
-    """Return all events that the client's caller is given by the list."""
+    """Return all events in the list for the client's caller."""
     found: list[dict[str, Any]] = []
     first = 1
     for _ in range(100):
@@ -71,7 +71,7 @@ def by_grpc(doors: Doors, user: str, last: int) -> list[Any]:
 
 
 def check(doors: Doors, user: str, surface: str) -> None:
-    """Compare the watch of ``user`` with the list that the same caller is given."""
+    """Compare the watch of ``user`` with the list for the same caller."""
     with doors.rest.client(doors.tokens[user]) as client:
         expected = listed(client)
         last = expected[-1]["seq"]
@@ -95,7 +95,7 @@ def test_the_ledger_has_events_that_callers_are_told_differently(
     redacted = {user: sum(OTHERS in text for text in texts[user].values()) for user in WATCHERS}
     assert redacted["root"] == redacted["audit"] == 0
     assert all(redacted[user] > 0 for user in ("max", "mia", "tea", "zac", "zed")), redacted
-    # Two tenants may see one event and be told different names: neither is told by the other's.
+    # Two tenants may see one event with different names: neither gets the text for the other.
     both = texts["mia"].keys() & texts["zac"].keys()
     assert any(texts["mia"][seq] != texts["zac"][seq] for seq in both)
 

@@ -1,4 +1,4 @@
-"""A ledger's thread that does not get on is told of, and does not keep the service from ending."""
+"""A stuck ledger thread is reported, and does not prevent the service from ending."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) 
 
 
 def _readyz(client: httpx.Client, status: int) -> httpx.Response | None:
-    """Return what ``/readyz`` says, where that is said with ``status``."""
+    """Return the answer of ``/readyz`` if it has ``status``."""
     found = client.get("/readyz")
     return found if found.status_code == status else None
 
@@ -102,7 +102,7 @@ def test_write_given_up_at_the_end_may_be_recorded_and_is_not_called_unavailable
     assert b"content-type: application/problem+json" in head
     assert json.loads(body)["code"] == "timed-out"
     assert b"it may be recorded: check first, or repeat it" in body
-    # A read waits for no write.
+    # A read does not wait for writes.
     assert answers[1].startswith(b"HTTP/1.1 200 ")
 
 
@@ -119,7 +119,7 @@ def test_a_service_ends_with_an_error_though_its_ledger_is_stuck(tmp_path: Path)
             assert not held.let_go.is_set()
     finally:
         held.let_go.set()
-        # It has something to log, which is not for the next test.
+        # The thread still logs something, which must not appear in the next test.
         thread = held.served.ledger_thread._thread
         assert thread is not None
         thread.join(WAIT_S)

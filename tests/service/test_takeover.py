@@ -1,4 +1,4 @@
-"""A service that is started while what is left of the one before it still holds something."""
+"""A service is started while a remaining process of the previous service has a port or a lock."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if os.fork() == 0:
     os._exit(0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-"""Holds a port or a lock, and is killed between the fork of a child and what that would execute.
+"""Has a port or a lock, and is killed between the fork of a child and the child's exec.
 
-The child holds it until its standard input ends.
+The child keeps it until its standard input ends.
 """
 
 

@@ -29,7 +29,7 @@ class Message:
 
 
 def messages(lines: Iterator[str]) -> Iterator[Message]:
-    """Yield the events of a stream; comments and bare ids are left out."""
+    """Yield the events of a stream without comments and bare ids."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:
@@ -153,13 +153,13 @@ def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -
             numbers = count()
 
             def is_dropped() -> bool:
-                """Return whether the watcher is dropped, once more has happened."""
+                """Return whether the watcher was dropped after further events."""
                 runs = [large_run_tree(f"x{next(numbers)}", "team") for _ in range(20)]
                 done = client.post("/api/v1/runs/batch", json={"documents": runs}, timeout=60)
                 assert done.status_code == 200, done.text
                 return "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
 
-            # What it is told when it is dropped waits for it for as long again.
+            # The last message to a dropped watcher waits for another such time.
             until(is_dropped, "the watcher is dropped", within_s=2 * WAIT_S, every_s=0.2)
             found = read_all(sleeper)
         assert b"event: dropped" in found

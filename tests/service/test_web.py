@@ -1,4 +1,4 @@
-"""The dashboard over a real service: its page, its files, its session."""
+"""The dashboard of a real service: its page, its files, its session."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_links_of_the_page_lead_to_its_files_under_any_prefix(
     links = re.findall(r'(?:src|href)="(files/[^"]*)"', text)
     assert len(links) == 3
     for link in links:
-        # A proxy takes the prefix away before the service sees the path.
+        # A proxy removes the prefix before the service gets the path.
         seen = urljoin(urljoin(f"http://host{prefix}{path}", base), link)
         assert seen.startswith(f"http://host{prefix}/files/")
         found = visitor.get(seen.removeprefix(f"http://host{prefix}"))

@@ -1,4 +1,4 @@
-"""Webhooks of a real service: slow, dead and killed, and nobody waits for them."""
+"""Webhooks of a real service: slow, unreachable or killed receivers delay nothing else."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.service.worlds import run_tree
 
 KILLS = sized(2, 10)
 LONG_S = 60
-"""The longest time after which a receiver is given up."""
+"""The longest time after which a POST to a receiver is abandoned."""
 
 
 def configuration(folder: Path, timeout_s: int, **urls: str) -> Path:
-    """Return a file that configures a webhook for each of ``urls``, given up after a while."""
+    """Return a settings file with a webhook for each of ``urls``, and their time limit."""
     secret = folder / "hook.secret"
     if not secret.exists():
         secret_file(folder)
@@ -49,7 +49,7 @@ def configuration(folder: Path, timeout_s: int, **urls: str) -> Path:
 
 @contextmanager
 def told(folder: Path, timeout_s: int = 5, **urls: str) -> Iterator[tuple[Served, httpx.Client]]:
-    """Serve a ledger with a fleet whose webhooks are ``urls``."""
+    """Serve a ledger that has a fleet, with webhooks to ``urls``."""
     ledger = new_ledger(folder)
     served = Served(ledger, {}, Extras(signer=file_signer(ledger)))
     given = {"listen": "127.0.0.1:0", "ledger": str(ledger)}
@@ -90,7 +90,7 @@ def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
 
 
 def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Path) -> None:
-    """The others are sent while the first is unanswered, which is given up after a minute."""
+    """Other webhooks are sent while the first one is unanswered; it is abandoned after a minute."""
     release = Event()
     with receiving() as slow, receiving() as quick:
 
@@ -113,7 +113,7 @@ def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Pat
 
 
 def test_a_service_stops_at_once_while_a_receiver_hangs(tmp_path: Path) -> None:
-    """A service that waited for the receiver would still run when it is looked at."""
+    """A service that waited for the receiver would still run when the test checks it."""
     release = Event()
     with receiving() as slow:
         slow.answer = lambda _: 200 if release.wait(LONG_S) else 500
@@ -158,7 +158,7 @@ def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
         for number in range(KILLS):
             with program(tmp_path, *words) as life:
                 lives.append(life)
-                # It may be killed before it could answer; the run is in the ledger all the same.
+                # It may be killed before it answers; the run is in the ledger nevertheless.
                 with (
                     suppress(httpx.TransportError),
                     client_of(life.wait_ready(), token) as client,
@@ -172,7 +172,7 @@ def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
     runs = [each.data["run"] for each in got]
     assert list(dict.fromkeys(runs)) == [f"run-{number}" for number in range(KILLS)]
     assert len(killed) == KILLS
-    # What the receiver had when the service died was sent again, under the same id.
+    # Notices that the receiver got before the service died were sent again with the same id.
     for one in killed:
         assert sum(each.id == one for each in got) == 2
     assert all(each.is_signed() for each in got)

@@ -42,5 +42,5 @@ def run_tree(name: str, owner: str = "team", gpus: int = 4, **spec: Any) -> dict
 
 
 def large_run_tree(name: str, owner: str) -> dict[str, Any]:
-    """Return a run whose event takes 100 kB: few of them fill all buffers between two programs."""
+    """Return a run whose event takes 100 kB: few of these fill all buffers between two programs."""
     return run_tree(name, owner, command=["true", "x" * 100_000])

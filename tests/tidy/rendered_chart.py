@@ -1,6 +1,6 @@
-"""The Helm chart with values filled in by the templates of ``kubectl``, which are those of Helm.
+"""The Helm chart, rendered with the template functions of ``kubectl``, which equal those of Helm.
 
-``kubectl`` has no ``toJson``: what it would return is among the values.
+``kubectl`` has no ``toJson``; the results that the chart needs are passed as values.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VALUES: Final[Mapping[str, Any]] = YAML(typ="safe", pure=True).load(
 
 
 def rendered(folder: Path, namespace: str, **changed: object) -> str:
-    """Return what the chart installs into ``namespace``, where values are ``changed``.
+    """Return the objects that the chart installs in ``namespace``, with the values in ``changed``.
 
-    ``folder`` is for files. Fails where a template names a value that there is not.
+    ``folder`` is for temporary files. Fail if a template names a value that does not exist.
     """
     unknown = changed.keys() - VALUES.keys()
     assert not unknown, unknown

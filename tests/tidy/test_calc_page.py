@@ -1,4 +1,4 @@
-"""docs/reference/calc.md has every field of a world, and its examples answer what it says."""
+"""docs/reference/calc.md has every field of a world, and its examples give the printed answers."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ INSIDE = {
     ("Step", "updateOwner"): ("tenant_steps", "UPDATE"),
     ("Step", "removeOwner"): ("tenant_steps", "REMOVE"),
 }
-"""Small mappings whose fields stand in the last cell of a row."""
+"""Small mappings whose fields are listed in the last cell of a row."""
 
 
 def _fields(module: str, name: str) -> list[str]:
-    """Return the fields that ``name`` lists; a module without a package is one of ``calc``."""
+    """Return the fields in the constant ``name``; a module without a package is in ``calc``."""
     where = module if "." in module else f"calc.{module}"
     return sorted(getattr(import_module(f"quorate.{where}"), name))
 

@@ -1,6 +1,6 @@
-"""The Helm chart is the plain manifests with a few fields to fill in.
+"""The Helm chart renders to the plain manifests, except for a few fields.
 
-Its templates are filled in and compared with the manifests, which other tests apply to a real API
+The tests compare the rendered chart with the manifests, which other tests apply to a real API
 server.
 """
 

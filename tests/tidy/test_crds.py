@@ -1,4 +1,4 @@
-"""deploy/crds is what the types of the resources say, and has every field that documents have."""
+"""deploy/crds agrees with the types of the resources, and has every field of documents."""
 
 from __future__ import annotations
 

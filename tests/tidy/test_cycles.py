@@ -1,4 +1,4 @@
-"""No module needs itself, by way of others: not when the program runs, and not for its types."""
+"""There are no import cycles, neither at run time nor between types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.tidy.tree import ROOT, SOURCE, project_files, statements
 
 EXPLAINED: Final[Mapping[frozenset[str], str]] = {}
-"""Cycles that an ADR gives the reason for, by the names of their modules."""
+"""Cycles that an ADR explains, by the names of their modules."""
 
 Graph = Mapping[str, frozenset[str]]
 
@@ -27,7 +27,7 @@ def _modules() -> dict[str, Path]:
 
 
 def _imports(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[str]:
-    """Yield the modules that are imported anywhere: at the top, in functions, and for types."""
+    """Yield all imported modules: at the top of the file, in functions, and for types."""
     for node in statements(tree):
         match node:
             case ast.Import(names=aliases):
@@ -53,7 +53,7 @@ def _graph() -> Graph:
 
 
 def cycles(graph: Graph) -> list[list[str]]:
-    """Return the sets of modules that reach each other, each in order."""
+    """Return the sets of modules that import each other in a cycle, each sorted."""
     search = _Tarjan(graph)
     for root in graph:
         search.walk_from(root)
@@ -75,7 +75,7 @@ class _Tarjan:
         self._path: list[tuple[str, Iterator[str]]] = []
 
     def walk_from(self, root: str) -> None:
-        """Look at all that ``root`` reaches and was not looked at before."""
+        """Visit everything that ``root`` reaches and that was not visited before."""
         if root not in self._number:
             self._enter(root)
         while self._path:

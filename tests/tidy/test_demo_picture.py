@@ -1,4 +1,4 @@
-"""The picture at the head of the README is that of the transcript that is checked in."""
+"""The picture at the top of the README is made from the committed transcript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What deploy/ names exists: metrics, labels, commands, settings of the unit."""
+"""Everything that deploy/ names exists: metrics, labels, commands, settings of the unit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPLOY = ROOT / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
 RULES = YAML(typ="safe", pure=True).load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))
 PROCESS = frozenset(("quorate_process_resident_memory_bytes",))
-"""Of the process, where the system tells."""
+"""Metrics of the process, on systems that provide them."""
 _NAME = re.compile(r"\bquorate_\w+")
 _SELECTOR = re.compile(r"\{([^}]*)\}")
 _GROUPED = re.compile(r"\bby \(([^)]*)\)")
@@ -31,7 +31,7 @@ _OURS = frozenset((*LABELS, "job", "instance", "le"))
 
 
 def _samples() -> frozenset[str]:
-    """Return the names of samples as they are asked for, those of histograms in their parts."""
+    """Return the names of samples in queries; a histogram has one for each of its parts."""
     found = set(PROCESS)
     for name, metric in METRICS.items():
         is_split = metric.kind is Kind.HISTOGRAM

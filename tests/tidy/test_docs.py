@@ -1,4 +1,4 @@
-"""The documents point at things that exist, and the reference is the code's."""
+"""Links and names in the documents exist, and the reference lists exactly what the code has."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ADR_PARTS = ("Context", "Decision", "Alternatives", "Consequences")
 
 
 def _anchors(markdown: str) -> set[str]:
-    """Return the anchors a reader's browser knows: one for each heading, repeats numbered."""
+    """Return the anchors of a page in a browser: one for each heading, with numbers for repeats."""
     found: set[str] = set(_ANCHOR.findall(markdown))
     seen: dict[str, int] = {}
     for heading in _HEADING.findall(without_fences(markdown)):
@@ -144,7 +144,7 @@ def test_every_decision_that_is_cited_exists() -> None:
 
 
 def test_every_module_that_a_page_names_exists() -> None:
-    """Decisions are not rewritten, so what they name may have moved since."""
+    """Pages of decisions are left out: they may name modules that have moved since."""
     pages = [path for path in markdown_files() if path.parent.name != "adr"]
     named = {
         (str(path.relative_to(ROOT)), name)

@@ -62,7 +62,7 @@ def _budget(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_part(heading: str, part: dict[str, Any]) -> dict[str, Any]:
-    """Return fields of a run in which the mapping under ``heading`` has those of ``part`` too."""
+    """Return fields of a run with ``part`` merged into the mapping under ``heading``."""
     match heading:
         case "Run":
             return part
@@ -83,7 +83,7 @@ def _run_part(heading: str, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _set(heading: str, part: dict[str, Any]) -> dict[str, Any]:
-    """Return a document in which the mapping under ``heading`` has the fields of ``part`` too."""
+    """Return a document with ``part`` merged into the mapping under ``heading``."""
     match heading:
         case "Envelope":
             tree = _budget(part)
@@ -149,7 +149,7 @@ def test_every_kind_has_an_example_and_every_example_is_valid() -> None:
 
 
 def test_every_enumeration_of_a_type_is_complete() -> None:
-    """The words offered for a field are all that its reader takes."""
+    """The page lists all words that the reader of a field accepts."""
     for heading, field, default in _defaults():
         (row,) = [each for each in table_rows(PAGE, heading) if code_words(each[0]) == [field]]
         words = code_words(row[1])

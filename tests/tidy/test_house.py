@@ -1,4 +1,4 @@
-"""The files a newcomer, a packager and the build rely on."""
+"""The files that new developers, packagers and the build need."""
 
 from __future__ import annotations
 

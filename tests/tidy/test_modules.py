@@ -15,7 +15,7 @@ import quorate
 from tests.tidy.tree import ROOT, SOURCE, project_files
 
 _SCRIPTS = SOURCE / "quorate" / "cli" / "demo_files"
-"""What the demo copies and runs; nothing imports it."""
+"""Modules that only the demo uses: it copies and runs them, and no module imports them."""
 MODULES_MAX = 30
 _SHARED_NAMES = {"__init__", "__main__", "errors", "table"}
 _MODULE_NAME = re.compile(r"quorate(?:\.\w+)+")
@@ -33,7 +33,7 @@ def _modules() -> dict[str, Path]:
 
 
 def _mentioned(path: Path) -> set[str]:
-    """Return the dotted names a module imports, or keeps as strings to import when needed."""
+    """Return the dotted names that a module imports, or has as strings for late imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
@@ -55,7 +55,7 @@ def _with_parents(name: str) -> list[str]:
 
 
 def _roots(modules: dict[str, Path]) -> list[str]:
-    """Return what is started or imported from outside: the commands, `-m`, and the test kit."""
+    """Return the modules that are used from outside: commands, modules for ``-m``, the test kit."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     commands = [target.partition(":")[0] for target in project["scripts"].values()]
     kit = [name for name in modules if name.startswith("quorate.testing")]
@@ -82,7 +82,7 @@ def test_every_module_is_reached_from_an_entry_point() -> None:
 
 
 def test_every_package_has_an_init_file() -> None:
-    """A folder without one imports here, and is left out by checks that walk packages."""
+    """A folder without this file can be imported, but is skipped by checks that walk packages."""
     folders = {path.parent for path in _modules().values()}
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
 

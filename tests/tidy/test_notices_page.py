@@ -1,4 +1,4 @@
-"""docs/notices.md lists every kind, and its receiver takes ours and nothing else."""
+"""docs/notices.md lists every kind, and its example receiver accepts only genuine notices."""
 
 from __future__ import annotations
 

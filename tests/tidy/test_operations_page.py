@@ -1,4 +1,4 @@
-"""The page of operations is the table's, and the table is sound."""
+"""The page of operations agrees with the table, and the table is consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel and the sdist: built here, without a network, and complete."""
+"""The wheel and the sdist are built without a network, and are complete."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_built_is_complete_and_runs(tmp_path: Path) -> None:
     (points,) = (tmp_path / "installed").glob("*.dist-info/entry_points.txt")
     assert "quorate = quorate.cli.program:run" in points.read_text(encoding="utf-8")
 
-    # The installed package is the one that runs, with its data files.
+    # The installed package is imported, with its data files.
     program = (
         "import sys; sys.path.insert(0, sys.argv.pop(1));"
         "import quorate; assert quorate.__file__.startswith(sys.path[0]);"
@@ -68,7 +68,7 @@ def test_what_is_built_is_complete_and_runs(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done
 
-    # From the sdist alone the same wheel is built.
+    # The sdist alone gives the same wheel.
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (source,) = (tmp_path / "unpacked").iterdir()

@@ -1,4 +1,4 @@
-"""docs/reference/policies.md has every policy and field, and its examples show what it says."""
+"""docs/reference/policies.md has every policy and field, and its examples print what it shows."""
 
 from __future__ import annotations
 

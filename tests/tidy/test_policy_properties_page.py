@@ -1,4 +1,4 @@
-"""docs/reference/policy-properties.md says what the tests and counterexamples say."""
+"""docs/reference/policy-properties.md agrees with the tests and counterexamples."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def test_every_policy_is_in_the_table_once() -> None:
 
 
 def test_no_cell_is_open() -> None:
-    """One may be, once what was tried is told on the page."""
+    """A cell may be undecided only if the page describes what was tried."""
     rows = table_rows(PAGE, "Properties of policies")
     assert {cell for _, *cells in rows for cell in cells} == {"holds", "fails"}

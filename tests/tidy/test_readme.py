@@ -1,4 +1,4 @@
-"""The tours of the README and of docs/tour.md do what they say, typed as a newcomer would."""
+"""The tours of the README and docs/tour.md work when their commands are typed as shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 
 
 def _newcomer(home: Path) -> dict[str, str]:
-    """Return the environment of somebody who has just installed the project."""
+    """Return the environment of a user who has just installed the project."""
     commands = Path(sys.executable).parent
     assert (commands / "quorate").is_file(), "install the project first: make test does"
     return {
@@ -34,7 +34,7 @@ def _newcomer(home: Path) -> dict[str, str]:
 
 
 def _save_files(page: Path, folder: Path) -> None:
-    """Save the blocks of ``page`` that name a file, as the page asks its reader to."""
+    """Save the blocks of ``page`` that name a file, as the page tells its readers."""
     for name, body in named_blocks(page.read_text(encoding="utf-8")).items():
         (folder / name).write_text(body, encoding="utf-8")
 
@@ -49,7 +49,7 @@ def _steps(page: Path) -> list[Step]:
 def test_the_tour_of_a_file_shows_what_its_page_says(tmp_path: Path) -> None:
     steps = _steps(ROOT / "docs" / "tour.md")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    # The reader comes from the README, whose service is still the current context.
+    # The current context is still the service of the README.
     config = tmp_path / ".config" / "quorate" / "config.toml"
     config.parent.mkdir(parents=True)
     config.touch(0o600)
@@ -75,7 +75,7 @@ def test_a_first_job_runs_as_the_page_of_jobs_says(tmp_path: Path) -> None:
     _save_files(page, tmp_path)
     with reserved_port() as port:
         steps = [step.at(_LISTEN, f"127.0.0.1:{port}") for step in _steps(page)]
-        # Who runs the tests may be root.
+        # The tests may be run by root.
         service = replace(steps[0], command=f"{steps[0].command} --executor-allow-root")
         shown = play([service, *steps[1:]], folder=tmp_path, environment=_newcomer(tmp_path))
     found = faults(steps, seen_from(tmp_path, shown))

@@ -1,4 +1,4 @@
-"""The pages as a site: every page is in its navigation, and every link leads somewhere."""
+"""The pages as a site: every page is in the navigation, and every link has a target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED = {
     "how do I see the loss?": "docs/jobs",
     "mail when a job ends": "docs/notices",
 }
-"""What readers ask first -> the page that answers it."""
+"""The most common questions of readers, and the page with the answer."""
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""What no file may say: this machine's paths, a package registry, work left for later."""
+"""Text that no file may have: paths of this machine, a package registry, notes on work to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy.tree import ROOT, SOURCE, project_files, text_of
 
-# A checkout directly under "/" has too short a path to look for.
+# The path of a checkout directly below "/" is too short to search for.
 _PATH_PARTS_MIN = 3
 _HOME = re.compile(r"/(?:home|Users)/[a-z]|(?<![\w.])/(?:root)/")
 _REGISTRY = re.compile(

@@ -1,13 +1,13 @@
-"""The README's tour, run: ``console`` blocks are typed into one shell and the screen is compared.
+"""Runs a tour: types its ``console`` blocks into one shell and compares the output.
 
-In a block, ``$ `` starts a command and ``> `` continues it, as a shell would show it; everything
-else is what the screen said. A line of ``...`` stands for any number of lines. Times, hashes
-and shares of past use are masked on both sides. A command may fail only if the next one is
-``echo $?``. A block whose first line names a file, as in ``yaml fleet.yaml``, is saved under that
-name before. Blocks marked ``sh`` are for reading and are not run.
+In a block, ``$ `` starts a command and ``> `` continues it, as in a shell; all other lines are
+expected output. A line of ``...`` matches any number of lines. Times, hashes and shares of past use
+are masked on both sides. A command may fail only if the next command is ``echo $?``. A block whose
+first line names a file, as in ``yaml fleet.yaml``, is saved under that name before. Blocks marked
+``sh`` are not run.
 
-``quorate serve`` is typed into a terminal of its own, where it stays until the tour is over; the
-other commands wait until it has said what the README says it does.
+``quorate serve`` runs in a second shell until the tour ends; the other commands wait until it has
+printed the expected output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MASKS: Final = (
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|us)\b|\b\d+\.\d+ ?s\b"), "<duration>"),
     (re.compile(r"\b\d+[smhd] ago\b"), "<age>"),
     (re.compile(r"(?<= )\d+\.\d\d$"), "<hours>"),
-    # What an owner had lately, and so its share, grows while the tour is typed.
+    # The past use of an owner, and therefore its share, grows while the tour runs.
     (
         re.compile(r"\d+\.\d % of (\w+) \((\d+\.\d % now), \d+\.\d % lately\)"),
         r"<share> of \1 (\2, <share> lately)",
@@ -45,13 +45,13 @@ _MASKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A command as typed, and what the README says the screen showed."""
+    """A command, and its output as printed in the README."""
 
     command: str
     expected: tuple[str, ...]
 
     def at(self, address: str, other: str) -> Step:
-        """Return the step where a service listens at ``other``; it is told so."""
+        """Return the step with a service that listens at ``other`` instead of ``address``."""
         command = self.command.replace(address, other)
         if command.startswith(_STAYS):
             command += f" --listen {other}"
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the screen really showed, and the command's exit status."""
+    """The actual output and exit status of a command."""
 
     status: int
     lines: tuple[str, ...]
@@ -89,9 +89,9 @@ def steps_of(blocks: list[str]) -> list[Step]:
 
 
 def play(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> list[Shown]:
-    """Return what each step shows when all are typed into one shell in ``folder``.
+    """Return the output of each step when all steps are typed into one shell in ``folder``.
 
-    A service comes first, and is typed into another.
+    A service is the first step, and runs in a second shell.
     """
     first, *others = steps
     if not first.command.startswith(_STAYS):
@@ -104,7 +104,7 @@ def play(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> 
 
 @contextmanager
 def _staying(step: Step, folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Type a command that does not end; yield what it writes to, once it has said enough."""
+    """Run a command that does not end; yield its output file when the expected output is there."""
     screen = folder / "screen.txt"
     with (
         screen.open("wb") as output,
@@ -156,7 +156,7 @@ def _typed(steps: list[Step], folder: Path, environment: Mapping[str, str]) -> l
 
 
 def seen_from(home: Path, shown: list[Shown]) -> list[Shown]:
-    """Return what was shown as somebody sees it whose home folder is not this one."""
+    """Return the output with the path of the home folder replaced by ``~``."""
     return [
         Shown(
             status=real.status,
@@ -167,7 +167,7 @@ def seen_from(home: Path, shown: list[Shown]) -> list[Shown]:
 
 
 def faults(steps: list[Step], shown: list[Shown]) -> list[str]:
-    """Return what differs, in words; empty when the README tells the truth."""
+    """Return a text for each difference; the list is empty if the README is right."""
     found: list[str] = []
     for position, (step, real) in enumerate(zip(steps, shown, strict=False)):
         after = steps[position + 1].command if position + 1 < len(steps) else ""

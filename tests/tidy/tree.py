@@ -1,4 +1,4 @@
-"""The project's own files, as the tidy tests read them."""
+"""The files of the project, for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FENCE = re.compile(
 
 
 def project_files() -> list[Path]:
-    """Return every file that is, or would be, in a commit, in path order."""
+    """Return every file that is in a commit, or would be, in the order of paths."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -40,7 +40,7 @@ def text_of(path: Path) -> str | None:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield all statements, inner ones too, without looking into what they are made of."""
+    """Yield all statements, including nested ones, without looking inside expressions."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -74,17 +74,17 @@ def named_blocks(markdown: str) -> dict[str, str]:
 
 
 def without_fences(markdown: str) -> str:
-    """Return ``markdown`` with fenced blocks taken out."""
+    """Return ``markdown`` without fenced blocks."""
     return _FENCE.sub("", markdown)
 
 
 def without_blocks(markdown: str) -> str:
-    """Return ``markdown`` with fenced blocks and inline code taken out."""
+    """Return ``markdown`` without fenced blocks and inline code."""
     return re.sub(r"`[^`\n]*`", "", without_fences(markdown))
 
 
 def table_rows(markdown: str, heading: str) -> list[list[str]]:
-    """Return the cells of the first table under ``heading``, header rows left out."""
+    """Return the cells of the first table under ``heading``, without its header rows."""
     section = re.split(
         rf"^#+ {re.escape(heading)}[ \t]*$", markdown, maxsplit=1, flags=re.MULTILINE
     )
@@ -99,5 +99,5 @@ def table_rows(markdown: str, heading: str) -> list[list[str]]:
 
 
 def code_words(cell: str) -> list[str]:
-    """Return the words set as code in a table's cell, in order."""
+    """Return the words that are marked as code in a cell of a table, in order."""
     return re.findall(r"`([^`]+)`", cell)

@@ -1,4 +1,4 @@
-"""What keeps `make test` from hanging: bounds that end, and a limit for tests that have none."""
+"""`make test` cannot hang: bounds end, and tests without bounds have a time limit."""
 
 from __future__ import annotations
 

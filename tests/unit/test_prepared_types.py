@@ -45,7 +45,7 @@ def test_threads_read_a_new_type_at_the_same_time() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# These are read by one thread: that of a command, or that of an import.
+# One thread reads these: that of a command, or that of an import.
 ONE_THREAD = {"sim/scenario.py", "ledger/codec.py", "cli/commands/logs_command.py"}
 SAFE = ("prepared(", "tuple[str, ...]")
 
@@ -67,7 +67,7 @@ def test_threads_read_only_prepared_types() -> None:
 
 
 def _read(node: ast.AST) -> list[str]:
-    """Return the types that a call of msgspec is to read."""
+    """Return the types that a call of msgspec decodes."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return []
     if ast.unparse(node.func) == "msgspec.convert":

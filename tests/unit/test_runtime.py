@@ -1,4 +1,4 @@
-"""What a script sees of Quorate: in a run, and where there is none."""
+"""What a script can read of Quorate, in a run and outside one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLACE = {
 
 
 def tried(script: str, env: Mapping[str, str], folder: Path) -> list[dict[str, Any]]:
-    """Return what a script tells that runs in ``folder`` with ``env`` alone."""
+    """Return the output of a script that runs in ``folder`` with ``env`` alone."""
     found = subprocess.run(
         [sys.executable, "-c", BEGIN + script],
         env={"PATH": os.environ["PATH"], **env},
@@ -68,7 +68,7 @@ def in_run(folder: Path) -> dict[str, str]:
 def test_without_quorate_the_world_is_one_process_and_nothing_is_left_behind(
     tmp_path: Path,
 ) -> None:
-    # Files of these names may be somebody else's.
+    # Files of these names may belong to another program.
     (tmp_path / NOTICE_FILE).write_text('{"kind": "stop"}')
     script = """
 tell(world=asdict(runtime.world()), stop=runtime.stop_requested(), notice=runtime.notice())

@@ -1,4 +1,4 @@
-"""Tests against Waldur's own client and against services that are linked to it: slow ones."""
+"""Tests with Waldur's own client and with services that are linked to it; all are slow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from tests.oracles.effort import leaves_out_slow
 
 if find_spec("waldur_api_client") is not None:
-    # Before the first file of this folder is read: all processes that run tests read all of them.
+    # Imported before the first file of this folder, which all test processes read.
     import_module("quorate.adapters.accounting")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave them out where the client is not installed, or slow tests are not asked for."""
+    """Skip these files if the client is not installed or slow tests are not requested."""
     del collection_path
     return True if leaves_out_slow(config) or find_spec("waldur_api_client") is None else None
 

@@ -1,9 +1,9 @@
-"""A Waldur for tests: on loopback, it takes and gives what the shapes of its published client are.
+"""A Waldur for tests on loopback, which enforces the forms of its published client.
 
-Paths and bodies are checked by the client's own code: a request is read by the model that the
-client writes it with, has to come out the same, and may hold nothing that the model does not know.
-An answer is written by the model that the client reads it with. What the client's text says of
-usage holds: a record of the same resource, component and month is replaced.
+The client's own code checks paths and bodies. A request is read with the model with which the
+client writes it, has to give the same bytes when written again, and may contain no unknown field.
+An answer is written with the model with which the client reads it. As the client's documentation
+says of usage, a record of the same resource, component and month is replaced.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a server t
 PHYSICS = UUID(int=1)
 CHEMISTRY = UUID(int=2)
 HELD_S = 100.0
-"""How long an answer is held back, unless it is let go before."""
+"""How long an answer is delayed, unless it is released before."""
 Fault = Callable[["Handler"], bool]
-"""Does something else than answering; returns whether the request is not to be answered."""
+"""A fault instead of an answer; returns whether the request must not be answered."""
 
 
 @dataclass
 class Waldur:
-    """What it knows. ``usage`` is by resource, component and month; ``told`` all that was told."""
+    """Waldur's data. ``usage`` is by resource, component and month; ``told`` has all reports."""
 
     limits: dict[UUID, dict[str, float]]
     usage: dict[tuple[UUID, str, str], Decimal] = field(default_factory=dict)
     told: list[tuple[UUID, str, str, Decimal]] = field(default_factory=list)
     asked: int = 0
     fault: Fault | None = None
-    """What goes wrong before a request is carried out."""
+    """The fault before a request is carried out."""
     fault_after: Fault | None = None
-    """What goes wrong after it was, and before it is answered."""
+    """The fault after a request was carried out, and before it is answered."""
     month: str = "2023-11"
-    """The month that limits are for."""
+    """The month to which limits apply."""
     lock: Lock = field(default_factory=Lock)
 
     def used(self, resource: UUID, component: str) -> Decimal:
-        """Return what was told of the month that limits are for."""
+        """Return the reported usage in the month to which limits apply."""
         return self.usage.get((resource, component, self.month), Decimal(0))
 
     def resource(self, uuid: UUID, fields: list[ResourceFieldEnum]) -> dict[str, Any]:
-        """Return a resource as the client reads it, with the fields that are asked for."""
+        """Return a resource in the client's form, with the requested fields."""
         limits, usage = ResourceLimits(), ResourceLimitUsage()
         limits.additional_properties = dict(self.limits[uuid])
         usage.additional_properties = {
@@ -78,7 +78,7 @@ class Waldur:
         return {key: value for key, value in found.items() if not wanted or key in wanted}
 
     def set_usage(self, body: dict[str, Any]) -> str:
-        """Record a usage; return what is wrong with it."""
+        """Record a usage; return what is wrong with the request."""
         read = ComponentUsageCreateRequest.from_dict(body)
         wrong = _untrue(read) or next(filter(None, map(_untrue, read.usages)), "")
         if wrong or read.to_dict() != body:
@@ -102,7 +102,7 @@ class Waldur:
 
 
 def _untrue(read: ComponentUsageCreateRequest | ComponentUsageItemRequest) -> str:
-    """Return which field of a model is not of its type, or not known to it."""
+    """Return the field of a model that has a wrong type or is unknown."""
     if read.additional_properties:
         return f"unknown fields: {sorted(read.additional_properties)}"
     names = {"ComponentUsageItemRequest": ComponentUsageItemRequest}
@@ -117,20 +117,20 @@ def _untrue(read: ComponentUsageCreateRequest | ComponentUsageItemRequest) -> st
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request as Waldur does."""
+    """Answers one request like Waldur."""
 
     protocol_version = "HTTP/1.1"
     waldur: Waldur
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """Answer for a resource."""
+        """Answer a request for a resource."""
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Take a usage."""
+        """Accept a report of usage."""
         self._answer(self._post)
 
     def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
@@ -181,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def waldur_served(waldur: Waldur, port: int = 0) -> Iterator[str]:
-    """Serve ``waldur`` on loopback; gives its address."""
+    """Serve ``waldur`` on loopback; yield its address."""
     handler = type("Handler", (Handler,), {"waldur": waldur})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
@@ -196,7 +196,7 @@ def waldur_served(waldur: Waldur, port: int = 0) -> Iterator[str]:
 
 
 def new_waldur() -> Waldur:
-    """Return one with two resources, each with a limit for both kinds of hours."""
+    """Return a Waldur with two resources, each with limits for both kinds of hours."""
     limits = {"gpu": 100.0, "node": 50.0}
     return Waldur({PHYSICS: dict(limits), CHEMISTRY: dict(limits)})
 
@@ -212,15 +212,15 @@ def status(code: int, text: str = "") -> Fault:
 
 
 def gone(handler: Handler) -> bool:
-    """Let the connection end without an answer."""
+    """Close the connection without an answer."""
     handler.close_connection = True
     return True
 
 
 def held(until: Event, method: str = "") -> Fault:
-    """Return a fault that answers nothing until it is let go, and nothing then.
+    """Return a fault that delays each answer until it is released, and nothing after that.
 
-    With a ``method``, to requests by that one only.
+    With a ``method``, it delays only requests with this method.
     """
 
     def answer(handler: Handler) -> bool:
@@ -233,5 +233,5 @@ def held(until: Event, method: str = "") -> Fault:
 
 
 def month_of(at_ms: int) -> str:
-    """Return the month of an instant, by the calendar."""
+    """Return the month of an instant in UTC."""
     return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m")

@@ -1,4 +1,4 @@
-"""Waldur by its own client: what is told is read exactly, and whatever goes wrong has a name."""
+"""Waldur by its own client: answers are read exactly, and every failure has a name."""
 
 from __future__ import annotations
 

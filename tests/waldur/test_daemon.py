@@ -1,4 +1,4 @@
-"""The service linked to Waldur: killed, begun again, and pushed to."""
+"""The service linked to Waldur: killed, restarted, and changed by Waldur."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ KILLS = sized(1, 3)
 
 
 class Serve:
-    """A service in a folder, linked to a Waldur, which may be stopped and begun again.
+    """A service in a folder, linked to a Waldur; it may be stopped and restarted.
 
-    ``has_process``: as a process of its own, which may be killed. It loads Waldur's client anew at
-    each start, which takes seconds.
+    ``has_process``: it is a separate process, which may be killed. It loads Waldur's client at each
+    start, which takes seconds.
     """
 
     def __init__(self, folder: Path, url: str, *, has_process: bool) -> None:
@@ -63,7 +63,7 @@ class Serve:
         self._declare()
 
     def configure(self, stale_s: int = 600) -> None:
-        """Write the configuration; an answer counts for ``stale_s``."""
+        """Write the configuration; an answer is valid for ``stale_s``."""
         self.config.write_text(
             f"""
             listen = "127.0.0.1:0"
@@ -102,7 +102,7 @@ class Serve:
         engine.close()
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Return when the service answers."""
         if self._has_process:
             self.program = Program(self.ledger.parent, "--config", str(self.config))
             self.url = self.program.wait_ready()
@@ -117,25 +117,25 @@ class Serve:
         self.admin = self.admin or self.served.token or ""
 
     def kill(self) -> None:
-        """Kill it as a crash does."""
+        """Kill the service."""
         assert self.program is not None
         self.program.end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it as a supervisor does."""
+        """Stop the service like a supervisor."""
         assert self.served is not None
         self.served.stop()
         self.served = None
 
     def wait_for(self, look: Callable[[], object]) -> None:
-        """Return as soon as ``look`` finds something; fails when the service has ended."""
+        """Return as soon as ``look`` returns something true; fail if the service has ended."""
         program = self.program
         until(
             look,
             "it comes to that",
             2 * WAIT_S,
             server=None if program is None else program.process,
-            every_s=0.2,  # Looking may read the whole ledger.
+            every_s=0.2,  # A look may read the whole ledger.
             tell=lambda: "" if program is None else program.err,
         )
 
@@ -147,7 +147,7 @@ class Serve:
             self.served.stop()
 
     def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
-        """Return what is answered."""
+        """Return the answer to a request."""
         headers = {"Authorization": f"Bearer {token or self.admin}"} | more.pop("headers", {})
         url = f"{self.url}/api/v1{path}"
         return httpx.request(method, url, headers=headers, timeout=60, trust_env=False, **more)
@@ -159,7 +159,7 @@ class Serve:
         return found.text
 
     def submit(self, name: str, owner: str, gpus: int) -> None:
-        """Let a run begin."""
+        """Submit a run that starts at once."""
         body = {
             "apiVersion": "quorate.dev/v1",
             "kind": "Run",
@@ -174,7 +174,7 @@ class Serve:
         assert found.status_code == 200, found.text
 
     def events(self) -> list[Fact]:
-        """Return all that the ledger has."""
+        """Return all events of the ledger."""
         with SqliteStore.read(self.ledger) as store:
             blocks = store.blocks()
             return [event for _, found in open_blocks(blocks, after=GENESIS) for event in found]
@@ -222,7 +222,7 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
         until, told = Event(), len(waldur.told)
         waldur.fault_after = held(until, "POST")
         serve.wait_for(lambda told=told: len(waldur.told) > told)  # type: ignore[misc]
-        # Waldur has it, and the service does not know that.
+        # Waldur has the amount, but the service does not know that.
         serve.kill()
         waldur.fault_after = None
         until.set()

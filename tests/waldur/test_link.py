@@ -36,7 +36,7 @@ CALM = Pace(refresh_ms=10 * MINUTE_MS, stale_ms=30 * MINUTE_MS, report_ms=20 * M
 
 
 def answers(world: LinkWorld, owner: str) -> bool:
-    """Return whether what Waldur tells of an owner counts."""
+    """Return whether Waldur's figure for an owner is used."""
     return world.engine.view.reports[owner].answers
 
 
@@ -61,7 +61,7 @@ def world(url: str, tmp_path: Path) -> Iterator[LinkWorld]:
 
 
 def told_is_true(world: LinkWorld, waldur: Waldur) -> None:
-    """See that exactly what was used was told, once, and that nothing waits."""
+    """Check that exactly the used amount was reported, once, and that nothing waits."""
     truth = {
         (UUID(resource), component, month): Decimal(ms // HUNDREDTH_MS) / 100
         for (resource, component, month), ms in world.truth(world.clock.ms).items()
@@ -70,7 +70,7 @@ def told_is_true(world: LinkWorld, waldur: Waldur) -> None:
     assert waldur.usage == truth
     assert world.outbox.waiting(world.link.sink).parcels == 0
     for key in truth:
-        # Absolute amounts in the order of time: each at least as large as the one before.
+        # Totals in the order of time: each is at least as large as the previous one.
         amounts = [amount for *which, amount in waldur.told if tuple(which) == key]
         assert amounts == sorted(amounts)
 
@@ -86,18 +86,18 @@ def test_a_day_without_waldur_loses_nothing_and_counts_nothing_twice(
     told = len(waldur.told)
     world.pass_time(12 * HOUR_MS)
     world.complete(names[1])
-    world.begin()  # The service is restarted in the middle of it.
+    world.begin()  # The service is restarted in the middle.
     world.pass_time(12 * HOUR_MS)
     assert len(waldur.told) == told
     assert not answers(world, "physics")
-    # The ledger's own figure counts meanwhile: 26 hours of 8 GPUs, of a budget of 1,000.
+    # Meanwhile the ledger's own figure counts: 26 hours of 8 GPUs, of a budget of 1,000.
     assert world.used("physics") == 208
     waldur.fault, waldur.month = None, month_of(world.clock.ms)
     world.complete(names[0])
     world.pass_time(HOUR_MS)
     told_is_true(world, waldur)
     assert answers(world, "physics")
-    # Waldur grants 100 GPU-hours, and knows that more were used.
+    # Waldur grants 100 GPU-hours, and reports that more were used.
     used = world.used("physics")
     assert used is not None
     assert used > 1_000
@@ -108,7 +108,7 @@ def test_a_day_without_waldur_loses_nothing_and_counts_nothing_twice(
     "fault", [status(500, "oops"), status(503), status(429), gone, status(200, "<html>")]
 )
 def test_every_failure_passes(world: LinkWorld, waldur: Waldur, fault: Fault, when: str) -> None:
-    """Also where Waldur had taken the amount before it failed to say so."""
+    """This includes failures after Waldur had recorded the amount."""
     name = world.submit("physics", 5)
     world.pass_time(HOUR_MS)
     setattr(waldur, "fault" if when == "before" else "fault_after", fault)

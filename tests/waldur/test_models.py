@@ -1,4 +1,4 @@
-"""How much of Waldur's client is read: a service that is linked starts with what it uses."""
+"""The part of Waldur's client that a linked service loads at its start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ print(sum(name.startswith("waldur_api_client.models.") for name in sys.modules))
 
 
 def models_read(then: str = "") -> int:
-    """Return how many modules of models a new process has read after ``then``."""
+    """Return how many modules of models a new process has loaded after ``then``."""
     words = [sys.executable, "-c", READ.format(then=then)]
     return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 

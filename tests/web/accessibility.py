@@ -1,4 +1,4 @@
-"""What axe finds wrong with a page for people who do not see it, or use no mouse."""
+"""Accessibility violations that axe finds in a page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A real browser for tests of the dashboard: Chromium, driven by Playwright.
 
-It is the one that ``CHROMIUM`` names, else ``chromium`` or ``google-chrome`` of the system, else
-the one that ``python -m tools.chromium`` has installed. Tests are skipped where there is none, with
-the reason why it could not be installed.
+It is the program in ``CHROMIUM``, otherwise ``chromium`` or ``google-chrome`` of the system,
+otherwise the one that ``python -m tools.chromium`` has installed. Without a browser the tests are
+skipped, with the reason why it could not be installed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 NOTE: Final = Path(__file__).parents[2] / ".build" / "chromium"
-"""Where ``tools.chromium`` says why there is none."""
+"""The file in which ``tools.chromium`` says why it installed no browser."""
 _INSTALLED: Final = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium")
 
 
 def chromium_here() -> str | None:
-    """Return where Chromium is; None where there is none."""
+    """Return the path of Chromium; None if there is none."""
     named = os.environ.get("CHROMIUM")
     if named:
         return named
@@ -41,7 +41,7 @@ def _installed() -> Iterator[Path]:
 
 
 def why_it_does_not_start(program: str) -> str:
-    """Return why ``program`` does not start; empty where it does."""
+    """Return why ``program`` does not start; empty if it starts."""
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else " ".join(done.stderr.split())[-300:]
 
@@ -59,7 +59,7 @@ def browser_here() -> Iterator[Browser]:
     program = chromium_here()
     assert program is not None, why_none()
     with sync_playwright() as playwright:
-        # A browser does not sandbox its pages as root, as in containers; these pages are ours.
+        # As root, as in containers, a browser has no sandbox; these pages are our own.
         sandbox = [] if os.geteuid() else ["--no-sandbox"]
         browser = playwright.chromium.launch(executable_path=program, args=sandbox)
         try:

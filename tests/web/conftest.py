@@ -18,7 +18,7 @@ _QUICK = frozenset({"test_built.py"})
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files unread of which nothing is asked for."""
+    """Skip files that contribute no requested test."""
     is_quick = leaves_out_slow(config) and collection_path.is_file()
     return True if is_quick and collection_path.name not in _QUICK else None
 
@@ -34,16 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class Visit:
-    """A page of a browser that is signed in, and what it did that it should not."""
+    """A page of a signed-in browser, and its errors and forbidden requests."""
 
     page: Page
     url: str
     faults: list[str] = field(default_factory=list)
     allowed: tuple[str, ...] = ()
-    """Other hosts that may be asked: an identity provider."""
+    """Other hosts that the page may contact: an identity provider."""
 
     def watch(self) -> None:
-        """Note errors of scripts, and requests that leave the host."""
+        """Note errors of scripts, and requests to other hosts."""
         self.page.on("console", self._told)
         self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         self.page.on("request", self._asked)
@@ -57,7 +57,7 @@ class Visit:
             self.faults.append(f"request: {request.url}")
 
     def open(self, path: str) -> Page:
-        """Go to a page, and wait until it shows something."""
+        """Go to a page, and wait until it shows content."""
         self.page.goto(f"{self.url}/{path}")
         self.page.wait_for_selector("h1")
         self.page.wait_for_selector(".loading", state="detached")
@@ -66,7 +66,7 @@ class Visit:
 
 @pytest.fixture(scope="session")
 def chromium() -> None:
-    """Skip where there is no browser."""
+    """Skip if there is no browser."""
     if chromium_here() is None:
         pytest.skip(why_none())
 
@@ -75,7 +75,7 @@ def chromium() -> None:
 def browser(chromium: None) -> Iterator[Browser]:  # noqa: ARG001 - it skips
     """Return a browser for the tests of a module.
 
-    It runs an event loop in the thread of the tests, so that no other module may be run meanwhile.
+    Its event loop runs in the thread of the tests, so no other module can run meanwhile.
     """
     with browser_here() as found:
         yield found
@@ -86,14 +86,14 @@ def world(
     chromium: None,  # noqa: ARG001 - it skips
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    """Return a service with real work, for all tests of a process that has a browser."""
+    """Return a service with real work, for all tests of a process with a browser."""
     with world_in(tmp_path_factory.mktemp("world")) as found:
         yield found
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Return a browser profile of its own."""
+    """Return a separate browser profile."""
     found = browser.new_context(viewport={"width": 1280, "height": 800})
     found.set_default_timeout(WAIT_S * 1_000)
     yield found

@@ -1,4 +1,4 @@
-"""A proxy as operators put before a service: it takes a prefix off each path, and nothing else."""
+"""A proxy like those before a service: it removes a prefix from each path, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _handler(prefix: str, host: str, port: int) -> type[BaseRequestHandler]:
         """One connection, with one request."""
 
         def handle(self) -> None:
-            """Pass the request on, and its answer back."""
+            """Forward the request and its answer."""
             received = b""
             while _END not in received:
                 part = self.request.recv(_CHUNK)
@@ -40,13 +40,13 @@ def _handler(prefix: str, host: str, port: int) -> type[BaseRequestHandler]:
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    """Pass on what comes, until one side is gone."""
+    """Forward all bytes until one side closes."""
     try:
         while part := source.recv(_CHUNK):
             target.sendall(part)
         target.shutdown(socket.SHUT_WR)
     except OSError:
-        # One of the two has closed; the other is closed with it.
+        # One of the two has closed, so the other is closed, too.
         target.close()
 
 
@@ -58,7 +58,7 @@ class _Server(ThreadingTCPServer):
 
 @contextmanager
 def proxied(prefix: str, host: str, port: int) -> Iterator[str]:
-    """Yield the address under which the service at ``host`` has ``prefix`` before it."""
+    """Yield the address of a proxy that adds ``prefix`` to the service at ``host``."""
     with _Server(("127.0.0.1", 0), _handler(prefix, host, port)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}{prefix}"

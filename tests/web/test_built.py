@@ -1,4 +1,4 @@
-"""The built files are those of the sources, are small, and name no other host."""
+"""The built files agree with the sources, are small, and name no other host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages show on a closer look: regions, terms of a score, the course of a run, who used it."""
+"""Details of pages: regions, terms of a score, the history of a run, users of a budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(autouse=True)
 def patient() -> None:
-    """Let the pages take as long as a busy machine needs."""
+    """Let pages take as long as they need on a busy machine."""
     expect.set_options(timeout=WAIT_S * 1_000)
 
 
@@ -37,9 +37,9 @@ POINTED_AT = """async (canvas) => {
   }
   return [...found];
 }"""
-"""The nodes that notes speak of while a pointer goes over the whole map.
+"""The nodes named by notes while a pointer crosses the whole map.
 
-A real one is followed once in a frame, so that on a busy machine a note is that of a place before.
+The map follows a real pointer once in a frame, so on a busy machine a note would come late.
 """
 
 
@@ -55,7 +55,7 @@ def test_the_map_goes_from_the_fleet_to_a_region_and_to_a_domain(admin: Visit) -
     choice.select_option("eu-north")
     region = _nodes_in_sight(page)
     assert {"n1", "n2"} <= region
-    # At its edges may be something of its neighbours.
+    # At its edges parts of its neighbours may be visible.
     assert "a1" not in region
     choice.select_option("us-west/c1/B H100")
     near = _nodes_in_sight(page)
@@ -98,7 +98,7 @@ def test_a_run_shows_the_terms_of_its_score_and_who_comes_before_it(
 def test_a_run_shows_its_course_from_its_submission(admin: Visit) -> None:
     page = admin.open("runs/pretrain-7b")
     course = page.locator(".course [role=img]")
-    # A node was lost: it began with 48 GPUs, spares included, and goes on with 40.
+    # A node was lost: the run began with 48 GPUs, spares included, and continues with 40.
     expect(course).to_have_attribute(
         "aria-label", re.compile(r"^(waited .*, then )?48 GPUs .*, then 40 GPUs ")
     )

@@ -36,14 +36,14 @@ PAGES = {
     "reports": "Reports",
 }
 HIDDEN = re.compile(r"\b(robotics|segment|distill|sweep|biology|fold-\w|audio|reporting)\b")
-"""Names of others, of which a member of ``language`` may read none."""
+"""Names of other tenants that a member of ``language`` must not see."""
 DRAWN = re.compile(r"\b(vision|speech|detect|listen|grasp)\b")
-"""Names of others that a conflict has published, for everyone to draw again; nothing else has."""
+"""Names of other tenants that a conflict has published so that everyone can repeat its draw."""
 
 
 @pytest.fixture(autouse=True)
 def patient() -> None:
-    """Let the pages take as long as a busy machine needs."""
+    """Let pages take as long as they need on a busy machine."""
     expect.set_options(timeout=PATIENT_MS)
 
 
@@ -70,7 +70,7 @@ def test_a_member_reads_nothing_of_other_tenants(context: BrowserContext, world:
         page.wait_for_timeout(300)
         text = page.inner_text("main")
         assert HIDDEN.findall(text) == [], path
-        # The overview and the ledger show events, those of conflicts among them.
+        # The overview and the ledger show events, including those of conflicts.
         if path and not path.startswith(("conflicts", "ledger")):
             assert DRAWN.findall(text) == [], path
     page = seen.open("fleet")
@@ -156,7 +156,7 @@ def test_this_ledger_verifies_in_the_browser(admin: Visit) -> None:
 
 
 def _edits(lines: list[str]) -> dict[str, list[str]]:
-    """Return exports of which one thing each was changed."""
+    """Return exports with one change each."""
     middle = len(lines) // 2
     block = json.loads(lines[middle])
     actor = json.dumps(block | {"events": [block["events"][0] | {"actor": "eve"}]})
@@ -186,7 +186,7 @@ def _choose(page: Page, name: str, lines: list[str]) -> None:
 
 @pytest.mark.soak
 def test_an_edited_export_is_found_in_the_browser(admin: Visit, world: World) -> None:
-    # Of a task of an array only what differs is recorded, and its whole run is shown.
+    # For a task of an array only the differences are recorded, and its whole run is shown.
     world.submit(run_document("lattice", "vision", "H100", 1, array={"tasks": "0-2"}))
     with world.client() as client:
         assert client.post("/api/v1/runs/lattice/cancel", json={}).status_code == 200
@@ -328,7 +328,7 @@ def test_an_array_is_one_line_of_runs_and_queue_with_its_tasks_inside(
 
 @pytest.mark.soak
 def test_output_that_has_more_is_read_on_at_once(admin: Visit, world: World) -> None:
-    """The first answer is cut to one line, and no timer of two seconds or more ever fires."""
+    """The first answer is cut to one line, and no timer of two seconds or more fires."""
     asked: list[str] = []
 
     def cut(route: Route) -> None:
@@ -394,7 +394,7 @@ def test_long_odds_leave_room_for_why_a_run_waits(admin: Visit) -> None:
 
 
 def _colors(page: Page) -> dict[str, str]:
-    """Return the class of the colour of each owner in the legend, once colours are given out."""
+    """Return the class of the colour of each owner in the legend, when colours are assigned."""
     expect(page.locator(".legend.owners li")).not_to_have_count(0)
     expect(page.locator(".legend.owners .owner-other")).to_have_count(0)
     found: list[list[str]] = page.eval_on_selector_all(
@@ -419,7 +419,7 @@ CHOSEN_IS_PAINTED = """() => {
   return data.some((_, at) => at % 4 === 0 &&
     `rgb(${data[at]}, ${data[at + 1]}, ${data[at + 2]})` === wanted);
 }"""
-"""Whether the bar that is chosen on the timeline works, and is painted as its owner is."""
+"""Whether the selected bar on the timeline is of running work, and has its owner's colour."""
 
 
 @pytest.mark.soak

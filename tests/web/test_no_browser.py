@@ -1,4 +1,4 @@
-"""What is said where there is no browser."""
+"""The message of tests without a browser."""
 
 from __future__ import annotations
 

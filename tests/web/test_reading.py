@@ -1,4 +1,4 @@
-"""What pages tell: likely starts, reserved GPUs, checkpoints, times in the viewer's zone, keys."""
+"""What pages show: likely starts, reserved GPUs, checkpoints, local times, keys."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
 @pytest.fixture(autouse=True)
 def patient() -> None:
-    """Let the pages take as long as a busy machine needs."""
+    """Let pages take as long as they need on a busy machine."""
     expect.set_options(timeout=WAIT_S * 1_000)
 
 
 def cell(page: Page, run: str, title: str) -> str:
-    """Return what the row of ``run`` has under ``title``."""
+    """Return the cell of ``run`` in the column ``title``."""
     row = page.locator("tbody tr").filter(has=page.get_by_role("link", name=run, exact=True))
     return row.locator(f'td[data-label="{title}"]').inner_text()
 
@@ -165,7 +165,7 @@ CLOSE_AND_OPEN = """async () => {
   document.body.dispatchEvent(new KeyboardEvent("keydown", keys));
   for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
 }"""
-"""A browser tells of what was closed in the next frame."""
+"""A browser reports the close event in the next frame."""
 
 
 def test_a_palette_that_is_opened_in_the_frame_in_which_one_was_closed_stays(admin: Visit) -> None:
@@ -186,7 +186,7 @@ def test_the_map_and_the_timeline_are_worked_by_keys(admin: Visit) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(".panel h2")).to_have_text("a1")
     page = admin.open("timeline")
-    page.mouse.move(0, 0)  # What lies under the pointer is chosen, too.
+    page.mouse.move(0, 0)  # A result below the pointer is selected, too.
     page.locator(".gantt canvas").focus()
     page.keyboard.press("ArrowDown")
     name = page.locator(".tip").inner_text().split()[0]
@@ -195,9 +195,9 @@ def test_the_map_and_the_timeline_are_worked_by_keys(admin: Visit) -> None:
 
 
 def _drawn(page: Page, x: float, y: float) -> int:
-    """Return how opaque the timeline is right of a place: 0 where nothing is drawn.
+    """Return how opaque the timeline is to the right of a position: 0 if nothing is drawn there.
 
-    A mark of the axis, which may be anywhere, is narrower than what is looked at.
+    A mark of the axis, which may be anywhere, is narrower than this area.
     """
     found: int = page.evaluate(
         """([x, y]) => Math.min(...document.querySelector(".gantt canvas").getContext("2d")
@@ -209,7 +209,7 @@ def _drawn(page: Page, x: float, y: float) -> int:
 
 
 def _fleet_of(runs: list[str]) -> dict[str, Any]:
-    """Return a map of one domain on which each of ``runs`` has a node, and works for two hours."""
+    """Return a map of one domain in which each of ``runs`` has a node and works for two hours."""
     now_ms, hour_ms = time_ns() // 1_000_000, 3_600_000
     count = len(runs)
     return {
@@ -235,7 +235,7 @@ def _fleet_of(runs: list[str]) -> dict[str, Any]:
 
 
 def _show(page: Page, fleet: Callable[[], Any], planned: list[Any]) -> None:
-    """Have the timeline show ``fleet`` and what is ``planned``, and nothing that is over."""
+    """Let the timeline show ``fleet`` and the starts in ``planned``, and nothing that is over."""
     page.route("**/api/v1/map*", lambda route: route.fulfill(json=fleet()))
     page.route("**/api/v1/reservations*", lambda route: route.fulfill(json={"items": planned}))
     page.route("**/api/v1/ledger/events*", lambda route: route.fulfill(json={"items": []}))
@@ -256,7 +256,7 @@ def test_the_chosen_bar_of_the_timeline_stays_chosen_when_more_is_recorded(
     expect(tip).to_contain_text("c of vision")
     runs.insert(0, "a")
     with world.client() as client:
-        # An event about a node, by which the timeline asks anew.
+        # An event about a node, after which the timeline sends new requests.
         assert client.post("/api/v1/nodes/n1/cordon", json={}).status_code == 200
         expect(bars).to_have_attribute("aria-label", re.compile("^4 leases"))
         assert client.post("/api/v1/nodes/n1/uncordon", json={}).status_code == 200
@@ -273,7 +273,7 @@ def test_the_chosen_bar_of_the_timeline_stays_chosen_when_more_is_recorded(
 
 
 def test_planned_work_hides_no_running_work_on_the_timeline(admin: Visit) -> None:
-    """A full domain, and a start in it that is planned for before its work has to end."""
+    """A full domain, with a start that is planned before its present work must end."""
     page = admin.page
     now_ms = time_ns() // 1_000_000
     hour_ms = 3_600_000

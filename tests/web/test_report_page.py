@@ -21,7 +21,7 @@ POLICIES: Final = ("max_min_fairness_packed", "finish_time_fairness_perf", "fifo
 LETTERS_PX_MIN: Final = 10.5
 """The least size of letters as they are drawn on a phone."""
 LETTERS_PX_MIN_FAR: Final = 15.0
-"""The least size on a projector, which is read from afar."""
+"""The least size on a projector, which is read from a distance."""
 LETTERS_PX_MAX: Final = 40.0
 
 _MEASURES: Final = """() => {
@@ -71,7 +71,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Reading:
-    """The page as it is read, and what it did that it should not."""
+    """The page, and its errors and forbidden requests."""
 
     page: Page
     faults: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Reading:
             self.faults.append(f"request: {url}")
 
     def measures(self) -> dict[str, Any]:
-        """Return the sizes of letters, what is wider than the screen, and the width of the page."""
+        """Return the sizes of letters, elements wider than the screen, and the page's width."""
         found: dict[str, Any] = self.page.evaluate(_MEASURES)
         return found
 
@@ -127,7 +127,7 @@ def test_a_report_fits_its_screen_and_asks_for_nothing(
 def test_every_plot_of_a_report_has_marks(reading: tuple[Reading, tuple[int, int]]) -> None:
     read, _ = reading
     drawings = read.page.locator("svg").all()
-    # Four over all, three comparisons; for each policy its shares and its work.
+    # Four for all policies, three comparisons; and for each policy its shares and its work.
     assert len(drawings) == 4 + 3 + 2 * len(POLICIES)
     for each in drawings:
         assert each.evaluate(_MARKS) > 0, each.get_attribute("aria-label") or each.inner_html()[:80]

@@ -18,13 +18,13 @@ from tests.web.prefix_proxy import proxied
 
 @pytest.fixture(autouse=True)
 def patient() -> None:
-    """Let the pages take as long as a busy machine needs."""
+    """Let pages take as long as they need on a busy machine."""
     expect.set_options(timeout=WAIT_S * 1_000)
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[IdentityProvider]:
-    """Return an identity provider whose people are auditors."""
+    """Return an identity provider whose users are auditors."""
     with identity_provider() as found:
         found.claims = {"quorate_role": "auditor", "quorate_tenant": None}
         yield found
@@ -34,7 +34,7 @@ def provider() -> Iterator[IdentityProvider]:
 def served(
     provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    """Return a service at which people sign in with the provider."""
+    """Return a service whose users sign in at the provider."""
     folder: Path = tmp_path_factory.mktemp("signed-in")
     with serving(new_ledger(folder), sign_in_flags(provider)) as found:
         provider.returns.add(f"{found.url}/signed-in")
@@ -42,14 +42,14 @@ def served(
 
 
 def visit_by(context: BrowserContext, url: str, provider: IdentityProvider) -> Visit:
-    """Return a page at ``url`` that notes faults; it may also ask the provider."""
+    """Return a page at ``url`` that notes errors; it may also contact the provider."""
     found = Visit(context.new_page(), url, allowed=(provider.url,))
     found.watch()
     return found
 
 
 def sign_in_at(page: Page, provider: IdentityProvider, user: str) -> None:
-    """Sign in as a person does: by the button, and by a name at the provider."""
+    """Sign in like a user: with the button, and with a name at the provider."""
     host = provider.url.removeprefix("http://")
     page.get_by_role("button", name=f"Sign in with {host}").click()
     page.get_by_label("Name").fill(user)

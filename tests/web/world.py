@@ -1,7 +1,7 @@
-"""A service with a small fleet, four teams and real work, for the dashboard to show.
+"""A service with a small fleet, four teams and real work, which the dashboard shows.
 
-Some runs work, one waits for money and one for room, a node is lost and a spare took its place, and
-one lottery was drawn.
+Some runs work, one waits for money and one for room, a spare has replaced a lost node, and one
+lottery was drawn.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class World:
             assert done.status_code == 200, done.text
 
     def get(self, path: str) -> Any:
-        """Return what the admin is answered."""
+        """Return the answer to a request of the admin."""
         with self.client() as client:
             found = client.get(f"/api/v1{path}")
             assert found.status_code == 200, found.text
@@ -188,13 +188,13 @@ def world_in(folder: Path) -> Iterator[World]:
 
 
 def _fold(name: str, gpus: int, rate: float) -> dict[str, Any]:
-    """Return a run of the pool that shares in rounds."""
+    """Return a run of the pool with rounds."""
     shared = {"pool": "shared", "throughputs": {"V100": rate}, "totalSteps": 200_000}
     return run_document(name, "biology", "V100", gpus, **shared)
 
 
 def _play(world: World) -> None:
-    """Have things happen: work, a lost node, a conflict, and runs that wait."""
+    """Let work run, lose a node, call a conflict, and let runs wait."""
     borrowing = {"allowBorrow": True, "sponsors": ["lab"]}
     world.submit(
         run_document(
@@ -218,7 +218,7 @@ def _play(world: World) -> None:
         *(_fold(*each) for each in (("fold-a", 4, 9.5), ("fold-b", 4, 4), ("fold-c", 8, 6)))
     )
     with world.client() as client:
-        # A node on which pretrain-7b works, so that a spare takes its place.
+        # A node on which pretrain-7b works, so that a spare replaces it.
         lease = client.get("/api/v1/leases/pretrain-7b%2F0").json()
         lost = lease["status"]["slots"][0]["node"]
         assert client.post(f"/api/v1/nodes/{lost}/fail", json={}).status_code == 200

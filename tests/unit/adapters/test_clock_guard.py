@@ -1,4 +1,4 @@
-"""The record of the clocks: what a damaged one does to the next start."""
+"""The record of the clocks, and a start with a damaged one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE: dict[str, Any] = {"wall_ms": NOW_MS, "boot": STEADY.boot, "steady_ms": ST
 
 
 class StillClock(SystemClock):
-    """Clocks that stand still."""
+    """Clocks that do not advance."""
 
     def now_ms(self) -> int:
         return NOW_MS
@@ -30,7 +30,7 @@ class StillClock(SystemClock):
 
 
 def opened(ledger: Path, record: bytes) -> ClockGuard:
-    """Return the guard of a start that finds ``record`` of the start before."""
+    """Return the guard of a start that finds ``record`` from the previous start."""
     clock_path(ledger).write_bytes(record)
     guard = ClockGuard(StillClock(), ledger)
     guard.opened(NOW_MS)

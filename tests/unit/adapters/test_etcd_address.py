@@ -1,4 +1,4 @@
-"""URLs of ledgers in etcd: what they say, and what is said about those that say nothing."""
+"""URLs of ledgers in etcd: their parts, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an etcd before a ledger is made in it."""
+"""The checks of an etcd before a ledger is created in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors of gRPC mean to a ledger: whether a transaction may have been carried out."""
+"""Errors of gRPC, and whether the transaction may have been carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders reach the executor that their pool names, and the reports of all are joined."""
+"""Orders go to the executor of their pool, and the reports of all executors are joined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quorate.testing.lease_orders import lease_started
 
 @dataclass(slots=True)
 class Listening:
-    """An executor that notes its orders and reports what a test says."""
+    """An executor that keeps its orders and returns a test's reports."""
 
     trouble: str = ""
     outages: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""GPUs as NVIDIA's library tells them, and what is said where it cannot."""
+"""GPUs as NVIDIA's library reports them, and the errors if it cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FakeError(Exception):
 
 @dataclass
 class FakeNvml:
-    """A machine with ``names`` in it; ``broken`` is the call that fails. It must be ended."""
+    """A machine with GPUs ``names``; ``broken`` is the call that fails. It must be shut down."""
 
     names: tuple[str, ...] = ()
     broken: str = ""

@@ -28,7 +28,7 @@ def record(height: int) -> Checkpoint:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a ledger of a few blocks, closed."""
+    """Return the path of a closed ledger with a few blocks."""
     found = tmp_path / "ledger.db"
     with SqliteStore.create(found) as store:
         fill(store, blocks=BLOCKS)
@@ -61,7 +61,7 @@ def test_torn_write_leaves_the_record_before_it(tmp_path: Path) -> None:
     file.close()
     after = head_path(ledger).read_bytes()
     differing = [at for at, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
-    # However many of its bytes reached the disk, one of the two records is there.
+    # Whichever of its bytes reached the disk, one of the two records is valid.
     for cut in range(differing[0], differing[-1] + 1):
         head_path(ledger).write_bytes(after[:cut] + before[cut:])
         assert read_head(ledger) == record(2)
@@ -132,7 +132,7 @@ def test_every_commit_is_recorded(path: Path) -> None:
 
 
 def cut_to(path: Path, height: int) -> None:
-    """Put a copy with the first blocks only in the ledger's place."""
+    """Replace the ledger by a copy that has only its first blocks."""
     shorter = path.with_name("shorter.db")
     with SqliteStore.read(path) as whole, SqliteStore.create(shorter) as made:
         made.append_all(block for block in whole.blocks() if block.height <= height)
@@ -226,7 +226,7 @@ def test_record_signed_by_another_key_is_refused(tmp_path: Path) -> None:
     assert their_end is not None
     forged = HeadFile.open(path)
     assert forged is not None
-    # The right end, under a signature that somebody else made of another one.
+    # The right end, with a signature of another end.
     forged.write(
         Checkpoint(
             ledger_id=end.ledger_id,
@@ -274,7 +274,7 @@ def test_failed_head_write_takes_nothing_back_and_fails_the_next_commit(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteStore.open(path)
-    # What the file was opened as can no longer be written, as on a disk that went read-only.
+    # The open descriptors are made read-only, as on a disk that has become read-only.
     fds = [
         int(link.name)
         for link in Path("/proc/self/fd").iterdir()
@@ -309,7 +309,7 @@ def test_refused_opening_leaves_the_write_ahead_log_alone(tmp_path: Path) -> Non
     if child == 0:
         store = SqliteStore.create(path)
         fill(store, blocks=BLOCKS)
-        os._exit(0)  # Without closing: everything is still in the write-ahead log.
+        os._exit(0)  # Without closing, so that everything is still in the write-ahead log.
     assert os.waitpid(child, 0)[1] == 0
     wal = path.with_name("ledger.db-wal")
     damaged = bytearray(wal.read_bytes())

@@ -1,4 +1,4 @@
-"""Workloads of every kind as they are read, and the patches that start and suspend them."""
+"""Workloads of every kind: how they are read, and the patches that start and suspend them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_whatever_users_write_is_read(kind: Any, data: st.DataObject) -> None:
 
 
 def started(read: SeenJob, kind: Any) -> SeenJob:
-    """Return a workload as it is after its start on one node."""
+    """Return a workload after its start on one node."""
     return seen({**read.tree, "spec": start_patch(read, "train-1234", ("n1",))["spec"]}, kind)
 
 
@@ -277,7 +277,7 @@ NODES = st.lists(NAMES, min_size=1, max_size=3, unique=True).map(sorted)
 
 
 TERMS = st.lists(requirements(NAMES).filter(bool), max_size=2, unique_by=repr)
-"""Alternatives; an empty one matches no node, and one that is repeated says nothing new."""
+"""Alternatives; an empty one matches no node, and a repeated one has no effect."""
 
 
 @given(terms=TERMS, first=NODES, second=NODES)
@@ -352,7 +352,7 @@ def test_pods_beyond_counting_do_not_fit() -> None:
 
 
 def _in_order(sizes: tuple[int, ...], gpus: list[int]) -> bool:
-    """Return whether pods fit that are put on one node after the other."""
+    """Return whether pods fit if they are placed on one node after the other."""
     left = list(gpus)
     for size in sizes:
         while left and left[0] < size:

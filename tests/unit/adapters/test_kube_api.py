@@ -1,4 +1,4 @@
-"""The client of an API server: what closing it leaves open."""
+"""The client of an API server: closing it closes all connections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_connection_that_is_made_while_the_client_closes_is_closed_as_well(
         asking = Thread(target=lambda: answers.append(api.get("/version")))
         asking.start()
         taken, _ = listening.accept()
-        # The other thread waits for the handshake, so that its pool has no connection yet.
+        # The other thread waits for the handshake, so its pool has no connection yet.
         api.close()
         taken.settimeout(WAIT_S)
         with context.wrap_socket(taken, server_side=True) as secured:
@@ -55,7 +55,7 @@ def test_a_closed_client_asks_nothing_more() -> None:
 
 
 def _served(listening: socket.socket, *answers: bytes) -> list[bytes]:
-    """Answer one request on each new connection, which is closed then; return the first lines."""
+    """Answer one request on each new connection and close it; return the first lines."""
     asked: list[bytes] = []
     for answer in answers:
         taken, _ = listening.accept()

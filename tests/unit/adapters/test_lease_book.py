@@ -1,4 +1,4 @@
-"""What keepers are told of leases, and to which life of a run they belong."""
+"""What keepers are told about leases, and the generation of a run to which leases belong."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_one_that_starts_again_later_begins_another_life() -> None:
     found.take([start(0)], {})
     found.take([EndLease("r/0", EndReason.DRAINED)], {})
     assert wanted(found).parts == ()
-    # A reason that would go on, with nothing to go on from.
+    # A start reason that continues earlier work, without earlier work.
     found.take([start(1, reason=StartReason.GROW)], {})
     assert wanted(found).life == "n/r/1"
 
@@ -132,7 +132,7 @@ def test_a_restart_loses_no_life_and_finds_one_that_began_meanwhile() -> None:
     first.take([start(0), start(1)], {})
     first.take([start(2, bundle=1, reason=StartReason.GROW)], {})
     before = {"r": wanted(first)}
-    # Killed before anything was done of what was committed last, or after it.
+    # Killed before or after the orders of the last commit were carried out.
     for orders, life in (
         ([start(0), start(1), start(2, bundle=1, reason=StartReason.GROW)], "n/r/0"),
         ([start(1), start(0)], "n/r/0"),
@@ -155,7 +155,7 @@ def test_another_run_of_the_same_name_begins_a_life_of_its_own() -> None:
     again = book()
     again.take([start(0, spec=OTHER)], before)
     assert (wanted(again).life, wanted(again).nonce) == ("other/r/0", "other")
-    # An older version wrote no nonce: what it began goes on.
+    # An older version wrote no nonce; its work continues.
     again = book()
     again.take([start(0)], {"r": replace(before["r"], nonce=None, life="r/0")})
     assert wanted(again).life == "r/0"
@@ -205,7 +205,7 @@ def test_a_node_that_failed_is_lost_to_what_is_open_there_and_to_nothing_later()
 
 @dataclass
 class Model:
-    """All leases that are open, as facts; and the life as the story has it."""
+    """All open leases, and the generation that follows from the story."""
 
     open: dict[str, StartLease] = field(default_factory=dict)
     stops: dict[str, int] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Model:
             if isinstance(order, StartLease):
                 self.open[order.lease.lease] = order
             elif isinstance(order, StopLease) and order.lease in self.open:
-                # The earliest deadline holds: a stop may be hurried, and is never put off.
+                # The earliest deadline applies: a stop may become earlier, but never later.
                 known = self.stops.get(order.lease, order.deadline_ms)
                 self.stops[order.lease] = min(known, order.deadline_ms)
             elif isinstance(order, EndLease):
@@ -240,7 +240,7 @@ class Model:
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[tuple[list[Order], bool]]:
-    """Return batches of orders as a ledger gives them, and before which the service is killed."""
+    """Return batches of orders of a ledger, and whether the service is killed before each."""
     story: list[tuple[list[Order], bool]] = []
     opened: list[str] = []
     number = 0
@@ -276,7 +276,7 @@ def test_any_story_is_told_as_it_is_also_over_restarts(
     for batch, is_killed in story:
         model.play(batch)
         if is_killed:
-            # What was told last is in a file; the book begins anew with what the ledger has.
+            # The last wanted state is in a file; the book begins with the ledger's open leases.
             found = book()
             found.take(model.standing(), told)
         else:

@@ -1,4 +1,4 @@
-"""Calls of a leader to etcd: none lasts longer than its lease, and after that none is sent."""
+"""Calls of a leader to etcd: none lasts longer than its lease, and none is sent after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEASE, TTL_S = 7, 3
 
 @dataclass
 class HungEtcd:
-    """An etcd of which every member hangs from the start of ``hangs_from`` calls on.
+    """An etcd whose members all hang from call number ``hangs_from`` on.
 
     A call takes all of its time limit, by ``now_s``; ``limits`` has the limit of each call.
     """

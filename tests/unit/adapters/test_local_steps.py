@@ -35,7 +35,7 @@ def test_half_a_line_and_what_is_no_step_are_passed_over(tmp_path: Path) -> None
 
 
 def test_reports_have_figures_of_any_kind_that_can_be_shown(tmp_path: Path) -> None:
-    """A job may write anything there: what is no number or no name is left out."""
+    """A job may write anything there; values that are no numbers, and bad names, are left out."""
     folder = tmp_path / runtime.STEPS
     folder.mkdir()
     many = ", ".join(f'"f{number}": {number}' for number in range(30))

@@ -1,4 +1,4 @@
-"""Names of Kubernetes objects: always valid, plain where they can be, and never shared."""
+"""Names of Kubernetes objects: always valid, unchanged if possible, and never used twice."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_object_names_are_labels_and_differ_where_names_do(name: str, other: str
     assert LABEL.fullmatch(found)
     assert len(found) <= STEM_CHARS_MAX
     assert (object_name(other) == found) == (other == name)
-    # What was mapped is never what another name is used as.
+    # A changed name is never equal to another valid name.
     assert object_name(found) == found if found == name else object_name(found) != found

@@ -1,4 +1,4 @@
-"""The outbox in a file where the contract ends: modes, foreign and damaged files, threads."""
+"""The outbox in a file, beyond the contract: modes, foreign and damaged files, threads."""
 
 from __future__ import annotations
 

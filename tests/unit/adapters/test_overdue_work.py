@@ -1,4 +1,4 @@
-"""When the work of a run must be over, so that its keeper may be killed with it."""
+"""When the work of a run must have ended, so that its keeper may be killed with it."""
 
 from __future__ import annotations
 

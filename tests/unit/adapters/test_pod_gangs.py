@@ -1,4 +1,4 @@
-"""What pods amount to: starts that are to be finished, failures, exits, and pods that vanish."""
+"""The state that follows from pods: unfinished starts, failures, exits, and deleted pods."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def manifests(processes: Processes = Processes.NODE) -> list[dict[str, Any]]:
 
 
 def pods(processes: Processes = Processes.NODE) -> list[Pod]:
-    """Return the pods of one start as the API server has them: all there, and bound."""
+    """Return the pods of one start as the API server has them: all created and bound."""
     found: list[Pod] = []
     for number, manifest in enumerate(manifests(processes)):
         made = {"uid": f"u{number}", "resourceVersion": str(number + 1)}
@@ -128,7 +128,7 @@ def test_a_start_goes_on_until_all_pods_are_there_and_bound() -> None:
     bound = pods()
     assert crew(bound[0], second).is_starting
     assert not crew(*bound).is_starting
-    # Bound, and alone: the other one was there, and has vanished.
+    # Bound and alone, so the other pod existed and was deleted.
     assert not crew(bound[0]).is_starting
     assert not crew(replace(first, stop_by_ms=1), second).is_starting
 

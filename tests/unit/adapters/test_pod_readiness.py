@@ -1,4 +1,4 @@
-"""Whether the pods of a run work, from what kubelets say of them."""
+"""Whether the pods of a run are ready, from the reports of kubelets."""
 
 from __future__ import annotations
 

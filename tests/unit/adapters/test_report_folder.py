@@ -1,4 +1,4 @@
-"""Reports in a folder: plain files of a plain name are read, and nothing else."""
+"""Reports in a folder: only plain files with plain names are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which system user a run gets, by a map and by a template."""
+"""The system user of a run, from a map and from a template."""
 
 from __future__ import annotations
 

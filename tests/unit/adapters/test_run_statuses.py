@@ -1,4 +1,4 @@
-"""What an executor of a cluster reports of its runs, and in which order."""
+"""The reports of a cluster's executor about its runs, and their order."""
 
 from __future__ import annotations
 

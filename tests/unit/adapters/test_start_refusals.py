@@ -1,4 +1,4 @@
-"""When a start is tried again that a cluster has refused."""
+"""When a start that a cluster has refused is tried again."""
 
 from __future__ import annotations
 

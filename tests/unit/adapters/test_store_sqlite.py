@@ -1,4 +1,4 @@
-"""The SQLite store where the contract ends: files, locks, damage, full and read-only disks."""
+"""The SQLite store, beyond the contract: files, locks, damage, full and read-only disks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PAGE_BYTES = 4096
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a ledger of 40 blocks lies, closed."""
+    """Return the path of a closed ledger with 40 blocks."""
     path = tmp_path / "ledger.db"
     with SqliteStore.create(path) as store:
         fill(store, blocks=40, events_per_block=20)
@@ -65,14 +65,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def read_all(path: Path) -> list[Event]:
-    """Return every event of the ledger at ``path``, everything checked."""
+    """Return every event of the ledger at ``path``, with all checks."""
     with SqliteStore.read(path) as store:
         return [event for _, events in open_blocks(store.blocks()) for event in events]
 
 
 @contextmanager
 def database(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file as any SQLite tool would, behind the store's back."""
+    """Open the file like any SQLite tool, without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         yield db
 
@@ -202,7 +202,7 @@ def test_second_writer_is_told_who_holds_the_ledger_until_it_lets_go(path: Path)
         assert "stop it" in str(caught.value)
         with pytest.raises(LedgerHeldError):
             SqliteStore.create(path)
-        assert len(read_all(path)) == 800  # readers are let in
+        assert len(read_all(path)) == 800  # readers are not locked out
         holder.stdin.close()
         assert holder.wait(WAIT_S) == 0
     with SqliteStore.open(path) as store:
@@ -268,11 +268,11 @@ def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path:
                 heights.append(store.head().height)
                 last = store.blocks(from_height=heights[-1])
                 assert next(last).head.height == heights[-1]
-            if len(set(heights)) > 2:  # Some came in between.
+            if len(set(heights)) > 2:  # Other blocks came in between.
                 seen_some.touch()
             with suppress(
                 subprocess.TimeoutExpired
-            ):  # Reading all the time only takes time from the writer.
+            ):  # Reading all the time would only take CPU from the writer.
                 writer.wait(0.05)
         assert int(writer.stdout.readline()) >= 2_040
     assert heights == sorted(heights)
@@ -294,7 +294,7 @@ def reader_head(path: Path, height: int) -> Head:
         return next(store.blocks(from_height=height)).head
 
 
-@pytest.mark.slow  # waits for as long as the store does
+@pytest.mark.slow  # waits as long as the store
 def test_file_locked_by_another_program_is_busy(path: Path) -> None:
     with SqliteStore.open(path) as store:
         with database(path) as other:
@@ -396,7 +396,7 @@ def test_writer_waits_for_the_one_before_it(path: Path) -> None:
 
 
 def outcome(path: Path) -> list[Event] | str:
-    """Return the events of a perhaps damaged ledger, or the error that a user would see."""
+    """Return the events of a possibly damaged ledger, or the user's error."""
     try:
         return read_all(path)
     except QuorateError as error:
@@ -415,11 +415,11 @@ def test_truncated_file_is_found_wherever_it_was_cut(path: Path) -> None:
 
 @pytest.mark.slow
 def test_changed_byte_is_found_or_harmless_wherever_it_is(path: Path) -> None:
-    """Also in SQLite's own structures, where it might make rows vanish or appear."""
+    """This includes SQLite's own structures, where a change could hide or add rows."""
     whole = path.read_bytes()
     events = read_all(path)
     chance = random.Random(7)
-    # The first pages hold the file's header, the tables' definitions and the head: look harder.
+    # The first pages, with the header, tables and head of the file, get more tries.
     places = [chance.randrange(3 * PAGE_BYTES) for _ in range(CHANGED_BYTES // 4)]
     places += [*range(100), *(chance.randrange(len(whole)) for _ in range(CHANGED_BYTES))]
     found_out = 0
@@ -516,7 +516,7 @@ def test_damaged_snapshot_is_ignored_and_said(
 
 @contextmanager
 def small_disk(folder: Path, *, size: str = "1m") -> Iterator[Path]:
-    """Mount a small disk of its own on ``folder``; skips where that is not allowed."""
+    """Mount a small separate disk on ``folder``; skip the test if that is not allowed."""
     folder.mkdir()
     mount = shutil.which("mount")
     if (
@@ -535,7 +535,7 @@ def small_disk(folder: Path, *, size: str = "1m") -> Iterator[Path]:
 
 
 def fill_up(store: SqliteStore) -> list[Block]:
-    """Append to ``store`` until the disk is full, and return what went in."""
+    """Append to ``store`` until the disk is full, and return the appended blocks."""
     added = []
     for _ in range(10_000):
         try:
@@ -615,7 +615,7 @@ def test_refused_write_leaves_the_store_usable_at_the_old_head(path: Path) -> No
 
 @contextmanager
 def read_only(disk: Path) -> Iterator[None]:
-    """Mount ``disk`` read-only for a while."""
+    """Mount ``disk`` read-only during the block."""
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     try:
         yield
@@ -638,7 +638,7 @@ def test_ledger_on_a_read_only_disk_is_read_and_not_written(path: Path, tmp_path
 def test_newest_blocks_are_never_silently_left_out_on_a_read_only_disk(
     path: Path, tmp_path: Path
 ) -> None:
-    """A copy taken while a writer was at work has its newest blocks in the write-ahead log."""
+    """A copy that was made during writes has its newest blocks in the write-ahead log."""
     with small_disk(tmp_path / "disk") as disk:
         with SqliteStore.open(path) as store:
             (newest,) = fill(store, blocks=1)
@@ -652,7 +652,7 @@ def test_newest_blocks_are_never_silently_left_out_on_a_read_only_disk(
 
 
 def test_failed_append_is_rolled_back(path: Path) -> None:
-    """A row that is there already, which only damage can bring about, stops the transaction."""
+    """A row that exists already, which only damage can cause, stops the transaction."""
     with SqliteStore.open(path) as store:
         head = store.head()
         with database(path) as db:

@@ -1,4 +1,4 @@
-"""Stores by URL: what names one, what does not, and what is said then."""
+"""Stores by URL: valid names, invalid names, and their errors."""
 
 from __future__ import annotations
 

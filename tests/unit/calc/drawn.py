@@ -1,4 +1,4 @@
-"""Worlds with few words: nodes, envelopes, budgets as the JSON that ``quorate calc`` reads."""
+"""Short functions for worlds: nodes, envelopes, budgets as JSON for ``quorate calc``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def node(name: str, gpus: int = 8, domain: str = "A", flavor: str = "H100") -> d
 
 
 def nodes(**domains: int) -> list[dict[str, Any]]:
-    """Return nodes of 8 GPUs that give each domain its number of GPUs."""
+    """Return nodes of 8 GPUs with the given number of GPUs in each domain."""
     return [
         node(f"{domain.lower()}{number:02d}", 8, domain)
         for domain, gpus in domains.items()
@@ -63,12 +63,12 @@ def lease(payer: str, gpus: int, **more: object) -> dict[str, Any]:
 
 
 def question(quantity: int, *, owner: str = "me", **more: object) -> dict[str, Any]:
-    """Return what cover is asked: H100s in region west."""
+    """Return a request for cover: H100s in region west."""
     return {"owner": owner, "flavor": "H100", "quantity": quantity, "location": WEST, **more}
 
 
 def funds(*budgets: dict[str, Any], cover: dict[str, Any], **more: object) -> dict[str, Any]:
-    """Return a world of money."""
+    """Return a world with budgets and a request for cover."""
     return {"now": NOW, "budgets": list(budgets), "cover": cover, **more}
 
 
@@ -78,7 +78,7 @@ def work(name: str, gpus: int, *, owner: str = "me", **more: object) -> dict[str
 
 
 def placed(run: str, node: str, gpus: int, **more: object) -> dict[str, Any]:
-    """Return an open lease of ``run`` on ``node``, called after both; somebody pays."""
+    """Return an open lease of ``run`` on ``node``, named after both, with a payer."""
     return {
         "name": f"{run}-{node}",
         "run": run,

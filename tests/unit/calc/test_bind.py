@@ -1,4 +1,4 @@
-"""``calc bind``: chunks and payers joined, and what does not add up."""
+"""``calc bind``: parts and payers joined, and errors if they do not add up."""
 
 from __future__ import annotations
 

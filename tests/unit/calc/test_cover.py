@@ -1,4 +1,4 @@
-"""``calc cover``: who pays, in which order, and what was short."""
+"""``calc cover``: the payers, their order, and the shortages."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_gpu_hours_bind_where_the_expected_duration_is_said() -> None:
     def world(gpus: int, **more: Any) -> dict[str, Any]:
         return funds(own, cover=question(gpus, **more), leases=spent)
 
-    # 2 GPU-hours are spent by the open lease and 1 by the ended one: 7 are left.
+    # 2 GPU-hours are spent by the open lease and 1 by the ended one, so 7 are left.
     assert paid(world(6)) == [("own/e", 6)]
     assert paid(world(3, expectedDuration="2h")) == [("own/e", 3)]
     assert refused(world(4, expectedDuration="2h")) == (

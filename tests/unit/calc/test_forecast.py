@@ -1,4 +1,4 @@
-"""``calc forecast``: a start is found, not guessed, with what holds it until then."""
+"""``calc forecast``: the start of a run, and what it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINE = budget("mine", "me", envelope("e", 64))
 def forecast(
     *leases: dict[str, Any], runs: list[dict[str, Any]], name: str = "new", **more: Any
 ) -> dict[str, Any]:
-    """Return when a run starts in a domain of 16 GPUs; nobody may be drawn unless told."""
+    """Return the start of a run in a domain of 16 GPUs; by default no run may be drawn."""
     world = {
         "now": NOW,
         "nodes": nodes(A=16),
@@ -29,7 +29,7 @@ def forecast(
 
 
 OLD = work("old", 8, expectedDuration="5h")
-"""Since 10:00, so until 15:00."""
+"""Running since 10:00, so until 15:00."""
 
 
 def test_a_run_that_fits_starts_now() -> None:

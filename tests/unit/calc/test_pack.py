@@ -1,4 +1,4 @@
-"""``calc pack``: which nodes, what is left, and what is missing where."""
+"""``calc pack``: the nodes, the remaining GPUs, and the shortages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_without_groups_one_domain_is_emptied_before_the_next() -> None:
 
 
 def test_group_goes_to_a_domain_in_use_before_a_freer_one() -> None:
-    # After one group A has 8 free and B 16, yet the second group stays in A.
+    # After one group A has 8 free GPUs and B 16, but the second group stays in A.
     answer = packed(fleet(A=24, B=16), 16 + 8, groupGPUs=16)
     assert sizes(answer) == [("A", 16), ("A", 8)]
 

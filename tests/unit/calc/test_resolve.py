@@ -1,4 +1,4 @@
-"""``calc resolve``: cuts in their order, nothing unless it is enough, and no one drawn in vain."""
+"""``calc resolve``: cuts in their order, none unless all are enough, and no needless draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``calc rounds``: a recording played again, and what is said when it cannot be."""
+"""``calc rounds``: a replayed recording, and the errors of faulty recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assignments(answer: dict[str, Any]) -> list[dict[str, list[int]]]:
 
 def test_the_rounds_are_those_of_the_published_mechanism() -> None:
     answer = played(recording())
-    # Strictly: job 0 is taken to v100 though it has no share of it, because v100 comes first.
+    # The strict mechanism gives job 0 v100 although its share there is 0, because v100 comes first.
     assert assignments(answer) == [{"0": [2], "1": [0]}, {"0": [2]}, {"0": [2]}, {}]
     assert answer["jct"] == {"0": 180.0, "1": 60.0}
     assert answer["makespan"] == 180.0

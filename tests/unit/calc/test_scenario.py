@@ -1,4 +1,4 @@
-"""``calc scenario``: a script is played on the engine, and what it expects in vain is named."""
+"""``calc scenario``: the engine plays a script, and failed expectations are listed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EL: dict[str, Any] = {"malleable": {"min": 8, "max": 16, "step": 8}, "groupGPUs"
 
 
 def played(*steps: dict[str, Any], runs: list[dict[str, Any]] | None = None, **more: Any) -> Any:
-    """Return the answer for a domain of 16 GPUs and one owner with enough."""
+    """Return the answer for a domain of 16 GPUs and one owner with enough money."""
     world = {
         "now": NOW,
         "nodes": nodes(A=16),
@@ -26,13 +26,13 @@ def played(*steps: dict[str, Any], runs: list[dict[str, Any]] | None = None, **m
 
 
 def last(answer: Any) -> Any:
-    """Return the state after the last step of a story in which all holds."""
+    """Return the state after the last step of a script whose expectations all hold."""
     assert unmet(answer) == []
     return answer["trace"][-1]
 
 
 def document(kind: str, name: str, **spec: object) -> dict[str, Any]:
-    """Return a document as users write it."""
+    """Return a document in the form that users write."""
     return {
         "apiVersion": "quorate.dev/v1",
         "kind": kind,
@@ -290,7 +290,7 @@ def test_steps_with_an_op_do_what_they_are_called() -> None:
 )
 def test_what_cannot_be_read_is_named_by_its_path(steps: Any, path: str) -> None:
     if path == "steps[1].at":
-        # Something is due every quarter of an hour for longer than anybody wants to wait.
+        # A change is due every quarter of an hour for a very long time.
         steps = [{"submit": "r"}, steps[1]]
     world = {"now": NOW, "nodes": nodes(A=16), "budgets": [MINE], "runs": [work("r", 8)]}
     with pytest.raises(CalcInputError) as caught:

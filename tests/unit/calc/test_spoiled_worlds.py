@@ -1,4 +1,4 @@
-"""Whatever stands where in a world, the answer is JSON or a ``CalcInputError`` with a path."""
+"""For any values in a world, the answer is JSON or a ``CalcInputError`` with a path."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ anything = st.recursive(
 
 
 def places(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the way to every value in ``tree``."""
+    """Return the path to every value in ``tree``."""
     entries: list[tuple[Any, Any]] = []
     if isinstance(tree, dict):
         entries = list(tree.items())
@@ -200,7 +200,7 @@ def places(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def spoiled(draw: st.DrawFn) -> tuple[str, Any]:
-    """Draw a world in which up to three values are something else."""
+    """Draw a world with up to three values replaced."""
     kind = draw(st.sampled_from(sorted(WORLDS)))
     tree: Any = copy.deepcopy(WORLDS[kind])
     for _ in range(draw(st.integers(1, 3))):
@@ -222,7 +222,7 @@ def test_unspoiled_worlds_have_answers() -> None:
 
 
 def outcome(kind: str, tree: object) -> dict[str, object] | CalcInputError:
-    """Return the answer or the refusal; whatever else is raised fails the test."""
+    """Return the answer or the refusal; any other error fails the test."""
     try:
         return run(kind, tree)
     except CalcInputError as error:

@@ -1,4 +1,4 @@
-"""``calc topology``: domains in order, and what makes no topology."""
+"""``calc topology``: domains in order, and invalid input."""
 
 from __future__ import annotations
 

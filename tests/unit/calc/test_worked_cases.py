@@ -1,4 +1,4 @@
-"""The worked cases, end to end: submitted to ``decide``, not only calculated."""
+"""The worked cases, end to end: submitted to ``decide``, and not only calculated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from quorate.testing.builders import (
 
 
 def submit(state: State, spec: Run) -> list[LeaseStarted] | Refusal:
-    """Return the leases the run starts with, or why it waits."""
+    """Return the leases with which the run starts, or the reason why it waits."""
     decision = decide(state, Submit(spec), now_ms=NOW_MS, actor="test")
     assert not decision.refusals, decision
     apply_all(state, decision.events)

@@ -1,4 +1,4 @@
-"""Rows that have changed: each change is printed once, and time alone is no change."""
+"""Changed rows: each change is printed once, and passing time alone is not a change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_rows_are_printed_when_they_come_change_and_go() -> None:
         "a      Pending    1s",
         "b      Running    9m",
     ]
-    # Its age and a column that is not shown are no change.
+    # A new age, or a change in a hidden column, is not a change.
     assert rows.lines([["a", "Pending", "2s", "z"], ["b", "Running", "10m", "y"]]) == []
     assert rows.lines([["a", "Running", "3s", "z"], ["long-name", "Pending", "0s", ""]]) == [
         "a           Running    3s",

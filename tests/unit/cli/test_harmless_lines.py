@@ -1,4 +1,4 @@
-"""What a line of output may do to the terminal that shows it: colours, and nothing else."""
+"""A line of output may send colours to a terminal, but no other control codes."""
 
 from __future__ import annotations
 

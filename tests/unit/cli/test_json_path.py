@@ -1,4 +1,4 @@
-"""Templates over documents: what they print, and what is wrong with those that print nothing."""
+"""Templates over documents: their output, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from quorate.cli.main import main, quorate
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield how every command is typed; one that is listed twice is shown by its shorter name."""
+    """Yield the words of every command; a command with two names is shown by its shorter one."""
     yield path
     if isinstance(command, click.Group):
         ctx = click.Context(command)

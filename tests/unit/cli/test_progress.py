@@ -1,4 +1,4 @@
-"""The line that says how far a simulation is."""
+"""The progress line of a simulation."""
 
 from __future__ import annotations
 

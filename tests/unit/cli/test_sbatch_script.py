@@ -1,4 +1,4 @@
-"""Scripts for Slurm, read as values."""
+"""Scripts for Slurm, parsed to values."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_times_are_written_as_slurm_writes_them(seconds: int, short: str, full: 
 
 
 def _expanded(text: str) -> set[str]:
-    """Return the nodes of a list, read letter by letter."""
+    """Return the nodes of a host list, parsed letter by letter."""
     found: set[str] = set()
     for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
         base, bracket, inside = part.partition("[")

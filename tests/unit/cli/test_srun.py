@@ -1,4 +1,4 @@
-"""The srun of a job: a shell script, run by whatever ``sh`` a machine has."""
+"""The srun of a job: a shell script that runs in any ``sh``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_tasks_know_who_they_are(shell: str) -> None:
 )
 def test_the_number_of_tasks(words: tuple[str, ...], env: dict[str, str], count: int) -> None:
     if words and words[-1] == "-n":
-        # After -- comes the command, whatever it is called.
+        # After -- comes the command, whatever its name.
         assert "-n" in srun("--", "./-n").stderr
         return
     done = srun(*words, "echo", "x", **env)
@@ -65,7 +65,7 @@ def test_gpus_are_divided_among_tasks() -> None:
     done = srun("-n", "3", "--gpus-per-task", "2", *show, CUDA_VISIBLE_DEVICES="1,3,5,7")
     assert done.returncode == 1
     assert "task 2: the job has too few GPUs here for 3 tasks with 2 each" in done.stderr
-    # Also where lines are labelled, the step ends.
+    # With labelled lines, the step ends, too.
     done = srun("-l", "-n", "2", "--gpus-per-task", "1", *show, CUDA_VISIBLE_DEVICES="1")
     assert (done.returncode, done.stdout) == (1, "0: 0 1\n")
     done = srun("-n", "2", *show, CUDA_VISIBLE_DEVICES="1,3")

@@ -1,4 +1,4 @@
-"""Admission: a search for more that is given up does not cost a run what it is content with."""
+"""Admission: if the search for a larger width is abandoned, a run still gets its least width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.oracles.counting import counting
 
 @pytest.mark.heavy
 def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_full() -> None:
-    # Eight racks, and money for the last alone: where it is is found after all other ways.
+    # Eight racks, and money for the last one only, which is found after all other ways.
     there = (("region", "r"), ("rack", "r7"))
     state = world(
         nodes=[node(f"n{number}", 8, rack=f"r{number}") for number in range(8)],
@@ -29,7 +29,7 @@ def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_ful
     found = admit(state, elastic, NOW_MS)
     assert isinstance(found, Admitted)
     assert found.plan.nodes == {"n7"}
-    # A budget of steps that several attempts share is not renewed.
+    # Several attempts share one budget of steps, which is not renewed.
     assert isinstance(admit(state, elastic, NOW_MS, steps=SearchBudget()), Refusal)
 
 

@@ -1,4 +1,4 @@
-"""Planned conflicts are announced to those they may hit, anew when they change, and called off."""
+"""Planned conflicts are announced to affected owners, again after changes, and called off."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCOPE = Scope("default", "H100", ("r/c/A",))
 
 
 def long(name: str, gpus: int, owner: str) -> Run:
-    """Return a run that goes on for a day."""
+    """Return a run that runs for a day."""
     return run(name, gpus, owner, expected_duration_ms=24 * HOUR_MS, nonce=name)
 
 
@@ -64,7 +64,7 @@ def of_kind(events: tuple[Event, ...], kind: type[Event]) -> list[Event]:
 
 
 def planned() -> tuple[Life, ConflictAnnounced]:
-    """Return a ledger in which dee has just planned a conflict against the three others."""
+    """Return a ledger in which dee has just planned a conflict with the three other owners."""
     life = life_of(
         long("a", 8, "ada"), long("b", 8, "ben"), long("c", 8, "cy"), long("c2", 8, "cy")
     )
@@ -75,7 +75,7 @@ def planned() -> tuple[Life, ConflictAnnounced]:
 
 
 def notices(life: Life) -> list[Notice]:
-    """Return what the owners hear of all that happened."""
+    """Return the notices of all events."""
     return notices_of(1, life.events, KnownView(life.state))
 
 
@@ -256,7 +256,7 @@ def test_conflicts_that_need_no_lottery_delay_no_announcement_of_one_that_does()
 
 @pytest.mark.parametrize("events", range(1, 25))
 def test_a_day_of_equal_decisions_looks_at_every_conflict(events: int) -> None:
-    """An idle service decides each quarter of an hour, and may record equally many events."""
+    """An idle service decides every quarter of an hour, and may record equally many events."""
     for count in range(1, 25):
         looked_at = {
             (first_in_turn(seq, count) + more) % count

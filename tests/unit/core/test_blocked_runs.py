@@ -1,4 +1,4 @@
-"""Runs that an upstream, or the limit of their array, blocks: they cost others nothing."""
+"""Runs that an upstream or the limit of their array blocks cost other runs nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tasks(count: int) -> tuple[Run, ...]:
 
 
 def calls_of(act: Callable[[], object]) -> int:
-    """Return how many functions ``act`` calls, those of the library included."""
+    """Return the number of function calls of ``act``, including those of the library."""
     calls = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -88,7 +88,7 @@ def calls_of(act: Callable[[], object]) -> int:
 def test_a_decision_does_not_look_at_blocked_runs(
     blocked: Callable[[int], tuple[Run, ...]],
 ) -> None:
-    """Before they had an index of their own, each decision read every one of them."""
+    """Before they had a separate index, each decision read all of them."""
 
     def calls_beside(count: int) -> list[int]:
         life = new_life()
@@ -120,7 +120,7 @@ def test_a_follower_beyond_the_depth_is_refused_when_its_upstream_fails() -> Non
 
 
 def test_each_follower_of_a_cancelled_array_is_refused_once() -> None:
-    """Each was refused once for every task: a square of them, more than a block may have."""
+    """Before, each was refused once for every task: more events than a block may have."""
     life = new_life()
     up, count = TaskArray(name="up", tasks="0-9"), 10
     life.do(Apply(task_runs(run("up", 1, array=up))))
@@ -153,7 +153,7 @@ def test_a_follower_of_two_runs_names_the_one_that_is_not_over() -> None:
 
 
 def test_a_chain_of_runs_costs_its_length() -> None:
-    """The order of a chain in one command was found anew for each of its runs."""
+    """Before, the order of a chain in one command was computed again for each of its runs."""
 
     def calls_for(count: int) -> int:
         chain = tuple(
@@ -167,7 +167,7 @@ def test_a_chain_of_runs_costs_its_length() -> None:
 
 
 def test_a_follower_stands_in_the_queue_where_it_was_released() -> None:
-    """It ages from the end of its upstream: behind what waited before, before what came after."""
+    """Its wait counts from the end of its upstream: behind older waits, before later ones."""
     life = new_life()
     life.do(Submit(run("up", 1)))
     life.do(Submit(run("full", 15, expected_duration_ms=9 * HOUR_MS)))

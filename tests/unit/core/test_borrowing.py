@@ -1,4 +1,4 @@
-"""What a run may borrow bounds it at every instant, not only when it starts."""
+"""The limit on a run's loans applies at every instant, and not only at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I12 in states and histories: what was done to a claim that may not be is found."""
+"""I12 in states and histories: forbidden changes of a claim are found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ History = list[Event]
 
 
 def history() -> History:
-    """Return a claim of two nodes that is released and wiped, and a run that has one after it."""
+    """Return a claim of two nodes that is released and wiped, and then a run on one of them."""
     life = Life(
         nodes=[node("n0"), node("n1")],
         budgets=[

@@ -74,7 +74,7 @@ def claim(name: str = "c", nodes: int = 1, owner: str = "lab", **more: Any) -> R
 
 
 def ward(nodes: int = 3, *, width: int = 64, **more: Any) -> Life:
-    """Return nodes of 8 GPUs, and a lab and a team with money of their own."""
+    """Return nodes of 8 GPUs, and a lab and a team with separate money."""
     return Life(
         nodes=[node(f"n{number}") for number in range(nodes)],
         budgets=[
@@ -187,7 +187,7 @@ class TestGranting:
         life.do(Submit(run("wide", 16, "team", expected_duration_ms=HOUR_MS)))
         assert life.state.runs["wide"].reservation is not None
         (refusal,) = life.ask(Submit(claim(expected_duration_ms=30 * MINUTE_MS))).refusals
-        assert refusal.code is RefusalCode.RESERVED  # It would be gone, but not wiped, in time.
+        assert refusal.code is RefusalCode.RESERVED  # It would end, but not be wiped, in time.
 
     def test_of_several_in_one_command_all_are_granted_or_none(self) -> None:
         life = ward(2)
@@ -213,11 +213,11 @@ class TestLimits:
         assert (refusal.current, refusal.wanted, refusal.limit, refusal.short) == (1, 2, 2, 1)
         life.do(Submit(claim("d")))
         life.do(Apply((System(sensitive_pool_size=0),)))
-        assert len(life.state.unwiped) == 2  # Lowering it ends nothing.
+        assert len(life.state.unwiped) == 2  # Lowering the limit ends nothing.
         life.do(Release("c"))
         life.do(Apply((System(sensitive_pool_size=2),)))
         (refusal,) = life.ask(Submit(claim("e"))).refusals
-        assert refusal.current == 2  # What was not wiped yet serves nobody else.
+        assert refusal.current == 2  # A node that is not wiped yet gets no other work.
         life.do(Wiped("n0", is_clean=True))
         life.do(Submit(claim("e")))
         life.do(Apply((System(),)))

@@ -1,4 +1,4 @@
-"""Conflicts as events: declared, settled, refused, declared anew; and limits that are tightened."""
+"""Conflicts as events: declared, settled, refused, declared again; and tightened limits."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RequestContext:
         return resolved
 
     def reserve(self, spec: Run, *domains: str) -> ConflictDeclared:
-        """Promise ``spec`` a start, and declare the conflict for it."""
+        """Reserve a start for ``spec``, and declare its conflict."""
         reserve(self.state, spec, [f"r/c/{domain}" for domain in domains])
         log = DecisionLog(self.state, now_ms=LATER_MS, actor="test", has_executor=self.has_executor)
         declared = declare_conflict(log, for_reservation(self.state, f"{spec.name}@1"))
@@ -433,7 +433,7 @@ def test_what_is_not_lent_starts_while_lending_is_tightened() -> None:
     context.do(Apply((tight,)))
     assert context.state.open_conflicts
     context.start(long("own", 2), LATER_MS)
-    # Lent, it would be more of what is too much already.
+    # As a loan, it would add to the use that is already too high.
     lent = [
         replace(e, tier=Tier.BORROWED) if isinstance(e, LeaseStarted) and e.run == "own" else e
         for e in context.events

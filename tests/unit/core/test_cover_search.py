@@ -1,7 +1,7 @@
-"""Payment on many small worlds, against trying every division: caps apart, and caps that overlap.
+"""Payment in many small worlds, compared with every division: separate and overlapping caps.
 
-The worlds are drawn from fixed seeds, in numbers that a search with a wrong step does not survive;
-``tests/property/test_cover.py`` draws fewer and stranger ones.
+The worlds come from fixed seeds, and there are so many that a wrong step of the search would be
+noticed; ``tests/property/test_cover.py`` draws fewer and more irregular ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORLDS = 300
 
 
 class Bill:
-    """A few envelopes, some of one place only, under a few caps; and GPUs to be paid in A and B."""
+    """A few envelopes, some for one place only, under a few caps; and GPUs to pay in A and B."""
 
     def __init__(self, seed: int, *, overlapping: bool) -> None:
         chance = Random(seed)
@@ -63,7 +63,7 @@ class Bill:
         ]
 
     def allows(self, paid: Sequence[int]) -> bool:
-        """Return whether the envelopes and caps have what each envelope is to pay in all."""
+        """Return whether the envelopes and caps can pay these total amounts."""
         return all(gpus <= room for gpus, room in zip(paid, self.rooms, strict=True)) and all(
             sum(paid[each] for each in under) <= most for most, under in self.caps
         )
@@ -135,7 +135,8 @@ def test_without_overlapping_caps_the_search_never_turns_back() -> None:
 
 
 def test_what_was_paid_elsewhere_is_not_looked_at_twice() -> None:
-    # Twelve rings of three lines, any two of which pay one GPU: each ring looks good for two.
+    # Twelve rings of three envelopes, any two of which pay for one GPU: a ring seems to pay for
+    # two.
     lines = [envelope(f"e{number:02d}", 1) for number in range(36)]
     caps = [
         Cap(

@@ -1,4 +1,4 @@
-"""What ``Apply`` does against what is there."""
+"""``Apply`` with documents that are new, equal or different."""
 
 from __future__ import annotations
 
@@ -164,13 +164,13 @@ def test_a_window_does_not_begin_after_what_it_pays_for_unless_that_is_let_in_ea
 
 
 def test_a_budget_that_has_paid_is_not_given_to_another_owner() -> None:
-    """Else the new owner's statement would show the old owner's spending and its users."""
+    """Otherwise the new owner's statement would show the old owner's spending and its users."""
     owners = [Owner(name="team"), Owner(name="other")]
     life = Life(
         nodes=fleet({"A": 8}), owners=owners, budgets=[budget("b", "team", envelope("e", 8))]
     )
     moved = Apply((budget("b", "other", envelope("e", 8)),))
-    assert not life.ask(moved).refusals  # It has paid for nothing yet.
+    assert not life.ask(moved).refusals  # It has not paid for anything yet.
     life.do(Submit(run("r", 8)))
     life.do(Complete("r"), NOW_MS + HOUR_MS)
     for _ in ("as it is", "deleted"):

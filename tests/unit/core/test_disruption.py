@@ -1,4 +1,4 @@
-"""Who may ask for a conflict, when one would work, and what it may cost."""
+"""Who may call a conflict, when a conflict would help, and what it may cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def long(name: str, gpus: int, owner: str = "ada", **more: object) -> Run:
 
 
 def waiting(pool: Pool | None = None) -> State:
-    """Return a full fleet of 8 GPUs and a run that waits."""
+    """Return a full fleet of 8 GPUs and a waiting run."""
     state = begin({"A": 8}, pool)
     assert start(state, long("a", 8), NOW_MS)
     reserve(state, run(WANTED, 4, "ben"), ["r/c/A"])

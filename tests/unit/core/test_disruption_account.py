@@ -1,4 +1,4 @@
-"""Disruption accounts: what they hold, who pays, and what a run that waits for one shows."""
+"""Disruption accounts: their amounts, who is charged, and what a run shows that waits for one."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_only_the_caller_pays_also_where_its_own_runs_are_cut() -> None:
 
 
 def spent() -> Life:
-    """Return a ledger in which ada waits for its account, which a conflict has just emptied."""
+    """Return a ledger in which ada waits for its account, which a conflict has just used up."""
     life = life_of()
     fill(life, "ben", 4)
     fill(life, "cy", 4)

@@ -1,4 +1,4 @@
-"""When somebody has to tick next: found at the top of the heap, past what is outdated or ending."""
+"""When the next tick is due: the top of the heap, without outdated and ending entries."""
 
 from __future__ import annotations
 

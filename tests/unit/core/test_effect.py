@@ -1,4 +1,4 @@
-"""What is another after a change than it was before."""
+"""The effect of a change: what differs between the states before and after."""
 
 from __future__ import annotations
 

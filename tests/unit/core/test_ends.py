@@ -1,4 +1,4 @@
-"""Ends of runs that are asked for again: the same end changes nothing, another is refused."""
+"""Repeated ends of runs: the same end changes nothing, another one is refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def running() -> State:
 
 
 def executed(state: State, command: Command, at_ms: int) -> Decision:
-    """Do ``command`` where an executor runs the work: a stop is two facts."""
+    """Carry out ``command`` with an executor, so that a stop is two facts."""
     decision = decide(state, command, now_ms=at_ms, actor="test", has_executor=True)
     apply_all(state, decision.events)
     return decision
@@ -79,7 +79,7 @@ def test_a_run_that_is_cancelled_now_has_no_grace() -> None:
     state = running()
     decision = executed(state, Cancel("r", now=True), NOW_MS + 5)
     assert endings(decision) == [(EndReason.CANCELLED, NOW_MS + 5)]
-    # The slots are taken until the executor confirms.
+    # The slots stay in use until the executor confirms.
     assert state.leases
     executed(state, Confirm("r/0"), NOW_MS + 6)
     assert state.runs["r"].phase is Phase.CANCELLED

@@ -1,4 +1,4 @@
-"""``explain``: what holds a run now, and remedies that work when they are carried out."""
+"""``explain``: why a run waits now, and remedies that work when they are carried out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def started(events: tuple[Event, ...]) -> set[str]:
 
 
 def assert_proven(state: State, name: str, remedy: Remedy, at_ms: int = NOW_MS) -> None:
-    """Carry ``remedy`` out from its typed form alone, and see the run or its copy start."""
+    """Carry ``remedy`` out from its command alone, and check that the run or its copy starts."""
     command = command_of(state, remedy)
     if remedy.instead:
         state = state.overlay()
@@ -98,7 +98,7 @@ def assert_proven(state: State, name: str, remedy: Remedy, at_ms: int = NOW_MS) 
 
 
 def command_of(state: State, remedy: Remedy) -> Command:
-    """Return what typing ``remedy.command`` asks for, read through the documents people write."""
+    """Return the command of ``remedy.command``, read through the documents that users write."""
     words = list(remedy.command)
     assert words.pop(0) == "quorate"
     if words[0] == "cancel":
@@ -151,7 +151,7 @@ def waiting(spec: Run, **parts: Any) -> State:
 
 
 def only(state: State, name: str, kind: RemedyKind) -> dict[str, object]:
-    """Return the changes of the one remedy of ``kind``, after proving every remedy listed."""
+    """Return the changes of the only remedy of ``kind``, after proving every listed remedy."""
     explanation = explained(state, name)
     for remedy in explanation.remedies:
         assert_proven(state, name, remedy)
@@ -206,7 +206,7 @@ def test_waiting_run_has_its_place_and_the_refusal_of_this_instant() -> None:
     assert (found.queue_position, found.queue_length) == (2, 2)
     assert found.since_ms == NOW_MS + 1
     assert found.refusal is not None
-    # Recorded when 24 GPUs were taken; the numbers are of now.
+    # Recorded when 24 GPUs were in use; the numbers are the present ones.
     give(state, Complete("second"), NOW_MS + 3)
     later = explained(state, "third", NOW_MS + 4).refusal
     assert later is not None
@@ -234,7 +234,7 @@ def test_what_time_has_made_due_counts() -> None:
     late = NOW_MS + 2 * HOUR_MS
     assert explained(state, "new").phase is Phase.PENDING
     found = explained(state, "old", late)
-    # Its window closed an hour ago; both wait again and the older one starts first, on other money.
+    # Its window closed an hour ago; both wait, and the older starts first, with other money.
     assert (found.recorded_phase, found.phase) == (Phase.RUNNING, Phase.RUNNING)
     assert explained(state, "new", late).phase is Phase.PENDING
 
@@ -343,7 +343,7 @@ def test_not_insisting_on_sponsors_is_found() -> None:
 
 
 def test_longest_round_duration_that_can_be_paid_is_found() -> None:
-    # 16 GPUs for 4 h and 2 min of grace are just over 64 GPU-hours, for 3 h well within.
+    # 16 GPUs for 4 h and 2 min of grace are just over 64 GPU-hours; for 3 h they are well below.
     tight = budget("b", "team", envelope("e", 16, gpu_ms_max=64 * HOUR_MS))
     state = waiting(run("r", 16, expected_duration_ms=9 * HOUR_MS), nodes=SMALL, budgets=[tight])
     assert only(state, "r", RemedyKind.SHORTER) == {"spec.runtime.expectedDuration": "3h"}

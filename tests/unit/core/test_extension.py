@@ -1,4 +1,4 @@
-"""By how much a hold is extended, to the millisecond: ADR-0009."""
+"""The length of an extension of a hold, to the millisecond: ADR-0009."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def started(*, gpu_ms_max: int = HOURS_MS) -> tuple[State, Lease]:
 
 
 def change(state: State, spec: Budget) -> None:
-    """Record ``spec`` as it is: what `apply` would refuse is what a hold must survive."""
+    """Record ``spec`` without checks, because a hold must survive even what `apply` refuses."""
     apply_all(state, [BudgetApplied(at_ms=NOW_MS, actor="test", budget=spec)])
 
 

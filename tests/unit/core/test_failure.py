@@ -1,4 +1,4 @@
-"""Lost nodes: swap, shrink, requeue (docs/design/lifecycle.md); Jobtree's defects among them."""
+"""Lost nodes: swap, shrink, requeue (docs/design/lifecycle.md), including defects of Jobtree."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Fleet:
         return decision
 
     def slots(self, name: str, role: Role = Role.ACTIVE) -> dict[str, int]:
-        """Return the GPUs a run has on each node in one role."""
+        """Return the GPUs of a run on each node in one role."""
         found: dict[str, int] = {}
         for lease in self.state.runs[name].leases:
             fact = self.state.leases[lease].fact
@@ -103,7 +103,7 @@ def test_a_spare_narrower_than_what_was_lost_is_not_swapped_in() -> None:
     world_.do(Submit(run("r", 16, group_gpus=16, spares_per_group=2)))
     decision = world_.do(fail("a0000"), LATER_MS)
     assert any(isinstance(event, RunRequeued) for event in decision.events)
-    # Two whole nodes are left, but not the spares as well: it waits, and says for what.
+    # Two whole nodes are left, but no room for the spares: it waits, and names the shortage.
     assert world_.phase("r") is Phase.PENDING
     assert world_.state.runs["r"].leases == {}
 
@@ -161,7 +161,7 @@ def test_a_step_takes_the_place_of_a_lost_group_of_the_minimum() -> None:
 
 
 def test_without_spare_or_step_the_run_waits_again_and_holds_nothing() -> None:
-    # Jobtree left 16 GPUs of open leases behind.
+    # Jobtree left open leases with 16 GPUs.
     world_ = new_fleet({"A": 16})
     world_.do(Submit(run("r", 16)))
     world_.do(fail("a0000"), LATER_MS)
@@ -176,7 +176,7 @@ def test_restart_skips_spares_and_steps() -> None:
     world_.do(Submit(run("r", 16, group_gpus=16, spares_per_group=8, replace=Replace.RESTART)))
     decision = world_.do(fail("a0000"), LATER_MS)
     assert any(isinstance(event, RunRequeued) for event in decision.events)
-    assert world_.gpus("r") == 16  # It fits elsewhere and starts over at once.
+    assert world_.gpus("r") == 16  # It fits elsewhere and restarts at once.
 
 
 def test_nothing_is_placed_on_a_node_that_is_cordoned_or_failed() -> None:
@@ -250,7 +250,7 @@ def test_a_run_grows_by_steps_up_to_what_it_desires_when_nobody_waits() -> None:
     assert world_.gpus("r") == 24
     reasons = [lease.fact.reason for lease in world_.state.leases.values()]
     assert reasons.count(StartReason.GROW) == 1
-    # Never twice for one gap.
+    # The same gap is never filled twice.
     assert world_.do(Tick(), LATER_MS + 1).events == ()
 
 
@@ -334,7 +334,7 @@ class TestWithAnExecutor:
             EndReason.BUDGET_EXHAUSTED,
             NOW_MS + hold_ms,
         )
-        # However late it is confirmed, nobody pays for more than was held.
+        # However late the confirmation is, no payer is charged more than the hold.
         world_.do(Confirm("r/0"), NOW_MS + 5 * HOUR_MS)
         account = next(iter(world_.state.envelopes.values()))
         assert account.committed_gpu_ms == 8 * hold_ms

@@ -67,7 +67,7 @@ SPARE = Role.SPARE
 def one_and_two(
     nodes: list[Node], *, one: int = 64, two: int = 64, has_executor: bool = False
 ) -> Life:
-    """Return a ledger with two owners, who have nothing to do with each other."""
+    """Return a ledger with two unrelated owners."""
     return Life(
         nodes=nodes,
         budgets=[
@@ -96,7 +96,7 @@ def fail(name: str) -> MarkNode:
 
 
 class TestTakingSpares:
-    """Which slots a filler gets, and who pays."""
+    """The slots of a filler, and its payers."""
 
     def test_the_events_of_a_fill_come_in_this_order(self) -> None:
         life = one_and_two([node("n1", 4), node("n2", 4)])
@@ -120,11 +120,11 @@ class TestTakingSpares:
         after = life.state.envelopes[EnvelopeId("b1/e")]
         assert (after.gpus_active, after.gpus_reserved) == (4, 4)
         used = 4 * (LATER_MS - NOW_MS)
-        # What was used is spent, what is left stays promised: together no more and no less.
+        # The used part is spent and the rest stays reserved: together the same amount.
         assert after.committed_gpu_ms == before.committed_gpu_ms
         assert after.ended_gpu_ms == used
         assert life.state.envelopes[EnvelopeId("b2/e")].gpus_active == 4
-        # Nobody else gets the width that is kept.
+        # No other run gets the reserved concurrency.
         life.do(Submit(run("more", 1, "one")))
         assert life.phase("more") is Phase.PENDING
 
@@ -141,7 +141,7 @@ class TestTakingSpares:
             home = (("fabric.domain", domain),)
             keeper = run(f"keep-{domain}", working, "one", selector=home, spares_per_group=4)
             life.do(Submit(keeper))
-        # A has 2 free and 4 spares, B has 2 free, too, and after this 3.
+        # A has 2 free GPUs and 4 spares; B has 2 free GPUs, and 3 after this.
         life.do(Submit(run("filler", 5, "two", cross_group_spread=False)))
         assert life.filled("keep-A") + life.filled("keep-B") == 3
 
@@ -152,7 +152,7 @@ class TestTakingSpares:
             home = (("fabric.domain", domain),)
             life.do(Submit(run(f"k{domain}", 1, "one", selector=home, spares_per_group=4)))
         assert (life.on("kA", SPARE), life.on("kB", SPARE)) == ({"a1": 4}, {"b1": 4})
-        # Of its two groups of 4 one finds 3 free, the other 1.
+        # One of its two groups of 4 finds 3 free GPUs, the other 1.
         life.do(Submit(run("filler", 8, "two", group_gpus=4)))
         assert life.gpus("filler") == 8
         assert (life.filled("kA"), life.filled("kB")) == (1, 3)
@@ -217,7 +217,7 @@ class TestTakingSpares:
 
 
 class TestComingBack:
-    """When the filler has gone the spare is there again, unless nobody has a use for it."""
+    """When the filler has ended, the spare is restored, unless its run no longer needs it."""
 
     @pytest.mark.parametrize("how", [Complete, Fail, Cancel])
     def test_the_spare_returns_when_the_filler_ends(
@@ -229,7 +229,7 @@ class TestComingBack:
         assert life.filled("keeper") == 0
         *_, last = decision.events
         assert isinstance(last, LeaseStarted)
-        # What was left when it was filled is what it has now.
+        # Its hold is what was left when it was filled.
         assert last.hold_gpu_ms == 4 * (HOUR_MS + 2 * MINUTE_MS - 10 * MINUTE_MS)
         assert (last.payer, last.reason, last.start_ms) == (
             "b1/e",
@@ -303,7 +303,7 @@ class TestComingBack:
             ticks += 1
         assert life.now_ms == NOW_MS + 2 * HOUR_MS
         assert life.gpus("filler") == 4
-        # The work itself went on with the parent's money.
+        # The work itself continued with the parent's money.
         assert life.gpus("keeper") == 8
         assert life.ask(Tick()).events == ()
 
@@ -363,7 +363,7 @@ class TestComingBack:
             "Budget/b1: spec.envelopes[z]: 4 GPUs are kept for spares"
         )
         assert refusal.subject.endswith(why)
-        # The same line with another width, or more time, keeps the spare.
+        # The same envelope with another width, or a longer window, keeps the spare.
         wider = replace(spare, concurrency=5, end_ms=spare.end_ms + HOUR_MS)
         life.do(Apply((budget("b1", "one", work, wider),)))
         life.do(fail("a0000"), LATER_MS)
@@ -391,14 +391,14 @@ class TestComingBack:
         life.do(Submit(run("filler", 6, "two", group_gpus=2)))
         lost = min({name for c in life.state.pledges.values() for name, _ in c.slots})
         life.do(fail(lost), LATER_MS)
-        # The filler waits again, and the spare on the other node is there again.
+        # The filler waits again, and the spare on the other node is restored.
         assert life.phase("filler") is Phase.PENDING
         assert (life.filled("keeper"), life.gpus("keeper", SPARE)) == (0, 2)
         assert lost not in life.on("keeper", SPARE)
 
 
 class TestReclaim:
-    """A lost node: the filler makes room, and the spare takes over."""
+    """A lost node: the filler is stopped, and the spare replaces the lost slots."""
 
     def test_without_an_executor_all_of_it_is_one_decision(self) -> None:
         life = filled_world()
@@ -430,7 +430,7 @@ class TestReclaim:
         life.do(fail("a0000"), LATER_MS + 1)
         life.do(Tick(), LATER_MS + 30 * MINUTE_MS)
         assert life.phase("keeper") is Phase.RUNNING
-        # The filler's node is lost, too: there is no spare to wait for any more.
+        # The filler's node is lost, too: no spare is left to wait for.
         life.do(fail("a0002"), LATER_MS + 31 * MINUTE_MS)
         assert life.phase("filler") is Phase.PENDING
         life.do(Confirm("keeper/0"), LATER_MS + 32 * MINUTE_MS)
@@ -541,7 +541,7 @@ class TestReclaim:
         life.do(MarkNode("n2", NodeStatus.READY))
         assert life.gpus("filler") == 4
         decision = life.do(fail("n1"), LATER_MS)
-        # Its minimum sits on the spare, so all of it goes; it starts again on what is free.
+        # Its minimum is on the spare, so all of it stops; it restarts on free slots.
         assert {name for name, _ in stops(decision)} == {"filler/0", "filler/1"}
         assert life.on("keeper") == {"n3": 2}
         assert life.on("filler") == {"n2": 4}
@@ -556,7 +556,7 @@ class TestReclaim:
         elastic = Malleable(gpus_min=8, gpus_max=12, gpus_step=4, gpus_desired=12)
         life.do(Submit(run("filler", 12, "two", group_gpus=8, malleable=elastic)))
         assert life.on("filler") == {"n1": 4, "n2": 8}
-        # Half of what is lost is on the spare that nobody fills.
+        # The spare without a filler replaces half of the lost GPUs.
         decision = life.do(fail("n0"), LATER_MS)
         assert stops(decision) == [("filler/1", EndReason.RECLAIMED_BY_SPARE)]
         assert (life.on("keeper"), life.on("filler")) == ({"n1": 4, "n3": 4}, {"n2": 8})
@@ -588,7 +588,7 @@ class TestReclaim:
         life.do(Submit(run("keeper", 8, "one", group_gpus=8, spares_per_group=4)))
         life.do(Submit(run("filler", 4, "two", expected_duration_ms=5 * HOUR_MS)))
         life.do(fail("a0000"), NOW_MS + 30 * MINUTE_MS)
-        # Nobody is handed a lease on a node that is lost.
+        # No lease on a lost node is handed over.
         life.do(Tick(), NOW_MS + HOUR_MS)
         stopping = life.state.runs["keeper"].stopping
         assert stopping is not None
@@ -596,7 +596,7 @@ class TestReclaim:
 
 
 class TestCounting:
-    """What is kept for spares, and for whom."""
+    """The amounts reserved for spares, and their payers."""
 
     def test_a_filler_that_would_outstay_the_spares_run_takes_none_where_a_start_is_promised(
         self,

@@ -1,4 +1,4 @@
-"""Runs that follow others: when they may start, and what becomes of them when those do not end."""
+"""Runs that follow others: when they may start, and what happens if the others do not complete."""
 
 from __future__ import annotations
 

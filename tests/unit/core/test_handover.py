@@ -1,4 +1,4 @@
-"""Hand-over: when a payer cannot go on, the next one does, and the work does not notice."""
+"""Hand-over: when a payer can no longer pay, the next one does, and the work continues."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_a_cap_stops_an_extension_too() -> None:
 
 
 def test_a_step_that_cannot_be_paid_on_ends_alone() -> None:
-    # The second envelope pays for the step only, and runs dry first.
+    # The second envelope pays for the step only, and runs out first.
     first = envelope("a", 4, gpu_ms_max=4 * 100 * HOUR_MS)
     second = envelope("b", 4, gpu_ms_max=4 * (HOUR_MS + 2 * MINUTE_MS))
     state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", first, second)])

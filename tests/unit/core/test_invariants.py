@@ -1,4 +1,4 @@
-"""Each invariant is seen to be broken when it is: in a state, and in a history."""
+"""Each violated invariant is detected, in a state and in a history."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from quorate.testing.builders import (
 
 
 def _history() -> tuple[list[Event], State]:
-    """Return a short life with every kind of lease: shared domain, spares, borrowed, ended."""
+    """Return a short history with every kind of lease: shared domain, spares, borrowed, ended."""
     own = budget(
         "b", "team", envelope("e", 8), caps=[Cap(name="c", flavor="H100", envelopes=("e",))]
     )

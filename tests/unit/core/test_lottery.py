@@ -1,4 +1,4 @@
-"""The lottery's arithmetic, against numbers computed by hand and against its page."""
+"""The arithmetic of the lottery, compared with numbers computed by hand and with its page."""
 
 from __future__ import annotations
 

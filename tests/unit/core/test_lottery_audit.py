@@ -1,4 +1,4 @@
-"""What a history of lotteries must never show."""
+"""Histories of lotteries that the audit must reject."""
 
 from __future__ import annotations
 

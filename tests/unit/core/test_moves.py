@@ -1,4 +1,4 @@
-"""Why a promised start moves: what is recorded, and what the simulation's books accept."""
+"""Causes of moved firm starts: what is recorded, and what the books of promises accept."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def life_of(
 ) -> Life:
     """Return a ledger of one domain of ``gpus`` and three owners, with a lottery.
 
-    ``budgets`` are there instead of those of the three owners.
+    ``budgets`` replace those of the three owners.
     """
     owners = ("one", "two", "three")
     life = Life(
@@ -124,17 +124,17 @@ def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> No
     life = life_of(2)
     life.do(Submit(of("keeper", 5, "one", group_gpus=5, spares_per_group=2)))
     life.do(Submit(of("small", 1, "one")))
-    # Two spares, which cost nothing, and one GPU of a run: what the pool bears is not much more.
+    # Two spares, which cost nothing, and one GPU of a run: the account does not cover much more.
     life.do(Submit(of("new", 3, "two", group_gpus=3)), MADE_MS)
     assert life.state.reservations["new@1"].planned_start_ms == START_MS
     life.do(Submit(of("filler", 2, "three", 1)))
     assert life.phase("filler") is Phase.PENDING
-    # One that goes in time may.
+    # A run that ends in time may start.
     life.do(Submit(run("brief", 2, "three", expected_duration_ms=15 * MINUTE_MS, checkpoint_ms=0)))
     assert life.phase("brief") is Phase.RUNNING
     assert [bundle for bundle, _ in life.state.runs["brief"].backfills] == [0]
     life.do(Complete("brief"), START_MS - MINUTE_MS)
-    life.do(Cancel("filler"))  # A conflict leaves others what is firm for them.
+    life.do(Cancel("filler"))  # A conflict leaves other firm starts their GPUs.
     decision = life.do(Tick(), START_MS)
     assert not any(isinstance(event, ReservationMoved) for event in decision.events)
     (declared,) = [event for event in decision.events if isinstance(event, ConflictDeclared)]
@@ -163,7 +163,7 @@ def test_no_conflict_makes_room_that_a_promise_before_needs_when_what_is_cut_has
     life.do(Submit(run("x", 4, "one", expected_duration_ms=first_ms - NOW_MS)))
     life.do(Submit(of("first", 5, "two")))
     assert life.state.reservations["first@1"].planned_start_ms == first_ms
-    # One hour, from when x is cut or (with an executor) from when it is gone.
+    # One hour, from when x is cut or (with an executor) from when it has ended.
     life.do(Submit(of("second", 2, "three", 1, checkpoint_ms=0)), MADE_MS)
     second = life.state.reservations["second@1"]
     assert second.by_conflict is (planned_ms is not None)
@@ -188,7 +188,7 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
     assert life.state.reservations["second@1"].conflict == "1"
     going = life.state.leases["x/0"].ending
     assert going is not None
-    # The first is late, and takes what is going, which is late too.
+    # The first start is late, and takes the GPUs that are late, too.
     moved: list[ReservationMoved] = []
     while life.now_ms < MADE_MS + 30 * MINUTE_MS:
         decision = life.do(Tick(), life.due_ms())
@@ -203,7 +203,7 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
     assert set(life.state.conflicts) == {"1"}
     place = life.state.reservations["first@1"].planned_start_ms
     life.do(Confirm("x/0"))
-    # The second has the room that its conflict made; the first keeps its place beside it.
+    # The second run has the room from its conflict; the first keeps its place beside it.
     assert (life.phase("first"), life.phase("second")) == (Phase.PENDING, Phase.RUNNING)
     assert life.state.reservations["first@1"].planned_start_ms == place
 
@@ -211,8 +211,8 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
 def cleared_for_first(nodes: list[Node]) -> Life:
     """Return a ledger in which ``x`` or ``y`` was cut for ``first``, made before ``second``.
 
-    With an executor, so that what was cut is going still. ``second`` is at its share, and may not
-    ask for a conflict.
+    With an executor, so that the cut run is still stopping. ``second`` is at its share, and may not
+    call a conflict.
     """
     life = life_of(100, gpus=0)
     life.has_executor = True
@@ -295,7 +295,7 @@ def made(name: str, *, by_conflict: bool = False) -> ReservationMade:
 
 
 def moved_to(minutes: int, cause: MoveCause) -> ReservationMoved:
-    """Return the move of ``r`` to so many minutes from now."""
+    """Return the move of ``r`` to ``minutes`` minutes from now."""
     start_ms = NOW_MS + minutes * MINUTE_MS
     return ReservationMoved(
         at_ms=NOW_MS,
@@ -312,9 +312,9 @@ def moved_to(minutes: int, cause: MoveCause) -> ReservationMoved:
 
 
 def faults(minutes: int, cause: MoveCause, *, by_conflict: bool = False, busy: int = 0) -> str:
-    """Return what the books say about a move of ``r``, which waits for 8 of 8 GPUs.
+    """Return the violations in the books for a move of ``r``, which waits for 8 of 8 GPUs.
 
-    It moves after 61 minutes. ``busy`` are the minutes that a run on all of them declared.
+    It moves after 61 minutes. ``busy`` is the declared duration, in minutes, of a run on all GPUs.
     """
     life = life_of(0)
     if busy:
@@ -357,7 +357,7 @@ def test_books_let_only_a_start_by_conflict_be_called_off(
 
 
 def test_loan_that_is_recalled_once_a_conflict_is_called_off_is_told_in_the_same_decision() -> None:
-    """Its grace is as long as the notice, so that there is no time to lose."""
+    """Its grace is as long as the notice, so the stop is due at once."""
     notice_ms = 5 * MINUTE_MS
     lent = envelope("e", 8, lending=lending(recall_notice_ms=notice_ms))
     life = life_of(

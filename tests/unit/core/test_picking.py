@@ -1,4 +1,4 @@
-"""Which nodes a plan takes, where sizes differ or nodes go whole: ADR-0007."""
+"""The nodes of a placement, with nodes of different sizes or whole nodes: ADR-0007."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def packed(
 
 
 def two_sizes(*, used: int = 3, eight: str = "b", four: str = "a") -> State:
-    """Return a node of eight with some GPUs in use, and an untouched one of four."""
+    """Return a node of eight with some GPUs in use, and an unused one of four."""
     state = world(nodes=[node(eight, 8)], budgets=[budget("b", "team", envelope("e", 64))])
     apply_all(state, decide(state, Submit(run("r", used)), now_ms=NOW_MS, actor="test").events)
     apply_all(state, [NodeApplied(at_ms=NOW_MS, actor="test", node=node(four, 4))])

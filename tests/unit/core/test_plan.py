@@ -1,4 +1,4 @@
-"""``foretell``: when a run starts, what that rests on, and whom it could cost."""
+"""``foretell``: when a run starts, the conditions of its start, and which runs it could end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONG_MS, SHORT_MS = 8 * HOUR_MS, 4 * HOUR_MS
 
 
 def new_life(*, gpus: int = 16, rate_ppm: int = 1_000_000, **pool: int) -> Life:
-    """Return a full set of teams on one domain; what conflicts may cost is stated."""
+    """Return all teams on one domain, with a stated cost that conflicts may have."""
     known = Pool(
         name="default",
         disruption_rate_ppm=rate_ppm,
@@ -58,7 +58,7 @@ def new_life(*, gpus: int = 16, rate_ppm: int = 1_000_000, **pool: int) -> Life:
 
 
 def commit(life: Life) -> None:
-    """Commit ``life`` to a lottery."""
+    """Commit the ledger of ``life`` to a lottery."""
     committed = LotteryCommitted(
         at_ms=NOW_MS,
         actor="test",
@@ -270,7 +270,7 @@ def test_a_run_that_is_over_has_nothing_to_tell() -> None:
 
 
 def crowded(**pool: int) -> Life:
-    """Return a domain of 16 with 14 in use by two teams for two hours, and a third that waits."""
+    """Return a domain of 16 GPUs, 14 used by two teams for two hours, and a waiting third team."""
     life = new_life(**pool)
     for name, gpus, owner in (("a", 4, "one"), ("b", 4, "one"), ("c", 4, "two"), ("d", 2, "two")):
         life.do(Submit(work(name, gpus, owner)))
@@ -297,7 +297,7 @@ def test_a_start_by_a_conflict_says_when_it_would_be_by_itself_and_whom_it_could
         "two": Fraction(1, 2),
     }
     cut = {each.run: each.cut for each in contest.entrants}
-    # An owner that is drawn yields both: neither of its runs alone is enough.
+    # A drawn owner loses both runs, because neither of them alone is enough.
     assert cut["a"] == cut["b"]
     assert cut["c"] == cut["d"]
     assert cut["a"] + cut["c"] == contest.draws == 1_000
@@ -365,7 +365,7 @@ def test_why_no_conflict_makes_room(pool: dict[str, int], why: str) -> None:
 
 
 def settled(life: Life) -> ConflictResolved:
-    """Let the conflict for ``big`` be declared and drawn, and return what came of it."""
+    """Let the conflict for ``big`` be declared and drawn, and return its outcome."""
     life.do(Tick(), life.now_ms + NOTICE_MS)
     (name,) = life.state.open_conflicts
     link = chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH)
@@ -449,7 +449,7 @@ def test_a_forecast_leaves_the_state_as_it_was() -> None:
 
 
 def limited(**quota: int) -> Life:
-    """Return a life in which the first team is at its limit, and there is room for more."""
+    """Return a ledger in which the first team is at its limit, with free room."""
     life = new_life()
     life.do(Apply((Owner(name="one", quota=Quota(**quota)),)))
     life.do(Submit(work("a", 8)))

@@ -1,4 +1,4 @@
-"""The audit and the sweep see what is wrong with filled spares: each history here is spoiled."""
+"""The audit and the sweep find faults of filled spares: each history here has one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ History = list[Event]
 
 
 def history() -> History:
-    """Return a fill of two spares and their return, in which nothing is wrong."""
+    """Return a history without faults in which two spares are filled and restored."""
     life = Life(
         nodes=[node("n1", 4), node("n2", 2)],
         budgets=[
@@ -48,7 +48,7 @@ def history() -> History:
 
 
 def at(events: History, kind: type[Event], *, last: bool = False) -> int:
-    """Return where the first (or last) event of ``kind`` is."""
+    """Return the index of the first (or last) event of ``kind``."""
     found = [place for place, event in enumerate(events) if isinstance(event, kind)]
     return found[-1 if last else 0]
 

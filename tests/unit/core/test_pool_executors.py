@@ -1,4 +1,4 @@
-"""Which runs a pool takes by its executor, and when the executor may change."""
+"""The runs that a pool accepts depending on its executor, and when the executor may change."""
 
 from __future__ import annotations
 

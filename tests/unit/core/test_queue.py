@@ -1,4 +1,4 @@
-"""The queue's order, and what soft quotas do beside it: burst and thresholds."""
+"""The queue's order, and the other effects of soft quotas: bursts and thresholds."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_is_started_counts_for_all_that_its_owner_waits_for_each_time_anew(
     submit(world, "full", 32, "cy", hours=1)
     for name in ("a1", "a2"):
         submit(world, name, 8, "ada")
-    # It stands in a line of its own, as it asks for other flavors.
+    # It is in a separate line, because it names other flavors.
     world.do(Submit(run("a3", 8, "ada", flavors=("H100", "A100"))))
     for name in ("b1", "b2"):
         submit(world, name, 8, "ben")
@@ -183,7 +183,7 @@ def test_the_next_threshold_is_found_behind_one_that_is_put_off_as_past_use_leav
     submit(world, "a", 2, "ada", hours=100)
     world.now_ms = began_ms + 23 * HOUR_MS
     submit(world, "b", 4, "ben", hours=100)
-    # As of then ada reaches 80 % after 29 hours. Three hours later, two of the past have left.
+    # As of then ada reaches 80 % after 29 hours. Three hours later, two past hours are forgotten.
     assert threshold_due_ms(world.state, world.now_ms) == began_ms + 29 * HOUR_MS
     assert threshold_due_ms(world.state, began_ms + 26 * HOUR_MS) == began_ms + 30 * HOUR_MS
 
@@ -257,7 +257,7 @@ def test_rank_of_an_owner_that_may_burst_follows_the_fleet_at_one_instant() -> N
 
 
 def ranked_anew(world: Tenancy) -> list[Ranked]:
-    """Return the lines as they are ranked when nothing is kept."""
+    """Return the lines as ranked without caches."""
     fresh = world.state.overlay()
     fresh.ranks_changed()
     return ranked_lines(fresh, world.now_ms)

@@ -1,4 +1,4 @@
-"""Hard quotas: checked in the commit, with the numbers; nobody is stopped, waiters are woken."""
+"""Hard quotas: checked in the commit, with numbers; no run is stopped, waiting ones are tried."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_run_that_may_wait_says_so_and_is_woken_by_what_makes_room() -> None:
     )
     assert world.state.parked == {"physics": {"c": None}}
     assert not world.state.queued
-    # It is planned for when the quota frees by itself, and starts when it does before that.
+    # It is planned for when the quota becomes free by itself, and starts if that happens earlier.
     assert world.state.reservations["c@1"].planned_start_ms == NOW_MS + HOUR_MS
     world.do(Complete("a"))
     assert world.phase("c") is Phase.RUNNING
@@ -176,7 +176,7 @@ def test_an_owner_of_two_parents_counts_once_above_them() -> None:
 def test_packing_falls_back_to_nodes_that_its_owner_has() -> None:
     world = Tenancy(physics(nodes_max=2), domains="A")
     world.do(asks("a", 12))  # a whole node and half of another
-    world.do(asks("x", 2, "other"))  # best fit: the half
+    world.do(asks("x", 2, "other"))  # best fit: the half-used node
     decision = world.do(asks("b", 2))
     assert world.phase("b") is Phase.RUNNING
     assert world.state.holdings.held() == {"physics": (2, 2)}
@@ -187,7 +187,7 @@ def test_packing_falls_back_to_nodes_that_its_owner_has() -> None:
 def test_packing_looks_in_other_domains_for_nodes_that_its_owner_has() -> None:
     world = Tenancy(physics(nodes_max=1), nodes=1)
     world.do(asks("a", 4))
-    world.do(asks("tight", 6, "other"))  # leaves 2 elsewhere, where 2 would go by best fit
+    world.do(asks("tight", 6, "other"))  # leaves 2 GPUs elsewhere, where best fit would place 2
     world.do(asks("b", 2))
     assert world.phase("b") is Phase.RUNNING
     assert len({world.state.leases[n].fact.slots[0][0] for n in ("a/0", "b/0")}) == 1
@@ -235,7 +235,7 @@ def test_a_lost_node_counts_until_its_work_is_gone() -> None:
     world = Tenancy(physics(nodes_max=1), domains="A")
     world.do(asks("a", 8))
     world.do(MarkNode(next(iter(world.state.leases.values())).fact.slots[0][0], NodeStatus.FAILED))
-    # It is put back, and finds another node: it has none now.
+    # It is requeued, and finds another node, because it holds no node now.
     assert world.phase("a") is Phase.RUNNING
     assert world.state.holdings.held() == {"physics": (1, 1)}
 
@@ -255,7 +255,7 @@ def test_what_others_free_may_make_fewer_nodes_do_and_is_not_slept_through() -> 
     world.do(asks("mine", 8))
     world.do(asks("x", 5, "other"))
     world.do(asks("y", 5, "other"))
-    # 6 GPUs are free, in halves: it would need two nodes more, and may have one.
+    # 6 GPUs are free, on half-used nodes: it would need two more nodes, and may have one.
     world.do(waits("w", 5))
     record = world.state.runs["w"]
     assert record.refusal is not None

@@ -1,4 +1,4 @@
-"""I4 in histories: what started beyond a hard quota is found, however far above that quota is."""
+"""I4 in histories: starts beyond a hard quota of any ancestor are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAMILY = [
 
 
 def life() -> Life:
-    """Return a ledger of three generations with four nodes, all of whose money the last has."""
+    """Return a ledger of three generations and four nodes; the youngest has all the money."""
     return Life(
         nodes=[node(f"n{number}") for number in range(4)],
         owners=FAMILY,
@@ -40,7 +40,7 @@ def limited(events: list[Event], owner: str, quota: Quota) -> list[Event]:
 
 
 def found(events: list[Event]) -> list[tuple[str, str]]:
-    """Return what of I4 does not hold, and for whom."""
+    """Return the violations of I4, with their owners."""
     return [(each.subject, each.found) for each in audit(events) if each.rule == "I4"]
 
 
@@ -77,7 +77,7 @@ def test_a_node_that_was_claimed_counts_until_it_is_clean(
 
 
 def test_a_spare_that_goes_back_is_no_start_even_at_the_instant_of_its_run() -> None:
-    """The limit was lowered below the use meanwhile, which takes no node from who has it."""
+    """The limit was lowered below the use meanwhile, which takes no node away."""
     ledger = Life(
         nodes=[node("n0"), node("n1")],
         owners=FAMILY,

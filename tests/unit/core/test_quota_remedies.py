@@ -1,4 +1,4 @@
-"""Runs that wait for a hard quota: which one, who holds it, and raises that work when typed."""
+"""Runs that wait for a hard quota: which quota, which runs use it, and raises that work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def family(team: Quota, org: Quota = UNLIMITED) -> State:
 
 
 def raises(state: State, name: str) -> list[tuple[str, dict[str, object]]]:
-    """Return each tenant that could be raised and its new limits, after proving every remedy."""
+    """Return each tenant to raise and its new limits, after proving every remedy."""
     explanation = explained(state, name)
     for remedy in explanation.remedies:
         assert_proven(state, name, remedy)

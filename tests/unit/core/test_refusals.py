@@ -1,4 +1,4 @@
-"""What a waiting run is told: the right reason, the right numbers, the right place."""
+"""The refusal of a waiting run: the right reason, the right numbers, the right place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_no_envelope_means_that_no_place_of_the_flavor_is_paid_for() -> None:
 
 
 def test_money_that_is_used_up_where_it_pays_is_short_and_not_absent() -> None:
-    # E is free and nobody pays there; A is paid for, and full.
+    # E is free but has no payer; A has a payer, but is full.
     line = envelope("e", 16, selector=at("A"))
     state = world(nodes=fleet({"A": 16, "E": 8}), budgets=[budget("b", "team", line)])
     start(state, run("first", 16))

@@ -1,4 +1,4 @@
-"""What other schedulers of this kind get wrong about failures and width: one named test each."""
+"""Faults of other schedulers with failures and widths: one named test each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def elastic(least: int, most: int, step: int) -> Malleable:
 
 
 def test_slot_identity() -> None:
-    """Every lease has slots of its own: numbering does not begin anew with each lease or part."""
+    """Every lease has separate slots: numbering does not begin again with each lease or part."""
     life = life_on([node("n1", 8), node("n2", 8)])
     for number, gpus in enumerate((3, 2, 5, 1, 4)):
         life.do(Submit(run(f"r{number}", gpus, "one", group_gpus=1)))
@@ -55,7 +55,7 @@ def test_slot_identity() -> None:
             assert taken.isdisjoint(slots)
             taken |= slots
     assert len(taken) == 15
-    # One comes free and is given out again: the very same slot, and no other.
+    # One slot becomes free and is allocated again: the same slot, and no other.
     life.do(Complete("r3"), LATER_MS)
     life.do(Submit(run("next", 2, "one")))
     masks = [mask for le in life.state.leases.values() for _, mask in le.fact.slots]
@@ -63,7 +63,7 @@ def test_slot_identity() -> None:
 
 
 def test_swap_onto_a_narrower_spare() -> None:
-    """Four ranks do not go on with two GPUs: a spare takes over at full width or not at all."""
+    """Four ranks do not continue with two GPUs: a spare replaces the full width or nothing."""
     life = life_on(fleet({"A": 10}, gpus=4))
     life.do(Submit(run("r", 8, "one", group_gpus=8, spares_per_group=2)))
     decision = life.do(fail("a0000"), LATER_MS)
@@ -72,7 +72,7 @@ def test_swap_onto_a_narrower_spare() -> None:
 
 
 def test_malleable_run_lost_on_one_nodes_failure() -> None:
-    """24 wide, at least 8, losing 8: it goes on with 16."""
+    """24 wide, minimum 8, losing 8: it continues with 16."""
     life = life_on(fleet({"A": 24}))
     life.do(Submit(run("r", 24, "one", malleable=elastic(8, 24, 8), group_gpus=8)))
     for lost, left in (("a0002", 16), ("a0001", 8)):
@@ -83,7 +83,7 @@ def test_malleable_run_lost_on_one_nodes_failure() -> None:
 
 @pytest.mark.parametrize("has_executor", [False, True], ids=["at once", "with an executor"])
 def test_leaked_leases_after_failure(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
-    """A run that is lost holds nothing, and neither does anybody for it."""
+    """A run that lost its nodes holds no lease, and no other run holds a lease for it."""
     life = life_on(fleet({"A": 24}), has_executor=has_executor)
     life.do(Submit(run("r", 16, "one", group_gpus=8, spares_per_group=4)))
     for lost in ("a0000", "a0001"):
@@ -101,7 +101,7 @@ def test_leaked_leases_after_failure(has_executor: bool) -> None:  # noqa: FBT00
 
 
 def test_spare_in_another_domain_never_swaps_in() -> None:
-    """The spares of a group in B are of no use to one in A, however wide they are."""
+    """The spares of a group in B cannot replace a group in A, however wide they are."""
     nodes = [*fleet({"A": 6}, gpus=2), *fleet({"B": 8}, gpus=4)]
     life = life_on(nodes)
     life.do(Submit(run("r", 8, "one", group_gpus=4, spares_per_group=2)))
@@ -119,7 +119,7 @@ def test_spare_in_another_domain_never_swaps_in() -> None:
 
 @pytest.mark.parametrize("has_executor", [False, True], ids=["at once", "with an executor"])
 def test_worked_example_3_fill_and_reclaim(has_executor: bool) -> None:  # noqa: FBT001
-    """72 GPUs; J1 64 + 4 spares; J2, 4 shards of 2, takes 4 free and 4 spare slots."""
+    """72 GPUs; J1 64 + 4 spares; J2, 4 groups of 2, takes 4 free and 4 spare slots."""
     life = life_on(fleet({"A": 72}, gpus=4), has_executor=has_executor)
     life.do(Submit(run("j1", 64, "one", group_gpus=64, spares_per_group=4)))
     free = -life.state.domain_order("default", "H100")[0][0]
@@ -128,7 +128,7 @@ def test_worked_example_3_fill_and_reclaim(has_executor: bool) -> None:  # noqa:
     assert (life.gpus("j2"), life.filled("j1"), life.gpus("j1", SPARE)) == (8, 4, 0)
     account = life.state.envelopes[next(iter(life.state.envelopes))]
     assert (account.gpus_active, account.gpus_reserved) == (64, 4)
-    # J1 loses a node: its spares come back, J2 waits again, and nobody is short of money.
+    # J1 loses a node: its spares are restored, J2 waits again, and every payer can pay.
     lost = next(iter(life.on("j1")))
     decision = life.do(fail(lost), LATER_MS + 1)
     assert {reason for _, reason in stops(decision)} == {EndReason.RECLAIMED_BY_SPARE}
@@ -164,14 +164,14 @@ def test_worked_example_4_grow_and_shrink(has_executor: bool) -> None:  # noqa: 
     for name in life.stopping():
         life.do(Confirm(name), LATER_MS + 2)
     assert life.gpus("r") == 96
-    # It was told to: however much comes free, it does not take that back by itself.
+    # It was told to shrink: it does not grow again by itself, however many GPUs become free.
     life.do(Complete("y", has_gone=True), LATER_MS + 3)
     assert life.gpus("r") == 96
 
 
 @pytest.mark.parametrize("has_executor", [False, True], ids=["at once", "with an executor"])
 def test_grow_storm(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
-    """One gap is filled once: 24 are wanted, and however often anybody looks, 24 are asked for."""
+    """One gap is filled once: 24 are wanted, and repeated decisions still request 24."""
     life = life_on(fleet({"A": 64}), has_executor=has_executor)
     life.do(Submit(run("wide", 56, "two")))
     life.do(Submit(run("r", 24, "one", malleable=elastic(8, 24, 8))))
@@ -191,7 +191,7 @@ def test_grow_storm(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
 def test_a_run_that_a_person_ends_keeps_its_slots_until_its_processes_have_gone(
     command: Complete | Fail,
 ) -> None:
-    """Whoever says that the work is done need not know whether it has ended."""
+    """The user who reports that the work is done may not know whether its processes have ended."""
     life = life_on([node("n1", 8)], has_executor=True)
     life.do(Submit(run("r", 8, "one")))
     life.do(Submit(run("next", 8, "two")))

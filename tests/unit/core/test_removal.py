@@ -1,4 +1,4 @@
-"""Nodes, pools and budgets removed: what is written, what is refused, what is planned anew."""
+"""Removed nodes, pools and budgets: what is recorded, refused, and planned again."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def refused(life: Life, command: Remove) -> list[tuple[RefusalCode, str, str]]:
 
 
 def replayed(life: Life) -> State:
-    """Return the state that the events of ``life`` add up to, folded in one go."""
+    """Return the state folded from the events of ``life`` at once."""
     state = State()
     apply_all(state, life.events)
     return state
 
 
 def restored(life: Life) -> State:
-    """Return the state that a snapshot of ``life`` brings back."""
+    """Return the state restored from a snapshot of ``life``."""
     state = restore(take(life.state))
     assert state is not None
     return state
@@ -110,7 +110,7 @@ def test_a_removed_node_comes_back_with_another_shape() -> None:
     life.do(Drain(first))
     life.do(remove(Removable.NODE, first))
     life.do(Apply((spec,)))
-    assert first not in life.state.node_status  # It is new, and so it is ready.
+    assert first not in life.state.node_status  # It is new, and therefore ready.
     life.do(Submit(run("wide", 16)))
     assert life.phase("wide") is Phase.RUNNING
     assert same(life.state, replayed(life)) == []

@@ -1,4 +1,4 @@
-"""What an accounting system tells of a budget: it counts, it is replayed, and it falls back."""
+"""An accounting system's figures for a budget: used, replayed, and replaced by the ledger's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(owner: str, gpu: Allowance | None, node: Allowance | None = None) -> 
 
 @pytest.fixture
 def world() -> Tenancy:
-    """Return two owners, one of them with a budget, and a fleet that a third one has."""
+    """Return two owners, one of them with a budget, and a fleet that a third owner uses."""
     quota = Quota(gpu_ms_budget=100 * HOUR_MS)
     world = Tenancy([Owner(name="ada", quota=quota), Owner(name="ben"), Owner(name="cy")], nodes=2)
     world.do(Submit(run("full", 32, "cy", expected_duration_ms=HOUR_MS)))

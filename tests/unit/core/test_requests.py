@@ -200,7 +200,7 @@ def test_a_run_is_in_the_ledger_once_however_often_it_is_asked_for() -> None:
 def test_what_is_recorded_after_an_expected_end_moves_firm_starts_that_counted_on_it(
     is_claim: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """A request that changes nothing, and a claim elsewhere: time goes on with both."""
+    """A repeated request that changes nothing, and a claim elsewhere: both advance the time."""
     life = planned_life(nodes=fleet({"A": 8, "S": 8}))
     here, there = ((("fabric.domain", name),) for name in "AS")
     late = of("late", 4, minutes=120, selector=here)

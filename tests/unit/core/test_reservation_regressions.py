@@ -1,4 +1,4 @@
-"""What other schedulers of this kind get wrong about promised starts: one named test each."""
+"""Faults of other schedulers with planned starts: one named test each."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NOTICE_MS = 15 * MINUTE_MS
 
 
 class Slow:
-    """An executor that never reports: what goes is confirmed by hand."""
+    """An executor that never reports; the test confirms ends by hand."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Take orders, and do not say what becomes of them."""
+        """Take orders, and report nothing."""
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again."""
@@ -49,7 +49,7 @@ class Slow:
 
 
 class Pool16:
-    """A ledger of one domain of 16 GPUs in which two owners have enough, driven by hand."""
+    """A ledger of one domain of 16 GPUs in which two owners have enough money."""
 
     def __init__(self, *, gpu_hours_lost: int, has_executor: bool = False) -> None:
         self.clock, self.store = HandClock(), MemoryStore()
@@ -73,7 +73,7 @@ class Pool16:
         self.do(Apply((pool, *fleet({"A": 16}), *owners, *money)))
 
     def do(self, command: Command, at_ms: int | None = None) -> None:
-        """Give a command, and let what is due on the way to it and with it happen."""
+        """Carry out a command, together with all changes that are due before and with it."""
         self.wait(self.clock.ms if at_ms is None else at_ms)
         receipt = self.engine.execute(command, actor="test")
         assert not receipt.decision.refusals, receipt.decision.refusals
@@ -81,7 +81,7 @@ class Pool16:
         assert sweep(self.engine.view) == []
 
     def wait(self, until_ms: int) -> None:
-        """Let everything happen that is due by ``until_ms``."""
+        """Make all changes that are due by ``until_ms``."""
         due_ms = Driver(self.engine).step()
         while due_ms is not None and due_ms <= until_ms:
             self.clock.ms = due_ms
@@ -89,28 +89,28 @@ class Pool16:
         self.clock.ms = until_ms
 
     def events(self) -> Iterator[Event]:
-        """Yield everything that was recorded."""
+        """Yield all recorded events."""
         for _, events in open_blocks(self.store.blocks()):
             yield from events
 
     def planned_ms(self, name: str) -> int | None:
-        """Return the promised start of a run."""
+        """Return the firm start of a run."""
         reservation = self.engine.view.runs[name].reservation
         assert reservation is not None, name
         return self.engine.view.reservations[reservation].planned_start_ms
 
     def width(self, name: str) -> int:
-        """Return how many GPUs a run has, those that are stopping left out."""
+        """Return how many GPUs a run has, without stopping leases."""
         view = self.engine.view
         leases = (view.leases[lease] for lease in view.runs[name].leases)
         return sum(lease.gpus for lease in leases if lease.ending is None)
 
     def phase(self, name: str) -> Phase:
-        """Return where a run is in its life."""
+        """Return the phase of a run."""
         return self.engine.view.runs[name].phase
 
     def confirm_all(self) -> None:
-        """Let everything go that was told to stop."""
+        """Confirm the end of every lease that was ordered to stop."""
         for name in [n for n, lease in self.engine.view.leases.items() if lease.ending]:
             self.do(Confirm(name))
 
@@ -127,7 +127,7 @@ def of(name: str, gpus: int, owner: str, hours: int, **more: object) -> Run:
     ids=["when room is expected", "by a conflict"],
 )
 def test_reservation_that_slips_at_each_reconcile(gpu_hours_lost: int, planned_ms: int) -> None:
-    """However often anybody looks, a promised start stays where it is, and then it is kept."""
+    """However often decisions are made, a firm start stays where it is, and is then kept."""
     life = Pool16(gpu_hours_lost=gpu_hours_lost)
     life.do(Submit(of("old", 16, "one", 6)))
     new = of("new", 16, "two", 2)
@@ -158,7 +158,7 @@ ELASTIC = Malleable(gpus_min=8, gpus_max=16, gpus_step=8, gpus_desired=16)
 
 
 def growths(life: Pool16, name: str) -> list[int]:
-    """Return when a run grew."""
+    """Return the times at which a run grew."""
     return [
         event.start_ms
         for event in life.events()
@@ -170,17 +170,17 @@ def growths(life: Pool16, name: str) -> list[int]:
 
 @pytest.mark.parametrize("has_executor", [False, True], ids=["at once", "with an executor"])
 def test_no_oscillation_after_a_cut(has_executor: bool) -> None:  # noqa: FBT001 - a parameter
-    """A run that was shrunk for another does not take the room back, before or after it starts."""
+    """A run that was shrunk for another one does not grow back, before or after that one starts."""
     life = Pool16(gpu_hours_lost=100, has_executor=has_executor)
     life.do(Submit(of("el", 16, "one", 24, malleable=ELASTIC, group_gpus=8)))
     life.do(Submit(of("new", 8, "two", 4)), NOW_MS + 2 * HOUR_MS)
     due_ms = NOW_MS + 2 * HOUR_MS + NOTICE_MS
-    # With an executor what is cut takes up to the pool's longest grace to go, and that is known.
+    # With an executor, a cut run takes up to the pool's longest grace, as planned.
     lead_ms = 5 * MINUTE_MS if has_executor else 0
     assert (life.planned_ms("new"), life.width("el")) == (due_ms + lead_ms, 16)
     life.wait(due_ms)
     if has_executor:
-        # Its step is going, and nobody has what it leaves yet: it is looked at over and over.
+        # Its step is stopping, and its GPUs are not free yet; decisions are made again and again.
         assert life.phase("new") is Phase.PENDING
         for _ in range(3):
             life.do(Tick(), life.clock.ms + 20_000)
@@ -195,12 +195,12 @@ def test_no_oscillation_after_a_cut(has_executor: bool) -> None:  # noqa: FBT001
 
 
 def test_no_growth_into_room_that_is_promised() -> None:
-    """What comes free before a promised start is not taken by a run that could not leave again."""
+    """GPUs that become free before a firm start go to no run that could not end before it."""
     life = Pool16(gpu_hours_lost=0)
     life.do(Submit(of("short", 8, "one", 2)))
     life.do(Submit(of("el", 8, "one", 24, malleable=ELASTIC, group_gpus=8)))
     life.do(Submit(of("new", 8, "two", 4)), NOW_MS + HOUR_MS)
     assert life.planned_ms("new") == NOW_MS + 2 * HOUR_MS
     life.do(Complete("short"), NOW_MS + HOUR_MS + MINUTE_MS)
-    # It starts at once instead: it has waited, and the other has its minimum.
+    # It starts at once instead, because it has waited, and the other run has its minimum.
     assert (life.phase("new"), life.width("el"), growths(life, "el")) == (Phase.RUNNING, 8, [])

@@ -1,4 +1,4 @@
-"""The resolver's rules, one by one: who is cut, who is drawn, and who never is."""
+"""The resolver's rules, one by one: which runs are cut, drawn, or never ended."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_within_a_step_the_newest_start_comes_first_then_the_later_submission() 
 
 
 def start_after(state: State, spec: Run, wanted: Run) -> None:
-    """Promise ``wanted`` a start in domain A, and have ``spec`` start after that, out of order."""
+    """Reserve a start in domain A for ``wanted``, and then start ``spec`` out of order."""
     later_ms = state.at_ms + 1
     events = decide(state, Submit(spec), now_ms=later_ms, actor="test").events
     reserve(state, wanted, ["r/c/A"])
@@ -272,7 +272,7 @@ def test_where_a_rack_is_asked_for_what_is_free_in_another_is_missing_all_the_sa
 
 
 def test_a_spare_that_brings_the_start_no_nearer_is_not_cut() -> None:
-    # Beside its group of 4, what B has is too little for the other one, with the spare or without.
+    # Beside its group of 4, B has too few GPUs for the other group, with the spare or without.
     a, b = ((("fabric.domain", domain),) for domain in "AB")
     keeper = fixed("b", 1, selector=b, spares_per_group=2)
     state = busy({"A": 4, "B": 7}, fixed("a", 4, selector=a), keeper)
@@ -283,7 +283,7 @@ def test_a_spare_that_brings_the_start_no_nearer_is_not_cut() -> None:
 
 @dataclass(frozen=True)
 class Picky:
-    """So many GPUs, and the spares of some runs in any case, which counting does not know."""
+    """A goal of so many GPUs, and the spares of some runs in any case, which counting ignores."""
 
     gpus: int
     runs: tuple[str, ...]
@@ -315,7 +315,7 @@ def test_what_counting_would_give_back_and_is_needed_stays_cut() -> None:
 
 
 class InOneRack:
-    """A start that packs only while ``keeps`` runs and ``ends`` does not; ``tries`` are counted.
+    """A start that fits only while ``keeps`` runs and ``ends`` does not; ``tries`` are counted.
 
     After ``tries_max`` tries that reach it, the search for such a start has no steps left.
     """
@@ -369,7 +369,7 @@ def test_tokens_that_were_enough_stay_enough_when_the_search_has_no_steps_left()
 
 
 class FoundLate(InOneRack):
-    """A start that the bounded search finds only once ``is_found`` is set, without any cut."""
+    """A start that the bounded search finds only after ``is_found`` is set, without any cut."""
 
     is_found = False
 

@@ -1,4 +1,4 @@
-"""Ways out of a conflict, and accounts that a changed budget left wrong: one named test each."""
+"""Ways to evade a conflict, and accounts that a changed budget left wrong: one named test each."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_caps_forget_what_a_reservation_holds_on_an_envelope_exactly_once(name: 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_caps_forget_what_a_pledge_holds_on_an_envelope_exactly_once(name: str) -> None:
-    # Only the spare is paid by e1: its pledge is all that is left there once it is filled.
+    # e1 pays only for the spare, so its pledge is all that e1 pays for once the spare is filled.
     first = capped("e1", "e2", under=["e1", "e2"])
     ledger = Ledger(fleet({"A": 16}), [first, *rich("other")], RICH)
     ledger.do(Submit(run("s", 8, spares_per_group=8, expected_duration_ms=LONG_MS)))
@@ -154,7 +154,7 @@ def test_caps_forget_what_a_pledge_holds_on_an_envelope_exactly_once(name: str) 
     if account.spec.name == "e2":
         changed = _swapped(changed)
     if "left out" in name:
-        # The spare comes back to this envelope.
+        # The spare is restored under this envelope.
         (receipt,) = ledger.engine.execute_all([Apply((changed,))], actor="test")
         (refusal,) = receipt.decision.refusals
         assert refusal.code is RefusalCode.CONFLICT
@@ -169,7 +169,7 @@ def test_caps_forget_what_a_pledge_holds_on_an_envelope_exactly_once(name: str) 
 
 
 def _swapped(changed: Budget) -> Budget:
-    """Return ``changed`` with the parts of the two envelopes exchanged."""
+    """Return ``changed`` with the contents of the two envelopes exchanged."""
     other = {"e1": "e2", "e2": "e1"}
     under = [other[name] for cap in changed.caps for name in cap.envelopes]
     names = [other[each.name] for each in changed.envelopes]
@@ -183,7 +183,7 @@ def test_an_envelope_that_comes_back_counts_under_its_cap_again() -> None:
     ledger.do(Submit(run("r", 8, expected_duration_ms=HOUR_MS)))
     held = ledger.state.caps[CapId("b/cap")].committed_gpu_ms
     assert held > 0
-    # The other envelope pays nothing: the firm start has no payer until the first comes back.
+    # The other envelope pays nothing: the firm start has no payer until the first one is restored.
     (second,) = capped("e2", under=["e2"]).envelopes
     poor = replace(capped("e2", under=["e2"]), envelopes=(replace(second, concurrency=0),))
     ledger.do(Apply((poor,)))
@@ -197,7 +197,7 @@ def test_an_envelope_that_comes_back_counts_under_its_cap_again() -> None:
 
 
 def by_hand(seed: int, *, dodge: bool, end: type[Cancel | Complete | Fail] = Cancel) -> Ledger:
-    """Return a ledger in which 8 of 16 GPUs were asked for by hand, and ben has dodged or not."""
+    """Return a ledger with a conflict by hand for 8 of 16 GPUs, which ben has evaded or not."""
     ledger = Ledger(fleet({"A": 16}), rich("ada", "ben"), at_ms=NOW_MS + seed)
     ledger.do(Submit(run("a", 8, "ada", expected_duration_ms=LONG_MS, nonce=str(seed))))
     ledger.do(Submit(run("b", 8, "ben", expected_duration_ms=LONG_MS)))
@@ -210,7 +210,7 @@ def by_hand(seed: int, *, dodge: bool, end: type[Cancel | Complete | Fail] = Can
 
 
 def settled(ledger: Ledger) -> ConflictResolved:
-    """Return what came of the last conflict when the first one was due."""
+    """Return the outcome of the last conflict when the first one was due."""
     declared = ledger.state.conflicts["1"].declared
     ledger.clock.ms = declared.due_ms
     ledger.do(Tick())
@@ -224,7 +224,7 @@ def settled(ledger: Ledger) -> ConflictResolved:
 def test_resubmitting_under_another_name_does_not_beat_a_conflict_by_hand() -> None:
     honest = Counter(settled(by_hand(seed, dodge=False)).cuts[0].run for seed in range(40))
     dodged = Counter(settled(by_hand(seed, dodge=True)).cuts[0].run for seed in range(40))
-    # A half each: four standard deviations are about 13.
+    # Half of the draws each: four standard deviations are about 13.
     assert honest.keys() == {"a", "b"}
     assert abs(honest["b"] - 20) <= 13
     assert dodged.keys() == {"a", "b2"}
@@ -409,7 +409,7 @@ def test_a_tiny_minimum_does_not_make_cuts_cheap() -> None:
     assert settled(ledger).lost_gpu_ms == 8 * HOUR_MS
 
 
-# --- Who may ask ----------------------------------------------------------------------------------
+# --- Who may call a conflict ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", [Cancel, Complete, Fail])
@@ -431,7 +431,7 @@ def test_an_owner_whose_run_ends_at_once_at_others_cost_is_barred_however_it_end
 
 
 def counted(state: State, command: Command, now_ms: int) -> tuple[Decision, Counter[str]]:
-    """Return a decision, and how often functions of each name were called for it."""
+    """Return a decision, and the number of calls of each function during it."""
     calls = Counter[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -462,7 +462,7 @@ def test_lowering_an_envelope_looks_at_few_instants() -> None:
         assert calls["suffices"] <= 10
         assert calls["gpus_over"] <= 10
         declared = decision.events[-1]
-        # The oldest may be drawn first, and as many as are too many are enough.
+        # The oldest may be drawn first, and as many runs as exceed the limit are enough.
         ripe_ms = NOW_MS + (runs - left - 1) * MINUTE_MS + 4 * NOTICE_MS
         assert getattr(declared, "due_ms", None) == max(now_ms + NOTICE_MS, ripe_ms), left
 

@@ -1,4 +1,4 @@
-"""What a review with fresh eyes found about promises, each so that it stays found."""
+"""Faults of firm starts that a review found, with a test for each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUIET = Pool(name="default", disruption_rate_ppm=0, firm_horizon_ms=1_000 * HOUR
 
 
 def do(state: State, command: Apply | Complete | Submit | Tick, at_ms: int = NOW_MS) -> None:
-    """Decide and apply; nothing may be refused or wrong afterwards."""
+    """Decide and apply; nothing may be refused, and all invariants hold afterwards."""
     decision = decide(state, command, now_ms=at_ms, actor="test")
     assert not decision.refusals, decision.refusals
     apply_all(state, decision.events)
@@ -42,7 +42,7 @@ def do(state: State, command: Apply | Complete | Submit | Tick, at_ms: int = NOW
 
 
 def later(name: str, concurrency: int, start_ms: int) -> Envelope:
-    """Return an envelope that opens at ``start_ms`` and may be planned on before."""
+    """Return an envelope that opens at ``start_ms`` and may be planned on before that."""
     return Envelope(
         name=name,
         flavor="H100",
@@ -91,7 +91,7 @@ def test_runs_that_wait_for_a_far_window_keep_no_other_owner_from_its_room() -> 
         do(state, Submit(short(f"decoy{number}", 1, "evil")))
     do(state, Submit(run("busy", 16)))
     do(state, Submit(run("wide", 16)))
-    # The decoys have the depth; what is left tells no start, and room that comes free is used.
+    # The decoys use up the depth; other runs are not planned, but use GPUs that become free.
     foreseen = Foresight.of(state, NOW_MS, has_executor=False).start_of(state.runs["wide"])
     assert foreseen.state is PlanState.NOT_BEFORE
     assert foreseen.entry is not None

@@ -18,7 +18,7 @@ from tests.oracles.rounds import POOL, ROUND_MS, run, team, world
 
 
 class _Play:
-    """Commands decided one after the other, with nobody to carry anything out."""
+    """Commands decided one after the other, without an executor."""
 
     def __init__(self) -> None:
         self.state = State()

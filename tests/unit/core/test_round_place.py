@@ -1,4 +1,4 @@
-"""Grants of a round that name nodes: they start there, move there, and wait for what is theirs."""
+"""Grants of a round that name nodes: they start there, move there, and wait for these nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.oracles.rounds import POOL, ROUND_MS, money, nodes, pool, run_of, tea
 
 
 def _state(**gpus: int) -> State:
-    """Return four nodes of two GPUs, two in a domain, and runs that stay in one."""
+    """Return four nodes of two GPUs, two in a domain, and runs that need one domain."""
     state = State()
     rates = work({"a100": 10.0}, steps=10**7)
     fields = {"flavors": ("a100",), "rounds": rates, "cross_group_spread": False}
@@ -29,7 +29,7 @@ def _do(state: State, command: Command, now_ms: int = START_MS) -> None:
 
 
 def _share(state: State, number: int, *grants: RoundGrant) -> int:
-    """Begin a round with ``grants``, and return when that is."""
+    """Begin a round with ``grants``, and return its time."""
     now_ms = START_MS + (number - 1) * ROUND_MS
     _do(state, ShareOut(pool=POOL, number=number, policy="by_weight", grants=grants), now_ms)
     return now_ms
@@ -40,7 +40,7 @@ def _meant(name: str, *nodes: tuple[str, int]) -> RoundGrant:
 
 
 def _where(state: State, name: str) -> dict[str, int]:
-    """Return how many GPUs of which node a run has; nodes by number."""
+    """Return the GPUs of a run on each node, by node number."""
     leases = [state.leases[lease] for lease in state.runs[name].leases]
     slots = [slot for lease in leases for slot in lease.fact.slots]
     return {node.removeprefix("a100-"): mask.bit_count() for node, mask in slots}
@@ -71,7 +71,7 @@ def test_nobody_takes_what_is_meant_for_another_and_comes_free_later() -> None:
     _share(state, 1, _meant("old", ("0", 1)), _meant("late", ("2", 1)))
     wide = _meant("wide", ("0", 2), ("1", 2))
     now_ms = _share(state, 2, wide, _meant("narrow", ("2", 2)))
-    # What is free in the first domain is kept, though it is all that is free there now.
+    # The free GPUs in the first domain are kept, although no others are free there now.
     assert _where(state, "narrow") == {}
     assert _where(state, "wide") == {}
     _do(state, Confirm("late/0"), now_ms)
@@ -90,7 +90,7 @@ def test_when_its_place_is_lost_it_starts_anywhere_once_all_have_gone() -> None:
     _share(state, 1, _meant("old", ("3", 1)))
     _do(state, MarkNode("a100-0", NodeStatus.CORDONED))
     _share(state, 2, _meant("wide", ("0", 2), ("1", 1)))
-    # While anything is on its way out what was meant for others is not touched.
+    # While any lease is stopping, GPUs for other grants are not used.
     assert _where(state, "wide") == {}
     _do(state, Confirm("old/0"), now_ms)
     assert sum(_where(state, "wide").values()) == 3

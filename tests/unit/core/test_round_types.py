@@ -1,4 +1,4 @@
-"""A pool that knows types of jobs: what it says of a run, and whom it does not take."""
+"""A pool with types of jobs: its rates for a run, and the runs that it refuses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_run_on_several_nodes_has_the_rates_of_gpus_that_are_not_together() ->
     known = pool(throughputs=(*KNOWN.throughputs, apart))
     spec = run("r", "ant", gpus=4, flavors=("a100", "k80"), rounds=_typed("resnet"))
     spread = RoundsRun(POOL, nodes=("k80-0", "k80-0", "k80-1", "k80-1"))
-    # Of a100 the table knows only GPUs that are together.
+    # For a100 the table has only rates of GPUs that are together.
     assert rates_of(spec, spread, known, FLAVORS) == ((90 * PPM, 2 * PPM, 0), 0)
     near = RoundsRun(POOL, nodes=("k80-0",) * 4)
     assert rates_of(spec, near, known, FLAVORS) == ((90 * PPM, 6 * PPM, 0), 0)
@@ -65,7 +65,7 @@ def test_a_pool_takes_a_run_that_was_spread_for_as_slow_as_its_table_says() -> N
     )
     shared = pool(throughputs=tables)
     room = Room((shared, *nodes(2, 2, ("k80",)), team("ant"), money("ant")))
-    # Nothing is measured of a run that does not say how much there is to do, nor how far it is.
+    # Nothing is measured of a run without total steps, or without reported steps.
     work = RoundsWork(job_type="resnet")
     room.did(Apply((run("r", "ant", gpus=4, flavors=("k80",), rounds=work),)))
     (before,) = room.view.rounds[POOL].shared.shares

@@ -1,4 +1,4 @@
-"""Shares and budgets go by what an owner had and has, whatever a run names or a fleet becomes."""
+"""Shares and budgets depend on past and present use, not on flavors of runs or later fleets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.oracles.lives import Life
 
 
 def life_of(quota: Quota = Quota()) -> Life:  # noqa: B008 - it never changes
-    """Return two H100 nodes that ``busy`` uses, two of A100, and a queue nobody is promised in."""
+    """Return two H100 nodes that ``busy`` uses, two of A100, and a queue without planned starts."""
     lines = (envelope("h", 64), envelope("a", 64, flavor="A100"))
     life = Life(
         nodes=[
@@ -86,4 +86,4 @@ def test_a_promised_run_is_parked_no_longer_than_its_quota_alone_holds_it() -> N
     assert "wide" in life.state.parked["lab"]
     for name in "cd":
         life.do(Complete(name))
-    assert "wide" in life.state.queued  # One node would do, if it were the large one.
+    assert "wide" in life.state.queued  # One node would be enough if it were the large one.

@@ -1,4 +1,4 @@
-"""Burst: what an owner could lose and keep its share, and who may ask for that."""
+"""Burst: the runs without which an owner keeps its share, and who may call for such a cut."""
 
 from __future__ import annotations
 

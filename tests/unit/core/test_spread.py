@@ -1,4 +1,4 @@
-"""Which domains a request is divided among, in which order, and how hard that is to find."""
+"""The domains among which a request is divided, their order, and the cost of the search."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _told(spread: Spread) -> list[tuple[str, int, int]]:
 
 
 def only_at(*domains: str) -> Payable:
-    """Return a payer that pays in some domains alone."""
+    """Return a payer that pays in these domains only."""
 
     def pays(demands: Sequence[Demand]) -> bool:
         return all(place.where[-1] in domains for place, _ in demands)
@@ -120,7 +120,7 @@ def test_groups_of_whole_nodes_are_made_up_of_mixed_sizes() -> None:
     asked = request(grouped(12, 12), whole_nodes=True, one_domain=True)
     spreads_found = spreads(DomainOffers(world(nodes=nodes), asked), None, SearchBudget())
     amounts = [piece.amounts for spread in spreads_found for piece in spread]
-    # Each group is eight and four, or three fours.
+    # Each group is eight and four, or three times four.
     assert amounts == [(16, 8), (8, 16)]
 
 
@@ -149,6 +149,6 @@ def test_no_rack_gives_less_than_nothing() -> None:
     domain_offers = DomainOffers(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
     found = spreads(domain_offers, lambda _: True, SearchBudget())
     amounts = [piece.amounts for spread in found for piece in spread]
-    # Three can be divided among three in ten ways.
+    # Three groups can be divided among three domains in ten ways.
     assert len(amounts) == len(set(amounts)) == 10
     assert all(sum(each) == 3 and min(each) >= 0 for each in amounts)

@@ -1,4 +1,4 @@
-"""Why a waiting run stands where it stands."""
+"""Why a waiting run is at its place in the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.core.test_explain import explained, give
 
 
 def full(*owners: Owner) -> State:
-    """Return 16 GPUs, all of them taken by ``host``, and ``owners`` with money."""
+    """Return 16 GPUs, all used by ``host``, and ``owners`` with money."""
     everybody = (Owner(name="host", quota=Quota(fair_share_target_ppm=100_000)), *owners)
     state = world(
         nodes=[node("n1", 8, "A"), node("n2", 8, "A")],

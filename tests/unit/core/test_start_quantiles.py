@@ -1,4 +1,4 @@
-"""By when a planned start has come: worked cases, and what is read from a state."""
+"""P50 and P90 of a planned start: worked cases, and those computed from a state."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ MIXED = history(*[HALF] * 10, *[ONCE] * 6, *[TWICE] * 3, FOUR_TIMES)
 @pytest.mark.parametrize(
     ("recent", "hours_ago", "declared", "p50", "p90"),
     [
-        # All took what they declared: it ends when it declared.
+        # All took their declared time, so it ends at its declared end.
         (ON_TIME_ONLY, 1, 4, 3, 3),
         (ON_TIME_ONLY, 4, 4, 0, 0),
-        # Half of twenty took half the time, one in ten took longer than twice the time.
+        # Half of twenty took half the time; one in ten took longer than twice the time.
         (MIXED, 0, 4, 2, 8),
         (MIXED, 2, 4, 0, 6),
     ],
@@ -77,7 +77,7 @@ def test_a_run_that_has_outlived_the_short_ones_is_compared_with_the_long_ones()
 
 
 def test_an_owner_without_history_is_taken_at_its_word_and_late_in_two_of_five_cases() -> None:
-    # 40 % are late, and a quarter of those by 2 times and more: the 90th percentile.
+    # 40 % are late, and a quarter of those by a factor of 2 or more: this is the 90th percentile.
     assert hours(None, (8, (release(1, 4),))) == (3, 7)
 
 
@@ -96,7 +96,7 @@ def test_a_little_history_counts_beside_the_prior() -> None:
 
 def test_the_first_of_several_ends_sooner_and_the_last_later_than_one_alone() -> None:
     runs = tuple(release(0, 4) for _ in range(6))
-    # At half the time one of six has gone but for a chance of 0.5 ** 6, and all six with that one.
+    # At half the time, one of the six has ended, except with probability 0.5 ** 6.
     assert hours(MIXED, (8, runs)) == (2, 2)
     assert hours(MIXED, (8, runs[:1])) == (2, 8)
     assert hours(MIXED, (48, runs)) == (8, 16)
@@ -113,7 +113,7 @@ def test_wide_runs_free_more() -> None:
 def test_all_needs_must_be_met() -> None:
     one, other = release(0, 1), release(0, 2)
     assert hours(ON_TIME_ONLY, (8, (one,)), (8, (other,))) == (2, 2)
-    # Each with a chance of one half at half the time, and of 0.8 at the declared time.
+    # Each with probability one half at half the time, and 0.8 at the declared time.
     assert hours(MIXED, (8, (release(0, 4),)), (8, (release(0, 4),)))[0] == 4
 
 
@@ -189,7 +189,7 @@ def test_a_history_that_was_lived_moves_a_start() -> None:
     need = Need(16, releases_of(life.state, life.state.leases))
     found = start_quantiles(life.state.durations, [need], now_ms=begin_ms)
     assert found == StartQuantiles(begin_ms + 4 * HOUR_MS, begin_ms + 4 * HOUR_MS)
-    # It has outlived all of them: from here on it is taken at its word.
+    # It has run longer than all of them: from here on its declared duration counts.
     later = start_quantiles(life.state.durations, [need], now_ms=begin_ms + 5 * HOUR_MS)
     assert later.p50_ms == begin_ms + 8 * HOUR_MS < later.p90_ms
 
@@ -199,7 +199,7 @@ def test_a_history_that_was_lived_moves_a_start() -> None:
 def test_a_start_comes_after_the_runs_that_are_planned_before_it_in_its_place(
     takes: int, comes: float
 ) -> None:
-    """Each run needs all GPUs; runs take what they declared, or half of it."""
+    """Each run needs all GPUs; runs take their declared time, or half of it."""
     life = new_life()
     for number in range(LEAST_RUNS):
         life.do(Submit(run(f"r{number}", 4, expected_duration_ms=2 * HOUR_MS)))

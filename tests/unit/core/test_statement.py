@@ -1,4 +1,4 @@
-"""Statements of small ledgers, worked out by hand."""
+"""Statements of small ledgers, computed by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.testing.builders import (
 from tests.oracles.lives import Life
 
 HELD_MS = HOUR_MS + 2 * MINUTE_MS
-"""What a start holds for each GPU: an expected hour, and the grace."""
+"""The hold of a start for each GPU: an expected hour, and the grace."""
 
 
 def _life(*, has_executor: bool = False, gpu_hours: int = 100) -> Life:

@@ -1,4 +1,4 @@
-"""Owners created, changed and removed: what is written, what is refused, and what stays."""
+"""Owners created, changed and removed: what is recorded, refused, and kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LIMITED = Owner(name="team", parents=("org",), quota=Quota(nodes_max=4, gpu_ms_b
 
 
 def new_life() -> Life:
-    """Return a family of two below org with 16 GPUs, and a stranger who lends."""
+    """Return a family of two below org with 16 GPUs, and an unrelated owner that lends."""
     return Life(
         nodes=fleet({"A": 16}),
         owners=[
@@ -62,7 +62,7 @@ def update(
 
 
 def refused(life: Life, command: Command) -> list[tuple[RefusalCode, str, str]]:
-    """Return code, subject and remedy of each refusal; then nothing was written."""
+    """Return code, subject and remedy of each refusal, after which nothing was recorded."""
     decision = life.ask(command)
     assert decision.events == ()
     return [(each.code, each.subject, each.remedy) for each in decision.refusals]

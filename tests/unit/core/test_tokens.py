@@ -1,4 +1,4 @@
-"""Access tokens: issued, refused, revoked, and gone with their tenant."""
+"""Access tokens: issued, refused, revoked, and removed with their tenant."""
 
 from __future__ import annotations
 

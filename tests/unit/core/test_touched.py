@@ -1,4 +1,4 @@
-"""What a commit touched is looked at quickly where it is plain, and nothing is missed by that."""
+"""The quick check of plain changes in a commit misses no violation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CAP = cap_id("b", "c")
 
 
 def world() -> tuple[Engine, State, list[Event]]:
-    """Return an engine with two runs on parts of a node and one over two, and their events."""
+    """Return an engine with two runs that share a node and one on two nodes, and their events."""
     engine = memory_engine()
     cap = Cap(name="c", flavor="H100", envelopes=("e",), concurrency_max=40, gpu_ms_max=10**15)
     money = replace(budget("b", "team", envelope("e", 40)), caps=(cap,))
@@ -129,7 +129,7 @@ def spoil_cap_hours(state: State) -> None:
 
 
 def spoil_shared_node(state: State) -> None:
-    """Have a run on part of a node say that it has the slots of the other run there."""
+    """Give a run on part of a node the slots of the other run there."""
     (lease,) = state.runs[BESIDE].leases
     change_fact(state, PLAIN, slots=state.leases[lease].fact.slots)
 
@@ -170,7 +170,7 @@ def test_slots_that_a_node_does_not_have_are_found() -> None:
     _, state, _ = world()
     spoil_slots(state)
     (lease,) = state.runs[WIDE].leases
-    # What is in the state is the event itself.
+    # The state has the event itself.
     found = check_touched(state, [state.leases[lease].fact])
     assert "I1" in {violation.rule for violation in found}
 
@@ -187,7 +187,7 @@ def test_run_that_ended_and_holds_something_is_found() -> None:
 
 
 def only(changes: dict[str, object]) -> Callable[[State, str], None]:
-    """Return what changes one field of the fact of a run's lease."""
+    """Return a function that changes one field of the fact of a run's lease."""
 
     def change(state: State, name: str) -> None:
         change_fact(state, name, **changes)
@@ -213,7 +213,7 @@ def change_rack(state: State, _: str) -> None:
 
 
 def change_nothing(_: State, __: str) -> None:
-    """Leave everything as it is."""
+    """Change nothing."""
 
 
 CHANGES: list[Callable[[State, str], None]] = [
@@ -229,11 +229,11 @@ CHANGES: list[Callable[[State, str], None]] = [
     only({"start_ms": 0}),
     only({"slots": (("b0000", 0xFFFF),)}),
 ]
-"""What may be wrong with a run, or unusual."""
+"""Changes that make a run wrong or unusual."""
 
 
 def in_detail(state: State) -> set[Violation]:
-    """Return what is wrong with runs and leases, each looked at by itself."""
+    """Return the violations of runs and leases, each checked separately."""
     found: set[Violation] = set()
     for record in state.runs.values():
         found.update(check_run_record(state, record))
@@ -266,7 +266,7 @@ def test_decision_within_a_block_that_breaks_an_invariant_is_not_recorded() -> N
     (lease,) = state.runs[BESIDE].leases
     ((node, _),) = state.leases[lease].fact.slots
     change_fact(state, BESIDE, slots=((node, 0xFF),))
-    # The first has a node for itself, and the last one takes what the second has left.
+    # The first has a node alone, and the last one takes the slots that the second has left.
     commands: list[Command] = [
         Submit(run("first", 8, "team")),
         Complete(PLAIN),

@@ -1,4 +1,4 @@
-"""A trial: leases go and come back, and nothing else ever changes."""
+"""A trial: leases are removed and restored, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_ending_more_never_leaves_less_to_count_on(state: State, data: st.DataOb
 
 
 def _counted_on(view: StateView) -> dict[tuple[str, object, int], int]:
-    """Return what is free by domain and what payers can pay, soon and later."""
+    """Return the free GPUs by domain and the amounts that payers can pay, soon and later."""
     profile = Profile(view, BEGAN_MS)
     resources: dict[tuple[str, object], Resource] = {}
     for payer in view.envelopes:
@@ -97,7 +97,7 @@ def test_room_is_not_made_out_of_what_an_earlier_reservation_is_promised() -> No
     assert resolver is not None
     prepared = prepare(state, question, resolver, BEGAN_MS)
     assert isinstance(prepared, Prepared)
-    # Ending ``ends`` early would leave nothing for the reservation that counts on its end.
+    # Ending ``ends`` early would leave nothing for the reservation that needs its end.
     for seed in range(8):
         drawn = prepared.draw(bytes([seed]) * 32)
         assert drawn is not None

@@ -1,4 +1,4 @@
-"""Runs that their executor cannot start: they give their GPUs back, and are tried again later."""
+"""Runs that their executor cannot start: they release their GPUs, and are tried again later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHY = "StartRefused: exceeded quota: pods"
 
 
 def refused(life: Life, at_ms: int, lease: str) -> None:
-    """Have the start of ``r`` be refused at ``at_ms``, and its executor confirm the stop."""
+    """Let the start of ``r`` be refused at ``at_ms``, and its executor confirm the stop."""
     life.do(NotStarted("r", WHY), at_ms)
     life.do(Confirm(lease))
 

@@ -1,4 +1,4 @@
-"""The usage ledger against cases worked out by hand; BL-.. are facts other systems agree on."""
+"""The usage records, compared with cases computed by hand; BL-.. are cases of other systems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ START_MS = NOW_MS - 200 * DAY_MS
 
 
 class Ledger:
-    """Writes events with few words; ``books`` have them all."""
+    """Records events with short calls; ``books`` have all of them."""
 
     def __init__(self, *, nodes: int = 10, gpus: int = 4, window_ms: int | None = None) -> None:
         self.books = UsageBooks(window_ms=window_ms)
@@ -93,7 +93,7 @@ class Ledger:
 
 
 def _ran(hours: int, nodes: int, *, ended: bool = True, gpus: int = 4) -> Usage:
-    """Return the usage of one run of so many hours on so many nodes, up to now."""
+    """Return the usage of one run of ``hours`` hours on ``nodes`` nodes, up to now."""
     ledger = Ledger(gpus=gpus)
     ledger.submit("r")
     ledger.start("r/0", *(f"n{i}" for i in range(nodes)), at_ms=NOW_MS - hours * HOUR_MS)
@@ -139,8 +139,8 @@ def test_without_a_budget_there_is_no_entry_bl_26() -> None:
 
 
 def test_gpus_are_those_given_at_the_start_bl_27() -> None:
-    # Elsewhere a node that is not in the inventory counts as one GPU. Here a lease names its slots,
-    # so what it was given at its start is known for ever, whatever becomes of the node.
+    # In other systems a node outside the inventory counts as one GPU. Here a lease has its slots,
+    # so its GPUs at its start are known for ever, whatever happens to the node.
     ledger = Ledger(gpus=1)
     ledger.submit("r")
     ledger.start("r/0", "n0", at_ms=NOW_MS - 10 * HOUR_MS)
@@ -175,7 +175,7 @@ def test_a_requeue_keeps_what_was_used_bl_32() -> None:
         (10, 10, Fraction(1), True),
         (12, 10, Fraction(6, 5), True),
         (0, 0, Fraction(0), False),
-        (1, 0, None, True),  # BL-33: a budget of zero is none at all.
+        (1, 0, None, True),  # BL-33: a budget of zero counts as no budget.
     ],
 )
 def test_how_much_of_a_budget_is_used(
@@ -233,7 +233,7 @@ def test_a_node_that_two_leases_share_counts_once_and_their_gpus_twice() -> None
 
 
 def test_an_end_told_late_uncovers_what_lay_under_it() -> None:
-    # Until its end is told, the long lease covers the whole time; then a gap appears.
+    # Before its end is reported, the long lease covers the whole time; then there is a gap.
     ledger = Ledger(gpus=1)
     ledger.submit("a")
     ledger.start("a/0", "n0", at_ms=100)
@@ -341,7 +341,7 @@ def test_a_meter_forgets_and_stays_right() -> None:
     assert meter.used(0, 40) == 30
     meter.forget(15)
     assert meter.used(15, 40) == 20
-    meter.add(12, -2)  # What is told late about what was forgotten still counts afterwards.
+    meter.add(12, -2)  # A late report about a forgotten period still counts afterwards.
     meter.add(35, 2)
     assert meter.used(15, 30) == -10
     assert not meter.is_empty

@@ -1,4 +1,4 @@
-"""The worked cases people check a scheduler with, each through ``decide``."""
+"""Worked cases that users check a scheduler with, each through ``decide``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from quorate.testing.builders import (
 
 
 class RequestContext:
-    """A ledger at which one asks and sees what came of it."""
+    """A ledger that gets commands and returns their results."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RequestContext:
         apply_all(self.state, self.events)
 
     def decide(self, command: Apply | Submit | Complete, *, at_ms: int = NOW_MS) -> Decision:
-        """Return what was decided and recorded."""
+        """Return the decision, after recording it."""
         decision = decide(self.state, command, now_ms=at_ms, actor="alice")
         apply_all(self.state, decision.events)
         self.events.extend(decision.events)
@@ -51,13 +51,13 @@ class RequestContext:
         return decision
 
     def submit(self, wanted: Run) -> list[LeaseStarted]:
-        """Return the leases that ``wanted`` got at once."""
+        """Return the leases with which ``wanted`` started at once."""
         decision = self.decide(Submit(wanted))
         assert audit(self.events, view=self.state) == []
         return [event for event in decision.events if isinstance(event, LeaseStarted)]
 
     def refused(self, wanted: Run) -> Refusal:
-        """Return why ``wanted`` has to wait."""
+        """Return the reason why ``wanted`` has to wait."""
         decision = self.decide(Submit(wanted))
         assert not any(isinstance(event, LeaseStarted) for event in decision.events)
         (found,) = [event for event in decision.events if isinstance(event, RunRefused)]
@@ -90,7 +90,7 @@ def test_96_in_groups_of_64_over_72_and_48_binds_at_once_as_64_and_32() -> None:
 
 
 def test_128_in_groups_of_64_over_72_and_48_free_is_refused_with_the_deficit_per_domain() -> None:
-    # B has the nodes, and somebody else is on two of them: 48 of its 64 GPUs are free.
+    # B has the nodes, but another owner uses two of them: 48 of its 64 GPUs are free.
     money = [budget("rai", "rai", envelope("west-h100", 512)), budget("x", "x", envelope("e", 64))]
     context = RequestContext(nodes=fleet({"A": 72, "B": 64}), budgets=money)
     context.submit(run("other", 16, "x", selector=(("fabric.domain", "B"),)))
@@ -146,7 +146,7 @@ def test_borrowing_one_gpu_more_than_allowed_is_refused_and_says_so() -> None:
 
 
 def _family() -> RequestContext:
-    """Own 8, a sibling's 8, a parent's 12 make 28; grandparents and cousins never pay."""
+    """Own 8, a sibling's 8 and a parent's 12 make 28; grandparents and cousins never pay."""
     owners = [
         Owner(name="org"),
         Owner(name="lab", parents=("org",)),

@@ -1,4 +1,4 @@
-"""What the tests of the import share: manifests of Kueue, and what became of them."""
+"""Manifests of Kueue and their import, for the tests of the import."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def local_queue(to: str = "vision", name: str = "train", namespace: str = "lab")
 
 
 def container(gpus: object = 1, **fields: object) -> Tree:
-    """Return a container that asks for GPUs."""
+    """Return a container that requests GPUs."""
     limits = {"nvidia.com/gpu": gpus}
     return {
         "name": "main",
@@ -58,7 +58,7 @@ def container(gpus: object = 1, **fields: object) -> Tree:
 
 
 def pod_set(*containers: Tree, count: int = 1, pod: Tree | None = None, **fields: object) -> Tree:
-    """Return a set of pods; by default of one container with one GPU."""
+    """Return a set of pods, by default of one container with one GPU."""
     spec = {"containers": list(containers) or [container()], **(pod or {})}
     return {"name": "main", "count": count, "template": {"spec": spec}, **fields}
 
@@ -70,7 +70,7 @@ def workload(*pod_sets: Tree, name: str = "job", namespace: str = "lab", **spec:
 
 
 def imported(*trees: Tree, terms: Terms = TERMS) -> Imported:
-    """Return what becomes of manifests that must be valid."""
+    """Return the import of manifests, which must be valid."""
     found = import_kueue([("k.yaml", to_yaml(*trees))], terms)
     assert isinstance(found, Imported), found
     return found
@@ -89,7 +89,7 @@ def notes(*trees: Tree, terms: Terms = TERMS) -> dict[str, str]:
 
 
 def problems(*trees: Tree, terms: Terms = TERMS) -> list[str]:
-    """Return the problems of manifests that must have some."""
+    """Return the problems of manifests, which must have some."""
     found = import_kueue([("k.yaml", to_yaml(*trees))], terms)
     assert isinstance(found, Invalid), found
     return [problem.text() for problem in found.problems]

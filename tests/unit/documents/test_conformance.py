@@ -1,4 +1,4 @@
-"""Well-formedness against the calculus's own cases, where they are at hand."""
+"""Documents of Jobtree's cases, if they are available: valid, or refused with their messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVIATIONS: Final = {
         "docs/design/choices.md: no roles and pod templates, a run has one command"
     ),
 }
-"""Cases whose message is another here, each with the decision behind it."""
+"""Cases with another message here, each with the decision behind it."""
 
 
 def _cases() -> list[Any]:

@@ -1,4 +1,4 @@
-"""One JSON object from a request: read as documents are, with work that its length bounds."""
+"""One JSON object from a request: read like documents, at a cost bounded by its length."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from quorate.documents.located_tree import DEPTH_MAX, Unreadable
 from quorate.testing.hostile import MIB, hostile_json
 
 _CALLS_FREE = 1_000
-"""How many functions are called to read any text in one go."""
+"""The function calls that any text may take."""
 _BYTES_PER_CALL = 50
-"""For how many bytes of a text there may be one more call: values have 10 bytes each."""
+"""The bytes of text for each further call; values have 10 bytes each."""
 
 
 def _refused(body: bytes) -> Unreadable:
@@ -39,7 +39,7 @@ def _refused(body: bytes) -> Unreadable:
 
 
 def _calls(work: Callable[[], object]) -> int:
-    """Return how many functions ``work`` calls, those of the interpreter among them."""
+    """Return the number of function calls of ``work``, including built-in functions."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -140,7 +140,7 @@ def test_a_fault_is_told_with_its_place(
 def test_a_number_is_refused_exactly_where_it_has_too_many_digits(
     parts: list[tuple[int, bool, str]], blanks: int
 ) -> None:
-    """Texts may hold as many digits in a row, wherever they begin, and behind any escape."""
+    """Text values may have as many digits in a row, at any place, and after any escape."""
     entries = [
         f'"{before}{"7" * digits}"' if is_text else "7" * digits
         for digits, is_text, before in parts
@@ -215,7 +215,7 @@ def test_values_are_bounded_by_the_length_of_the_text_and_in_any_case() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", list(hostile_json(1_024)))
 def test_a_hostile_text_takes_no_call_for_each_of_its_values(shape: str) -> None:
-    """What is done for each value is done by the decoder: no function is called for each."""
+    """The decoder handles each value itself, without a Python call."""
     for length in (MIB // 4, MIB):
         body = hostile_json(length)[shape]
         calls_max = _CALLS_FREE + length // _BYTES_PER_CALL

@@ -1,4 +1,4 @@
-"""Node, Owner, Pool, System and Reservation documents, and what surrounds a spec."""
+"""Node, Owner, Pool, System and Reservation documents, and the fields beside a spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The throughputs of a Pool document: the published shape in, whole numbers out, faults named."""
+"""The throughputs of a Pool document: the published format in, whole numbers out, faults named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents written back: readable, exact, and never misread."""
+"""Documents as Quorate writes them: readable, exact, and never misread."""
 
 from __future__ import annotations
 

@@ -560,7 +560,7 @@ def test_a_list_that_every_decision_would_walk_over_has_a_most(
 
 
 def test_steps_of_all_kinds_of_gpu_together_have_a_most() -> None:
-    """Each is tried anew whenever it is asked why the run does not start."""
+    """Each width is tried again whenever the reason for the run's wait is computed."""
     spec = {
         "owner": "o",
         "user": "u",

@@ -1,4 +1,4 @@
-"""From text to plain trees: YAML 1.2, JSON, and all the ways a text can be unreadable."""
+"""From text to plain trees: YAML 1.2, JSON, and all kinds of unreadable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other words for our fields are read as ours, and written back as ours."""
+"""Synonyms of fields are read, and written under Quorate's names."""
 
 from __future__ import annotations
 

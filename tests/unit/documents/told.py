@@ -1,4 +1,4 @@
-"""What the tests of documents share: small valid documents, and problems in a form to compare."""
+"""Helpers for the tests of documents: small valid documents, and problems to compare."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def told(parsed: Parsed) -> list[Told]:
 
 
 def faults(text: str) -> list[Told]:
-    """Return what is wrong with ``text``."""
+    """Return the problems of ``text``."""
     return told(parse_documents(text, source="x.yaml"))
 
 

@@ -1,4 +1,4 @@
-"""Which system users a run may become."""
+"""The system users that a run may become."""
 
 from __future__ import annotations
 

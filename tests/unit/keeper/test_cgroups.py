@@ -1,4 +1,4 @@
-"""The cgroups of runs: what is asked of the kernel, and what is said where it does not have it."""
+"""The cgroups of runs: the settings for the kernel, and the messages if it lacks them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print("had the memory", flush=True)
 
 
 def files_of(folder: Path, path: str, controllers: str) -> tuple[Path, Path]:
-    """Return what the kernel would say of a cgroup tree that is the folder ``tree``."""
+    """Return the kernel's files for a cgroup tree in the folder ``tree``."""
     tree = folder / "tree"
     here = tree / path.lstrip("/")
     here.mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_a_run_is_bounded_by_what_its_cgroup_can_bound(tmp_path: Path) -> None:
     assert cgroups.make(str(parent), run, memory_bytes=5_000, processes=70) == (path, [])
     found = [(path / name).read_text() for name in ("memory.max", "pids.max", "memory.oom.group")]
     assert found == ["5000", "70", "1"]
-    # Another work folder has another cgroup for a run of the same name.
+    # Another work folder has another cgroup for a run with the same name.
     assert cgroups.name_of(run) != cgroups.name_of(tmp_path / "other" / "runs" / "r")
     assert cgroups.members(run) == []
     (path / "cgroup.procs").write_text("12\n34\n")

@@ -1,4 +1,4 @@
-"""What a job has put where a file is expected, and what a reader that is root makes of it."""
+"""Unexpected objects that a job has put in place of a file, and how a root reader handles them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_no_plain_file_is_nothing(tmp_path: Path) -> None:
     (folder / "link").symlink_to(secret / "file")
     (folder / "steps").symlink_to(secret)
     (folder / "folder").mkdir()
-    # A reader that opens it in the usual way waits for ever.
+    # A reader that opens it without precautions waits for ever.
     os.mkfifo(folder / DONE_FILE)
     for names in (("link",), ("steps", "file"), ("folder",), (DONE_FILE,)):
         assert read_job_file(folder, *names) is None

@@ -26,7 +26,7 @@ def test_it_is_any_where_those_are_given_away(tmp_path: Path, given_away: str | 
     file = tmp_path / "range"
     if given_away is not None:
         file.write_text(given_away)
-    unusual = range(80, 91)  # No kernel gives these away.
+    unusual = range(80, 91)  # No kernel gives out these ports.
     assert free_port(HOST, unusual, file) not in unusual
 
 

@@ -1,4 +1,4 @@
-"""What is written is kept line by line under its number, and no more than fits."""
+"""Output is kept line by line with numbers, and no more than fits."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_lines_that_the_disk_does_not_take_are_counted_and_leave_no_half(tmp_pat
     writer.take(A, b"one\n", 1)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     (path,) = output.segments(tmp_path)
-    # Room for half of what is written next.
+    # Space for half of what is written next.
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
     try:
         writer.take(A, b"lost, as it does not fit\nlost too\n", 2)

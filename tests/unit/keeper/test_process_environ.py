@@ -1,4 +1,4 @@
-"""Environments of processes that begin programs, have none, or have ended."""
+"""Environments of processes that are beginning programs, have none, or have ended."""
 
 from __future__ import annotations
 

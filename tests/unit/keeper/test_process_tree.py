@@ -1,4 +1,4 @@
-"""Descendants of a process, by the kernel's lists and by looking at all processes."""
+"""Descendants of a process, found by the kernel's lists and by reading all processes."""
 
 from __future__ import annotations
 

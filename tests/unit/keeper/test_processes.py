@@ -1,4 +1,4 @@
-"""Processes of a run that have become another user's, or fork while they are killed."""
+"""Processes of a run that have become another user's, or that fork while they are killed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_a_lost_keeper_has_left_does_not_get_away_by_forking(tmp_path: Path
 
             def have_all_ended() -> bool:
                 kill_leftovers(folder)
-                # All of them have the other end of the pipe: when the last has gone, it ends.
+                # All of them have the other end of the pipe: it closes when the last one has ended.
                 return bool(select.select([reading], [], [], 0)[0])
 
             until(have_all_ended, "nothing is left of it")

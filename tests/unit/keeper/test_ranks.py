@@ -1,4 +1,4 @@
-"""Which processes a run consists of, and what each is told."""
+"""The processes of a run, and the environment of each."""
 
 from __future__ import annotations
 

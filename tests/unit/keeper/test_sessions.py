@@ -1,4 +1,4 @@
-"""Which processes are of a keeper's session."""
+"""The processes of a keeper's session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_only_what_is_of_the_session_is_killed(tmp_path: Path) -> None:
         assert found.parent == os.getpid()
         where = f"{sessions.boot_id()} {Path('/proc/self/ns/pid').readlink()}"
         noted = {"number": inside.pid, "since": found.since, "where": where}
-        # Another boot, another session of the same number, and what nobody wrote: none is killed.
+        # Another boot, another session of that number, or an unknown field: none is killed.
         for wrong in ({"where": "other"}, {"since": found.since - 1}, {"more": 1}):
             (tmp_path / SESSION_FILE).write_text(json.dumps(noted | wrong))
             assert kill_leftovers(tmp_path) == 0

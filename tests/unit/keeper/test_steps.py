@@ -1,4 +1,4 @@
-"""What a keeper does next: as a table, and against the story that any orders must come to."""
+"""The next step of a keeper: as a table, and in random stories."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_deadline_stays_where_it_is_when_somebody_sets_the_time_of_day() -> No
     for set_by_ms in (-hour_ms, hour_ms):
         again, _ = on_own_clock(asked, dues, 9_000 + set_by_ms)
         assert again == told
-        # One that is told later is told in the new time; it may come first, and then it counts.
+        # A later order gets the new time; it may be earlier, and then it counts.
         by_ms = 9_000 + set_by_ms + 500
         quicker = wanted(asked.parts[0], part("2", 1, stop_by_ms=by_ms))
         sooner, more = on_own_clock(quicker, dues, 9_000 + set_by_ms)
@@ -189,7 +189,7 @@ parts = st.lists(
 def test_whatever_is_wanted_comes_about_and_nothing_runs_where_nothing_may(
     story: list[tuple[list[Part], str, bool]],
 ) -> None:
-    """Play a keeper: time passes, processes go when they like after a warning, or when killed."""
+    """Play a keeper: time passes, and processes end at any time after a warning, or when killed."""
     there: Gang | None = None
     now_ms = 0
     for some, life, goes_by_itself in [*story, (story[-1][0] if story else [], "a", True)] * 2:

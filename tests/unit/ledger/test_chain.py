@@ -1,4 +1,4 @@
-"""The chain: sealing, opening, and finding every change to what was sealed."""
+"""The chain: sealing, opening, and the detection of every change."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def chained(groups: list[list[Event]], *, after: Head = GENESIS) -> list[Block]:
 
 
 def resealed(block: Block, body: list[object]) -> Block:
-    """Return ``block`` with another body and a hash that fits it, as a forger would make it."""
+    """Return ``block`` with another body and a matching hash, as a forger would make it."""
     packed = msgspec.msgpack.encode(body)
     digest = sha256(b"quorate-block/1\0" + block.prev_hash + packed).digest()
     return msgspec.structs.replace(block, body=packed, hash=digest)
@@ -216,7 +216,7 @@ def _flipped(value: bytes, bit: int) -> bytes:
 
 @pytest.mark.heavy
 def test_every_flipped_bit_is_found() -> None:
-    """Over a ledger of 10,000 events, single bits of bodies and hashes at random places."""
+    """In a ledger of 10,000 events, single bits of bodies and hashes at random places."""
     events = [event for n in range(LEDGER_EVENTS // 2) for event in lease_pair(n)]
     groups = [events[at : at + BLOCK_EVENTS] for at in range(0, LEDGER_EVENTS, BLOCK_EVENTS)]
     blocks = chained(groups)
@@ -229,7 +229,7 @@ def test_every_flipped_bit_is_found() -> None:
         value = getattr(blocks[index], field)
         bit = chance.randrange(len(value) * 8)
         changed = msgspec.structs.replace(blocks[index], **{field: _flipped(value, bit)})
-        # Blocks before the changed one are untouched and known to be sound: begin there.
+        # Blocks before the changed one are known to be valid, so verification begins there.
         found = verify_blocks([changed, *blocks[index + 1 : index + 2]], after=heads[index])
         assert isinstance(found, Broken), (index, field, bit)
         assert found.height == index + 1, (index, field, bit)

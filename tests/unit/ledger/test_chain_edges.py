@@ -1,4 +1,4 @@
-"""Edges of the chain: where its time begins, and the numbers that its faults name."""
+"""Edge cases of the chain: the begin of its time, and the numbers that its faults name."""
 
 from __future__ import annotations
 

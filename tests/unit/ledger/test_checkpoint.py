@@ -1,4 +1,4 @@
-"""Checkpoints: signing, reading, and what they find that the chain alone cannot."""
+"""Checkpoints: signing, reading, and changes that the chain alone does not show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ledger(
     key: bytes = KEY,
     rewritten_from: int | None = None,
 ) -> list[Block]:
-    """Return a ledger of that many blocks; from ``rewritten_from`` on it tells another story."""
+    """Return a ledger of that many blocks; from ``rewritten_from`` on its events differ."""
     made: list[Block] = []
     head = GENESIS
     for height in range(1, blocks + 1):
@@ -100,7 +100,7 @@ def test_truncation_that_the_chain_cannot_see_is_found(length: int) -> None:
     assert isinstance(verify_blocks(blocks, deep=True), Verified)
     found = disagreement(CHECKPOINT, blocks)
     assert found.kind is Disagreement.TRUNCATED
-    assert "6" in found.detail  # what the checkpoint saw
+    assert "6" in found.detail  # the height of the checkpoint
 
 
 @pytest.mark.parametrize("rewritten_from", [1, 2, 5])

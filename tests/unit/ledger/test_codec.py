@@ -1,4 +1,4 @@
-"""The codec: what it refuses and how it says so, old shapes, and the exported form."""
+"""The codec: refused input and its errors, old event formats, and the exported format."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NODE = Node(name="n1", flavor="h100", gpus=8, region="eu", cluster="c", domain="
 
 
 def packed(*rows: object) -> bytes:
-    """Return ``rows`` as the ledger would hold them, were they events."""
+    """Return ``rows`` encoded like events of the ledger."""
     return msgspec.msgpack.encode(rows)
 
 
@@ -117,7 +117,7 @@ def test_bytes_that_are_no_array_of_events_are_an_error(data: bytes) -> None:
         decode_events(data)
 
 
-# An invented past: a run once ended without saying how, then with a flag, now with an outcome.
+# An invented past: a run once ended without an outcome, then with a flag, now with an outcome.
 
 
 class RunStopped(Fact, frozen=True, tag="run-stopped/1"):

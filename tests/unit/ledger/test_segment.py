@@ -1,4 +1,4 @@
-"""Segments: what is packed is what is unpacked, and every change is found."""
+"""Segments: unpacking gives what was packed, and every change is detected."""
 
 from __future__ import annotations
 

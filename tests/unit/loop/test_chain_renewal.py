@@ -38,7 +38,7 @@ def events_of(store: MemoryStore) -> list[Event]:
 
 
 class Lots:
-    """A ledger whose first chain serves two lotteries."""
+    """A ledger whose first chain is enough for two lotteries."""
 
     def __init__(self, folder: Path, *, is_shared: bool = False) -> None:
         self.key = folder / "ledger.key"
@@ -64,7 +64,7 @@ class Lots:
         return Engine.open(self.store, self.clock, lottery_secret=secret, lottery_seal=seal)
 
     def draw(self, engine: Engine) -> None:
-        """Have a lottery drawn: two runs fill the fleet, and room is asked for."""
+        """Let a lottery be drawn: two runs fill the fleet, and a conflict is called."""
         self.number += 1
         for name in OWNERS:
             spec = run(f"{name}{self.number}", 8, name, expected_duration_ms=900 * HOUR_MS)

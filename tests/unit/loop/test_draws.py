@@ -1,4 +1,4 @@
-"""Settling conflicts in the loop: after they are durable, by whoever has the secret."""
+"""The loop settles conflicts after they are durable, in the process that has the secret."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_conflict_is_settled_when_due_in_a_block_of_its_own() -> None:
 
 
 class LeavingStore(MemoryStore):
-    """A shared store that goes away in the midst of the append number ``last``, counted from 1."""
+    """A shared store that fails during append number ``last``, counted from 1."""
 
     last = 0
 

@@ -1,4 +1,4 @@
-"""The driver and an executor: told when it is durable, and told again after a restart."""
+"""The driver and an executor: orders are sent after a commit is durable, and after a restart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelo
 
 @dataclass
 class NoteBook:
-    """An executor that writes down what it is told, and reports what it is given to report."""
+    """An executor that keeps its orders, and returns given reports."""
 
     told: list[Order] = field(default_factory=list)
     resumed: list[list[Order]] = field(default_factory=list)
@@ -198,7 +198,7 @@ def test_the_driver_waits_until_something_is_due_and_ticks_then() -> None:
         return len(waited) < 3
 
     Driver(engine).run(wait)
-    # One grace before the hold ends, and then before the end of each quantum it is given.
+    # One grace before the hold ends, and then before the end of each quantum of its extensions.
     first_ms, quantum_ms = NOW_MS + HOUR_MS, 15 * MINUTE_MS
     assert waited == [first_ms, first_ms + quantum_ms, first_ms + 2 * quantum_ms]
 
@@ -215,7 +215,7 @@ def test_a_second_step_at_one_instant_changes_nothing() -> None:
 
 
 class TickedEngine(Engine):
-    """An engine that writes down when it is told to tick."""
+    """An engine that counts its ticks."""
 
     ticks_ms: list[int]
 
@@ -231,7 +231,7 @@ class TickedEngine(Engine):
 def outlasted() -> tuple[TickedEngine, FailingStore, HandClock]:
     """Return an engine in which a lease outlasts its end before the clock, and nothing moves.
 
-    The firm start of ``waits`` counts on that lease, but waits for a longer one, too.
+    The firm start of ``waits`` needs that lease to end, but waits for a longer one, too.
     """
     store, clock = FailingStore(), HandClock()
     engine = TickedEngine.create(
@@ -315,7 +315,7 @@ def test_without_an_executor_a_stop_is_both_facts_and_nobody_is_asked() -> None:
 
 
 class CountingStore(FailingStore):
-    """A store that counts how often it is asked to append."""
+    """A store that counts its appends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -330,7 +330,7 @@ def test_a_round_that_cannot_begin_is_tried_less_and_less_often_and_then_begins(
     store, clock = CountingStore(), HandClock()
     engine = new_engine(NoteBook(), store, clock)
     engine.policies = POLICIES
-    # Without money nobody has GPUs, and nothing but the round is ever due.
+    # Without money no run gets GPUs, and only the round is ever due.
     specs = [spec for spec in world(team("ant")) if not isinstance(spec, Budget)]
     engine.execute(Apply(tuple(specs)), actor="test")
     engine.execute(Submit(round_run("one", "ant")), actor="test")
@@ -358,7 +358,7 @@ def test_a_round_that_cannot_begin_is_tried_less_and_less_often_and_then_begins(
 
 
 class Faulty(dict[str, PoolPolicy]):
-    """Policies that cannot even be looked up."""
+    """Policies whose look-up already fails."""
 
     def get(self, *_: object) -> NoReturn:
         raise ZeroDivisionError

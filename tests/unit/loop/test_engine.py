@@ -1,4 +1,4 @@
-"""The engine: decided in order, committed together, told only when durable."""
+"""The engine: decides in order, commits together, and answers only when durable."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Funded runs that need a conflict start at their first notice, with default settings.
 
-The engine has nodes, owners and budgets only: no pool and no system document, so every setting is
-the default. Its driver steps whenever something is due.
+The engine has nodes, owners and budgets only, without a pool and a System document, so every
+setting is the default. Its driver steps whenever a change is due.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOTICE_MS = Pool(name="default").notice_ms
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A fleet, its money, the runs that hold it, and one that comes two hours later."""
+    """A fleet, its money, the runs that use it, and a run that is submitted two hours later."""
 
     domains: dict[str, int]
     budgets: Sequence[Budget]
     running: Sequence[Run]
     late: Run
     victims: int
-    """How many of the running runs have to end."""
+    """The number of running runs that have to end."""
     placed: dict[str, int]
     """The GPUs by domain on which ``late`` starts."""
 

@@ -1,4 +1,4 @@
-"""Groups of requests: each by its own actor, in one block, and answered again from the ledger."""
+"""Groups of requests: each with its own actor, in one block, and answered again from the ledger."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_repeated_request_is_given_the_first_receipt_also_after_a_restart(
     engine = new_engine(store)
     given: dict[str, Receipt] = {}
     for number in range(6):
-        # Blocks of several requests, of several events each, and others in between.
+        # Blocks with several requests, of several events each, and other blocks in between.
         names = [f"r{number}-{each}" for each in range(number % 3 + 1)]
         receipts = engine.execute_group([Asked(keyed(name), "ada") for name in names])
         given |= {f"key-{name}": receipt for name, receipt in zip(names, receipts, strict=True)}
@@ -141,7 +141,7 @@ def test_a_repeated_request_is_given_the_first_receipt_also_after_a_restart(
 
 
 class DyingStore(MemoryStore):
-    """A store during whose next append the program ends, before or after the block is there."""
+    """A store during whose next append the program ends, before or after the block is recorded."""
 
     next_end = ""
 

@@ -1,4 +1,4 @@
-"""Answers that are kept between rounds: a policy is called again only when its problem changed."""
+"""Cached answers of policies: a policy is called again only when its problem has changed."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_rate_that_has_changed_by_rounding_only_is_the_one_of_the_last_round(
 
 
 def test_a_solver_that_failed_is_called_again() -> None:
-    """What kept it from an answer, such as a lack of memory, may be over."""
+    """The cause of its failure, such as a lack of memory, may be over."""
     answers = iter([solver_failed("no memory", "ask again"), answer(TIMELESS, problem())])
     kept = KeptAnswers(solve=lambda *_: next(answers))
     assert isinstance(kept.of("pool", TIMELESS, problem()), Unsolved)

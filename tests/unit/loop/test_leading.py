@@ -1,4 +1,4 @@
-"""Leaders and their terms: who sends orders, and what becomes of a leader that is deposed."""
+"""Leaders and their terms: who sends orders, and what happens to a deposed leader."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUNS = ("a", "b")
 
 
 class Handle:
-    """What one engine has of a machine room: a line on which orders may come late."""
+    """One engine's connection to a machine room, on which orders may arrive late."""
 
     def __init__(self, room: SimExecutor) -> None:
         self._room = room
@@ -55,7 +55,7 @@ class Handle:
         return self._room.steps(runs)
 
     def flush(self) -> None:
-        """Let the orders that are late come; those of an older term are refused."""
+        """Deliver the late orders; those of an older term are refused."""
         late, self._late = self._late, []
         for orders, term in late:
             with suppress(OldTermError):
@@ -88,7 +88,7 @@ class Cluster:
         return self.engines[who]
 
     def wait(self, minutes: int) -> None:
-        """Let time pass in the machine room."""
+        """Advance the time of the machine room."""
         until_ms = self.timeline.now_ms + minutes * MINUTE_MS
         while (at_ms := self.timeline.next_ms()) is not None and at_ms <= until_ms:
             self.timeline.take()()
@@ -112,7 +112,7 @@ def test_leader_that_does_not_know_it_is_deposed_has_no_order_carried_out() -> N
     old = cluster.lead(0)
     old.execute(Submit(run("a", 8)), actor="test")
     new = cluster.lead(1)
-    # It is recorded, so it is acknowledged; its lease is started by the leader that follows it.
+    # It is recorded, so it is acknowledged; the next leader starts its lease.
     receipt = old.execute(Submit(run("b", 8)), actor="test")
     assert receipt.decision.events
     assert cluster.room.known() == {"a/0": False}
@@ -152,7 +152,7 @@ def test_engine_with_an_older_term_than_the_executor_does_not_lead() -> None:
 
 
 class LedStore(MemoryStore):
-    """A store that takes blocks of a leader only, which may be another one."""
+    """A store that accepts blocks of the leader only, which may be another engine."""
 
     leader = ""
 
@@ -188,7 +188,7 @@ class Between(Handle):
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         if not self.resumed:
-            # The old leader's last commit, which it still may order; then it may not any more.
+            # The old leader's last commit, whose orders are still accepted; later ones are not.
             self._cluster.engines[0].execute(Submit(run("late", 8)), actor="test")
         self.resumed.append((is_whole, list(orders)))
         super().resume(orders, term=term, is_whole=is_whole)

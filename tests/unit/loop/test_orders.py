@@ -1,4 +1,4 @@
-"""Orders and reports: nodes that a claim has left or that failed, and work that ends by itself."""
+"""Orders and reports: nodes after a claim or a failure, and work that ends by itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLEAN = WipeDone("n0", "c", is_clean=True)
 
 
 def left() -> Life:
-    """Return a node that its claim has left."""
+    """Return a node whose claim has ended."""
     life = Life(
         nodes=[node("n0")],
         budgets=[budget("lab", "lab", envelope("e", 64))],

@@ -1,4 +1,4 @@
-"""Who is chosen for a round: by the published mechanism, from what the ledger has."""
+"""The runs chosen for a round by the published mechanism, from the state of the ledger."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_was_due_in_the_round_that_ends_is_owed_at_its_end() -> None:
     room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(5)))
     room.rounds(3)
     events = [event for event in room.events() if isinstance(event, RoundShared)]
-    # A round is asked for at the very end of the one before.
+    # A round is decided at the very end of the previous one.
     now_ms = events[-1].until_ms
     due: Counter[tuple[str, str]] = Counter()
     for event in events:
@@ -101,7 +101,7 @@ def test_what_was_due_in_the_round_that_ends_is_owed_at_its_end() -> None:
     }
     lag = {key: due[key] - had[key[0]].get(key[1], 0) for key in owed}
     for key, ms in lag.items():
-        # To be ahead by more than a round is forgiven, unless it was in a grace.
+        # A lead of more than a round is reduced to a round, unless the run was in its grace.
         assert owed[key] == ms or ms < owed[key] == -ROUND_MS, key
     assert any(ms > 0 for ms in owed.values())
 
@@ -115,7 +115,7 @@ def test_nobody_is_chosen_beyond_what_its_owners_money_carries() -> None:
     refused = [r for r in room.view.runs.values() if r.refusal is not None]
     assert refused == []
     of_ant = sum(lease.gpus for n, lease in room.view.leases.items() if n.startswith("a"))
-    # Two GPUs of each of three flavors is all that ant may have; bee is given the rest.
+    # ant may have two GPUs of each of three flavors; bee gets the rest.
     assert of_ant <= 6
     assert len(room.view.leases) >= 10
     room.look_back()
@@ -157,7 +157,7 @@ def test_owners_that_have_one_payer_are_not_chosen_beyond_it_together() -> None:
 def test_nobody_is_chosen_beyond_a_cap_or_what_is_lent(limit: str) -> None:
     ant, bee = money("ant", 100), money("bee")
     line = next(each for each in ant.envelopes if each.flavor == "a100")
-    # Three GPUs, or what three GPUs take in five rounds.
+    # Three GPUs, or the GPU-hours of three GPUs for five rounds.
     gpu_ms = 3 * 5 * (ROUND_MS + ROUND_SLACK_MS + MINUTE_MS)
     width, hours = (None, gpu_ms) if "hours" in limit else (3, None)
     if limit.startswith("cap"):
@@ -231,7 +231,7 @@ def test_who_stays_is_paid_by_others_where_one_that_comes_needs_its_payers() -> 
     before = room.had_ms("p")
     leases = set(room.view.leases)
     room.rounds(4)
-    # It began anew once, is lent its GPUs since, and stays.
+    # It restarted once, has borrowed its GPUs since, and stays.
     assert room.had_ms("p") - before == 8 * ROUND_MS
     assert set(room.view.leases) == leases
     tiers = {lease.fact.run: lease.fact.tier for lease in room.view.leases.values()}
@@ -293,7 +293,7 @@ def test_an_owner_of_many_runs_has_its_part_beside_one_of_few() -> None:
     few = [run(f"f{n}", "few", flavors=("a100",), rounds=one) for n in range(8)]
     many = [run(f"m{n}", "many", flavors=("a100",), rounds=one) for n in range(100)]
     room.submit_together(*few, *many)
-    # All came at once, so that the many have their turns together; each has one in 25 rounds.
+    # All arrived at once, so the narrow runs have their turns together: each has one in 25 rounds.
     for rounds in (30, 60):
         room.rounds(30)
         part = room.had_ms(*(spec.name for spec in many)) / (rounds * 8 * ROUND_MS)
@@ -322,7 +322,7 @@ def test_what_a_strategy_proof_policy_withholds_stays_idle() -> None:
 
 
 def test_money_that_is_meant_for_one_is_not_taken_by_who_can_start_first() -> None:
-    """Two that may borrow hold what a wider one cannot do without."""
+    """Two runs that may borrow hold money that a wider run needs."""
     owners = (team("ant"), team("bank"), money("ant", 2), _lent(money("bank")))
     room = Room((pool(policy=FAIR), *nodes(1, 8, ("a100",)), *owners), policies=PUBLISHED)
     one, lent = work({"a100": 10.0}, steps=10**7), Funding(allow_borrow=True)
@@ -372,7 +372,7 @@ def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gp
     room = Room((shared, *places, *owners, *payer_lists), policies=PUBLISHED, truth=truth)
     flavors, fast = ("a100", "k80"), work({"a100": 10.0, "k80": 2.0}, steps=10**7)
     slow = work({"k80": 2.0}, steps=10**7)
-    # What zed is to have of k80 it cannot pay for; the others are to be on a100, and wait for it.
+    # zed cannot pay for its share of k80; the other runs have shares of a100, and wait for it.
     zeds = [run(f"z{n}", "zed", flavors=("k80",), rounds=slow) for n in range(6)]
     ants = [run(f"a{n}", "ant", gpus, flavors=flavors, rounds=fast) for n in range(8 // gpus)]
     bees = [run(f"b{n}", "bee", 2, flavors=flavors, rounds=fast) for n in range(4)]
@@ -389,7 +389,7 @@ def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gp
 
 
 def _granted(shares: list[list[float]], *, withholds: bool = False) -> dict[str, str]:
-    """Return the flavors of runs, one GPU of each of which is there, by their given shares."""
+    """Return the flavors of runs with these shares, in a pool with one GPU of each flavor."""
     room = Room(world(team("ant"), per_flavor=1, gpus=1))
     rates = {"a100": 4.0, "k80": 1.0, "v100": 2.0}
     runs = [run(f"r{n}", "ant", rounds=work(rates)) for n in range(len(shares))]

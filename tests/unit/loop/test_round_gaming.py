@@ -1,8 +1,8 @@
-"""Gaming a pool that shares in rounds: what an owner can say of its runs gains it nothing.
+"""Gaming a pool with rounds: false statements about its runs gain an owner nothing.
 
 Two owners with equal targets share GPUs of three speeds, each with more work than fits. One of them
-plays honestly; what the other has, counted in work that GPUs do, stays its half after the first
-round, whatever it says.
+is honest. The part of the honest owner, in work done by GPUs, stays one half after the first round,
+whatever the other owner states.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ ROUNDS: Final = 30
 PLAIN: Final = sorted(
     {"max_min_fairness_perf", "max_min_fairness_water_filling_perf"} & POLICIES.keys()
 )
-"""Policies that are after equal progress; others may promise nobody a share."""
+"""Policies that aim at equal progress; other policies may give an owner no share."""
 
 
 def _gained(
     policy: str, greedy: Sequence[Run], rounds: int = ROUNDS, tells_every_ms: int = 0
 ) -> tuple[float, float]:
-    """Return which part of what the pool could do the honest and the greedy owner had.
+    """Return the parts of the pool's possible work that the honest and the greedy owner got.
 
-    The greedy one's say how far they are as seldom as is asked for.
+    The greedy owner's runs report their steps as rarely as stated.
     """
     half = PPM // 2
     specs: tuple[Applied, ...] = (
@@ -66,7 +66,7 @@ def _gained(
 
 
 def _work_ms(room: Room, runs: Sequence[Run]) -> float:
-    """Return what ``runs`` had, in milliseconds of the fastest GPU."""
+    """Return the work of ``runs``, in milliseconds of the fastest GPU."""
     found = 0.0
     for each in runs:
         had = received_ms(room.view, each.name, room.timeline.now_ms)
@@ -80,7 +80,7 @@ def _same(count: int, **changes: object) -> list[Run]:
 
 
 def _boasts() -> list[Run]:
-    """Return runs that say that they are fast, and fastest on the slowest flavor."""
+    """Return runs that claim to be fast, and fastest on the slowest flavor."""
     said = {"a100": 400.0, "k80": 900.0, "v100": 700.0}
     return _same(6, rounds=work(said, steps=10**7))
 
@@ -99,8 +99,8 @@ TRICKS: Final = {
 @pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("trick", few_of(TRICKS, 2))
 def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> None:
-    # Rounds are given whole, so many runs with small shares begin with a lead, which then fades:
-    # of 24 runs it is up to 7 % of 30 rounds, depending on which of several optima is shared out.
+    # GPUs are given for whole rounds, so many runs with small shares begin with a lead. It fades:
+    # for 24 runs it is up to 7 % of 30 rounds, depending on the optimum that is used.
     rounds = 2 * ROUNDS if trick == "splitting" else ROUNDS
     honest, greedy = _gained(policy, TRICKS[trick], rounds)
     assert greedy <= 0.5 * 1.07, (honest, greedy)
@@ -108,7 +108,7 @@ def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> Non
 
 
 def _held_ms(room: Room, owner: str) -> int:
-    """Return for how long ``owner``'s runs held a GPU, told to stop or not, by the ledger."""
+    """Return for how long ``owner``'s runs held GPUs, including their grace, by the ledger."""
     began, found = dict[str, LeaseStarted](), 0
     for event in room.events():
         if isinstance(event, LeaseStarted):
@@ -125,14 +125,13 @@ def _held_ms(room: Room, owner: str) -> int:
 
 
 STEEP: Final = {"a100": 10.0, "k80": 0.5, "v100": 2.0}
-"""Rates of runs that say that only the fastest GPUs are of any use to them."""
+"""Rates of runs that claim that only the fastest GPUs are useful to them."""
 HUSHED: Final[Mapping[str, tuple[Mapping[str, float], int | None, int]]] = {
     "silent": (HONEST, None, 0),
     "silent and steep": (STEEP, None, 0),
     "seldom and steep": (STEEP, 10**7, 20 * MINUTE_MS),
 }
-"""What the runs of one owner say of their rates, of their steps, and how seldom of how far they
-are."""
+"""The runs' statements of rates and total steps, and how rarely one owner's report steps."""
 
 
 @pytest.mark.slow
@@ -148,7 +147,7 @@ def test_holding_gpus_in_the_grace_as_long_as_may_be_gains_nothing(
         *(money(name) for name in ("honest", "greedy")),
     )
     truth = Truth(work_ms=900 * HOUR_MS, checkpoint_every_ms=MINUTE_MS)
-    # Everybody goes on until the last moment that it was given, and asks for what it likes.
+    # All runs use their whole grace, and state what they like.
     room = Room(specs, truth=truth, stop_ms=grace_ms, policies=POLICIES)
     fields: dict[str, object] = {"flavors": ("a100",), "rounds": work({"a100": 10.0}, steps=10**7)}
     quick, slow = {"checkpoint_ms": 5_000}, {"checkpoint_ms": grace_ms}

@@ -1,4 +1,4 @@
-"""How many pairs are looked at in a round: owners have equal parts of them."""
+"""The number of pairs considered in a round: owners have equal parts of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LM = TypeRates(job_type="lm", gpus=1, alone=10 * PPM, beside=(("lm", 9 * PPM, 9 
 
 
 def _pairs(runs: dict[str, int], pairs_max: int = PAIRS_MAX) -> Counter[str]:
-    """Return how many pairs each owner has of what a policy is told; they come in this order."""
+    """Return the number of pairs of each owner in the policy's problem, in order."""
     work = RoundsWork(job_type="lm", total_steps=10**6)
     asked: list[Run] = [
         run_of(f"{owner}{number}", owner, {"flavors": ("a100",), "rounds": work})

@@ -1,4 +1,4 @@
-"""Two runs on the same GPUs, from the pool's table to what the executor runs."""
+"""Two runs on the same GPUs, from the pool's table to the executor's work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = Truth(work_ms=100 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, shared_ppm=PP
 
 
 def known(policy: str) -> Pool:
-    """Return a pool that knows two types, which are nearly as fast together as alone."""
+    """Return a pool with two types of jobs, which are nearly as fast together as alone."""
     types = (
         TypeRates(
             job_type="lm",
@@ -66,7 +66,7 @@ def room(
 
 
 def shared(found: Room) -> list[tuple[str, str | None]]:
-    """Return who has a lease, and with whom."""
+    """Return the run and the partner of each lease."""
     return [(lease.fact.run, lease.fact.partner) for lease in found.view.leases.values()]
 
 
@@ -208,7 +208,7 @@ def test_nobody_waits_for_a_partner_that_does_not_stop() -> None:
     found.pass_ms(MINUTE_MS)
     found.did(Apply((typed("one", checkpoint_ms=slow),)))
     found.rounds(1)
-    # The pair was granted, and what the first of them had alone is on its way out for hours.
+    # The pair was granted, but the lease that the first run had alone takes hours to stop.
     assert shared(found) == [("hangs", None)]
     found.rounds(1)
     assert shared(found) == [("hangs", None), ("one", None)]

@@ -1,4 +1,4 @@
-"""Who is chosen for a round can start: it fits, beside whoever is more deserving."""
+"""A run that is chosen for a round can start: it fits beside all runs that rank before it."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ def room(
 
 
 def one(name: str, owner: str = "bee", **changes: object) -> Run:
-    """Return a run that never ends, on one GPU unless it says otherwise."""
+    """Return a run that never ends, on one GPU by default."""
     rates = work({"a100": 10.0}, steps=10**7)
     fields = {"flavors": ("a100",), "rounds": rates, "on_quota": OnQuota.WAIT}
     return run_of(name, owner, fields | changes)
 
 
 def wide(name: str, owner: str = "ant", gpus: int = 4, **changes: object) -> Run:
-    """Return a run that has to stay in one domain."""
+    """Return a run that needs one domain."""
     return one(name, owner, gpus=gpus, cross_group_spread=False, **changes)
 
 
 def had_rounds(found: Room, owner: str) -> float:
-    """Return how many rounds of a GPU the runs of ``owner`` had."""
+    """Return how many GPU-rounds the runs of ``owner`` had."""
     names = [n for n, record in found.view.runs.items() if record.spec.owner == owner]
     return found.had_ms(*names) / ROUND_MS
 
 
 def domains(found: Room, name: str) -> set[str]:
-    """Return the domains of what a run has."""
+    """Return the domains of a run's GPUs."""
     leases = [found.view.leases[lease] for lease in found.view.runs[name].leases]
     places = [node for lease in leases for node, _ in lease.fact.slots]
     return {found.view.nodes[node].spec.domain for node in places}
@@ -126,7 +126,7 @@ def test_what_fits_nowhere_costs_nobody_a_round_and_is_told_why(why: str) -> Non
     assert had_rounds(found, "ant") == 0
     record = found.view.runs["a0"]
     assert record.refusal is None
-    # Nothing is owed to it: it would have a debt of ten rounds on the day that it fits.
+    # It is owed nothing: otherwise it would be owed ten rounds on the day on which it fits.
     assert not any(found.view.in_rounds["a0"].entitled_ms.values())
     told = between_rounds(found.view, record, found.timeline.now_ms)
     assert told is not None
@@ -193,7 +193,7 @@ def test_a_wide_run_has_its_share_beside_narrow_ones_that_would_stay() -> None:
     found.did(Submit(wide("a")))
     before = had_rounds(found, "bee")
     found.rounds(20)
-    # Half of eight GPUs is one domain; changing hands costs 20 s of each grace.
+    # Half of eight GPUs is one domain; a change of GPUs costs 20 s of each grace.
     assert had_rounds(found, "ant") == pytest.approx(80, rel=0.08)
     assert had_rounds(found, "bee") - before == pytest.approx(80, rel=0.08)
     found.look_back()
@@ -223,7 +223,7 @@ def test_narrow_runs_move_where_all_can_run_at_once() -> None:
     assert all(found.view.runs[name].leases for name in ("a", *left))
     assert len(domains(found, "a")) == 1
     shared = found.view.rounds[POOL].shared
-    # Two stay, two go to them, and the wide one has what was meant for it.
+    # Two runs stay, two GPUs go to them, and the wide run has the GPUs meant for it.
     assert sum(grant.stays for grant in shared.grants) == 2
     assert sum(grant.stays is False for grant in shared.grants) == 3
     found.rounds(3)
@@ -272,7 +272,7 @@ def test_nobody_is_chosen_for_what_is_not_left_before_the_round_is_over() -> Non
     last = found.view.rounds[POOL].shared
     leaving = {name.rpartition("/")[0] for name in found.view.rounds[POOL].leaving}
     assert leaving
-    # Who is still on its way out is not granted what it cannot start with.
+    # A run that is still stopping gets no grant, because it could not start.
     assert not {grant.run for grant in last.grants} & leaving
     busy = sum(lease.gpus for lease in found.view.leases.values())
     assert busy == 2
@@ -317,7 +317,7 @@ def test_a_quota_of_nodes_leaves_no_gpus_idle() -> None:
     )
     found.rounds(20)
     ends = [event for event in found.events() if isinstance(event, LeaseEnded)]
-    # Nobody starts in the 20 s in which another saves what it has.
+    # No run starts in the 20 s in which another run saves its work.
     idle_max = 0.03 * 160 + len(ends) * 20_000 / ROUND_MS
     assert had_rounds(found, "ant") + had_rounds(found, "bee") >= 160 - idle_max
     assert had_rounds(found, "ant") >= 0.85 * 2 * 20
@@ -366,7 +366,7 @@ def test_a_restart_in_the_middle_changes_nothing() -> None:
 
 
 def _lent(budget: Budget) -> Budget:
-    """Return ``budget``, lent to everybody."""
+    """Return ``budget`` with lending to all owners."""
     lines = [replace(line, lending=Lending(allow=True)) for line in budget.envelopes]
     return replace(budget, envelopes=tuple(lines))
 
@@ -450,7 +450,7 @@ def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place()
         events = [event for event in found.events() if isinstance(event, LeaseStarted)]
         return sum(event.run.startswith("n") for event in events) - 60
 
-    # One of eight domains is theirs in turn: four narrow ones have to wait at a time.
+    # They get one of eight domains in turn: four narrow runs have to wait at a time.
     assert narrow_starts(0) == 0
     assert narrow_starts(6) <= 15 * 4
 

@@ -1,4 +1,4 @@
-"""A pool that shares in rounds, through the whole system: engine, ledger, executor."""
+"""A pool with rounds in the whole system: engine, ledger, executor."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_grant_waits_until_what_had_its_slots_has_gone() -> None:
     runs = (run(n, "ant", flavors=("a100",), rounds=one) for n in ("first", "second"))
     room.submit_together(*runs)
     assert (room.flavor("first"), room.flavor("second")) == ("a100", None)
-    # Who has GPUs stays until it would be more than a round ahead.
+    # A run with GPUs stays until it would be more than a round ahead.
     room.pass_ms(ROUND_MS)
     assert (room.flavor("first"), room.flavor("second")) == ("a100", None)
     room.pass_ms(ROUND_MS)
@@ -137,7 +137,7 @@ def test_what_was_measured_takes_the_place_of_what_was_declared() -> None:
     assert any(share.measured == 7 for share in last.shares)
     first, second, *_ = (event for event in room.events() if isinstance(event, RoundShared))
     assert {share.measured for share in first.shares} == {0}
-    # What one round has shown counts from the very next one on.
+    # Rates measured in one round count from the next round on.
     assert {share.measured for share in second.shares} == {1, 2, 4}
     room.look_back()
 
@@ -247,7 +247,7 @@ def test_a_hard_limit_on_runs_counts_from_the_first_round_on() -> None:
     phases = [record.phase for record in room.view.runs.values()]
     assert phases.count(Phase.RUNNING) == 2
     waiting = next(r for r in room.view.runs.values() if r.phase is Phase.PENDING)
-    # It is passed over, so nothing is refused to it; why is told to whoever asks.
+    # The run is left out and gets no refusal; `explain` shows the reason.
     assert waiting.refusal is None
     told = between_rounds(room.view, waiting, room.timeline.now_ms)
     assert told is not None
@@ -298,7 +298,7 @@ def test_what_cannot_be_in_rounds_is_refused_by_name() -> None:
 
 def test_a_deadline_is_taken_only_where_its_owners_share_keeps_it() -> None:
     room = Room(world(team("ant", PPM // 4), team("bee", 3 * PPM // 4), per_flavor=1, gpus=4))
-    # A quarter of each flavor is one GPU, 10 steps a second on each: an hour is 36,000 steps.
+    # A quarter of each flavor is one GPU, with 10 steps a second on each: an hour is 36,000 steps.
     fits = work(steps=30_000, slo_ms=HOUR_MS)
     room.did(Submit(run("fits", "ant", rounds=fits)))
     room.did(Submit(run("beside", "ant", rounds=fits)), Submit(run("third", "ant", rounds=fits)))
@@ -413,7 +413,7 @@ def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
     room.submit_together(*(run(f"r{n}", "ant" if n < 4 else "bee") for n in range(6)))
     room.rounds(40)
     ant, bee = room.had_ms("r0", "r1", "r2", "r3"), room.had_ms("r4", "r5")
-    # A third of the GPUs is all that two runs can have: owners' parts hold as far as there is work.
+    # Two runs can use only a third of the GPUs: owners get their parts as far as they have work.
     assert bee == pytest.approx(2 * 40 * ROUND_MS, rel=0.1)
     assert ant == pytest.approx(40 * ROUND_MS, rel=0.1)
     shared = room.view.rounds[POOL].shared
@@ -436,7 +436,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     told = share_words(room.view, room.view.runs["w1"])
     assert told.startswith("its share is 0: 3 runs left out (a run takes 2 GPUs at a time;")
     assert "leave it out, or choose another policy" in told
-    # Each owner has access to its own runs alone, and the causes name none of the others.
+    # An owner may see its own runs only, and the causes name no other runs.
     names = {each.name for each in (*wide, *narrow)} | {"ant", "bee"}
     for name, record in room.view.runs.items():
         assert not names & set(re.findall(r"\w+", share_words(room.view, record))), name
@@ -521,7 +521,7 @@ COSTS = (("a100", 4 * PPM), ("k80", PPM // 2), ("v100", 2 * PPM))
 
 
 def _priced(policy: str, costs: tuple[tuple[str, int], ...] = COSTS) -> Room:
-    """Return a pool of one GPU of each flavor whose policy weighs what they cost."""
+    """Return a pool of one GPU of each flavor whose policy considers the costs."""
     specs: tuple[Applied, ...] = (
         pool(policy=policy, costs_micros=costs),
         *nodes(1, 1),
@@ -537,7 +537,7 @@ def _priced(policy: str, costs: tuple[tuple[str, int], ...] = COSTS) -> Room:
 
 
 def _hour(slo_ms: int | None = None) -> RoundsWork:
-    """Return an hour's work on the fastest flavor, two on the slowest."""
+    """Return an hour's work on the fastest flavor, two hours on the slowest."""
     rates = {"a100": 20.0, "v100": 15.0, "k80": 10.0}
     return work(rates, steps=20 * 3_600, slo_ms=slo_ms)
 
@@ -617,7 +617,7 @@ def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> 
     before = {name: room.had_ms(name) for name in ("a", "b")}
     room.rounds(60)
     had = {name: (room.had_ms(name) - before[name]) / ROUND_MS for name in ("a", "b")}
-    # Who waited was due 40 rounds and makes up 20 of them; after that they take turns.
+    # The waiting run was due 40 rounds and makes up for 20 of them; after that they take turns.
     assert min(had.values()) >= 18, had
     room.look_back()
 

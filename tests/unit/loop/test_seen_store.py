@@ -1,4 +1,4 @@
-"""What is read of a ledger that others write to: as much as the engine's state has."""
+"""Reads of a ledger with other writers: they see exactly what the engine's state has."""
 
 from __future__ import annotations
 

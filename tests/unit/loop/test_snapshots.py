@@ -1,4 +1,4 @@
-"""Snapshots and the archive that is written with them, beside the thread that commits."""
+"""Snapshots and the archive, written on a thread beside the one that commits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelo
 
 
 class SlowStore(MemoryStore):
-    """A store whose snapshots take until they are let go, and fail if told to."""
+    """A store whose snapshots wait until the test releases them, and fail on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class SlowStore(MemoryStore):
 
 
 def lived(engine: Engine, first: int = 0, count: int = 20) -> None:
-    """Submit and end ``count`` runs, the last of which goes on."""
+    """Submit and end ``count`` runs, except for the last one."""
     for number in range(first, first + count):
         assert not engine.execute(Submit(run(f"r{number}", 2)), actor="t").decision.refusals
         if number < first + count - 1:
@@ -76,7 +76,7 @@ def lived(engine: Engine, first: int = 0, count: int = 20) -> None:
 
 
 def sqlite_engine(path: Path, *, snapshot_events: int = 20) -> Engine:
-    """Return the engine of a new ledger whose runs have ended and are archived."""
+    """Return the engine of a new ledger whose ended runs are archived."""
     engine = Engine.create(
         SqliteStore.create(path), HandClock(), ledger_id="test", public_key="", actor="test"
     )
@@ -99,11 +99,11 @@ def test_commits_go_on_while_a_snapshot_is_written_beside_them() -> None:
     engine.execute(FLEET, actor="t")
     engine.snapshot_events = 20
     engine.write_snapshots_beside()
-    lived(engine)  # Several snapshots are due meanwhile; one is under way, and no other begins.
+    lived(engine)  # Several snapshots are due meanwhile; one is being written, and no other begins.
     assert store.begun.wait(WAIT_S)
     assert store.load_snapshot() is None
     assert len(dict(engine.view.runs.kept())) == 20
-    # A run that the snapshot is archiving is named again, and nothing of it is lost.
+    # A command names a run that the snapshot is archiving, and none of its data is lost.
     assert engine.execute(Submit(run("r0", 4)), actor="t").decision.refusals
     store.may_go_on.set()
     engine.close()
@@ -116,7 +116,7 @@ def test_commits_go_on_while_a_snapshot_is_written_beside_them() -> None:
 
 
 class SlowRows(SqliteStore):
-    """A store that waits in the midst of the next archive that it writes, once it is told to."""
+    """A store that waits, on request, in the middle of the next archive that it writes."""
 
     is_slow = False
 
@@ -161,7 +161,7 @@ def test_a_snapshot_that_outlasts_its_engine_changes_nothing(
     (writer,) = [each for each in enumerate_threads() if each.name == "snapshot"]
     engine.close(within_s=0.1)
     assert "is given up" in caplog.text
-    # The next writer has the ledger now, and what the first had begun does not reach it.
+    # The next writer has the ledger now, and is not affected by what the first has begun.
     later = SqliteStore.open(path)
     before = later.load_snapshot()
     store.may_go_on.set()
@@ -208,7 +208,7 @@ def test_folding_new_runs_and_counting_those_of_an_owner_look_up_none_in_the_arc
     assert state.runs.is_kept("r39")
     assert state.runs.count_of("team") == 40
     assert store.looked_up == []
-    # What comes back from the archive is counted once, also in an overlay.
+    # A run from the archive is counted once, also in an overlay.
     overlay = state.overlay()
     overlay.runs.own("r0")
     assert overlay.runs.count_of("team") == 40
@@ -375,7 +375,7 @@ def test_a_changed_row_of_the_archive_is_found(tmp_path: Path, damage: str) -> N
     with pytest.raises(CommandError, match="archive") as caught:
         verify()
     assert "remove" in str(caught.value)
-    # What was removed is derived from the ledger again.
+    # The removed archive is created again from the ledger.
     archive_path(path).unlink()
     with SqliteStore.open(path) as store:
         opened = Engine.open(store, clock)
@@ -478,7 +478,7 @@ def test_a_reader_goes_on_with_the_archive_that_it_began_with(tmp_path: Path) ->
         names = [f"r{number}" for number in range(archive.count())]
         assert names
         assert "r0" in reader.view.runs
-        # The next writer derives it anew, and archives all of them with a later snapshot.
+        # The next writer creates it again, and archives all of them with a later snapshot.
         remove_archive(path)
         engine = Engine.open(SqliteStore.open(path), HandClock(), snapshot_events=50)
         lived(engine, 100)

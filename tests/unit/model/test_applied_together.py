@@ -1,4 +1,4 @@
-"""Events that are applied together, and one by one: the states and their indexes are the same."""
+"""Events that are applied together or one by one give the same states and indexes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def history() -> list[tuple[Event, ...]]:
 
 
 def indexed() -> State:
-    """Return an empty state whose indexes are in use, as those of a service are."""
+    """Return an empty state whose indexes are in use, like those of a service."""
     state = State()
     state.overlay()
     return state

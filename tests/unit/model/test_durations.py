@@ -1,4 +1,4 @@
-"""Histories of durations: the buckets of ratios, what enters them, and what leaves them."""
+"""Histories of durations: the buckets of ratios, and which runs enter and leave them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What runs are due: computed once for a round, and anew when a lease has changed.
+"""The owed time of runs: computed once for a round, and again when a lease has changed.
 
-That a kept result equals a new one is looked at after every step of ``tests.oracles.rounds.Room``.
+``tests.oracles.rounds.Room`` compares the cached result with a new one after every step.
 """
 
 from __future__ import annotations

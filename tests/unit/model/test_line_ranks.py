@@ -1,4 +1,4 @@
-"""Which lines are surely before another, as far as ranks that were computed before still hold."""
+"""The lines that are certainly before another line, as far as older ranks are still valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNTIL_MS = 2_000
 
 @pytest.fixture
 def ranks() -> LineRanks:
-    """Return lines that were ranked at ``ASKED_MS``, for longer the later they come."""
+    """Return lines ranked at ``ASKED_MS``; the later a line is, the longer its rank is valid."""
     waiting, found = Waiting(), LineRanks()
     for number, line in enumerate((*LINES, OTHER)):
         waiting.lines[line] = Places([(0, number, f"r{number}")])

@@ -1,4 +1,4 @@
-"""A reader of a view reads what the state has, follows it, and can change no table of it."""
+"""A reader of a view sees the state and its changes, and cannot change any table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = sorted(name for name in dir(StateView) if not name.startswith("_"))
 
 
 def engine_with_work() -> Engine:
-    """Return an engine with a run that runs and one that waits."""
+    """Return an engine with a running and a waiting run."""
     engine = memory_engine()
     money = budget("b", "lab", envelope("e", 8))
     engine.execute(Apply((*fleet({"A": 8}), Owner(name="lab"), money)), actor="t")

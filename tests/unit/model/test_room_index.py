@@ -1,4 +1,4 @@
-"""Bounds on when domains have room: which are kept, and which are computed anew."""
+"""Bounds on when domains have room: which are cached, and which are computed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ KEYS = [IslandKey("default", "H100", name) for name in ("A", "B", "C")]
 
 
 class Asked:
-    """Answers when domains have room, and records which were asked about."""
+    """Returns when domains have room, and records the requested domains."""
 
     def __init__(self, *instants_ms: int | None) -> None:
         self.instants_ms = dict(zip(KEYS, instants_ms, strict=True))

@@ -1,4 +1,4 @@
-"""Selectors against places."""
+"""Selectors compared with places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What specs say about themselves."""
+"""Properties of specs."""
 
 from __future__ import annotations
 

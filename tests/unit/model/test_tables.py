@@ -1,4 +1,4 @@
-"""Layered tables: what is gone is gone, here only."""
+"""Layered tables: a removed entry is missing in this layer only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service desk for tests: a small fleet and a family on a ledger in memory, and its callers."""
+"""Operations on a ledger in memory for tests, with a small fleet, a family, and callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRANGER = Caller(actor="sid", role=Role.USER, user="sid", tenant="nowhere")
 
 @dataclass
 class LedgerThread:
-    """``lab`` is above ``vision``; ``speech`` is by itself, and lends to ``vision``."""
+    """``lab`` is above ``vision``; ``speech`` is separate, and lends to ``vision``."""
 
     clock: HandClock = field(default_factory=HandClock)
     engine: Engine = field(init=False)
@@ -68,23 +68,23 @@ class LedgerThread:
         self.clock.ms += 10 * HOUR_MS
 
     def ask(self, caller: Caller, name: str, asked: Struct) -> Answer:
-        """Return what ``caller`` is answered."""
+        """Return the answer to ``caller``."""
         return answer(RequestContext(self.engine, caller), OPERATIONS[name], asked)
 
     def lines(self, caller: Caller, name: str, asked: Struct) -> list[str]:
-        """Return the answer as a person reads it."""
+        """Return the answer as text."""
         wide = True
         return list(self.ask(caller, name, asked).lines(wide))
 
     def tree(self, caller: Caller, name: str, asked: Struct) -> Any:
-        """Return the answer as a program reads it; it has the fields that the table says."""
+        """Return the answer as a tree, which must have the fields in the table."""
         tree = json.loads(to_json(self.ask(caller, name, asked).tree()))
         read = convert(tree, OPERATIONS[name].gives)
         assert decode(encode(read)) == tree
         return tree
 
     def refused(self, caller: Caller, name: str, asked: Struct) -> CommandError:
-        """Return why ``caller`` is refused; nothing was recorded."""
+        """Return the refusal of ``caller``, after which nothing was recorded."""
         before = self.engine.head
         with pytest.raises(CommandError) as caught:
             self.ask(caller, name, asked)

@@ -1,4 +1,4 @@
-"""A small ledger of two tenants, for tests of what each of them is told."""
+"""A small ledger of two tenants, for tests of what each of them may see."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WAITING = tuple(
 
 
 def engine_at_work(clock: HandClock | None = None) -> Engine:
-    """Return a ledger with runs that run and wait, a node that failed, and a settled conflict."""
+    """Return a ledger with running and waiting runs, a failed node, and a settled conflict."""
     clock = HandClock() if clock is None else clock
     engine = memory_engine(MemoryStore(), clock)
     steps: tuple[Command, ...] = (
@@ -56,7 +56,7 @@ def engine_at_work(clock: HandClock | None = None) -> Engine:
         *RUNNING,
         *WAITING,
         MarkNode("a0000", NodeStatus.CORDONED, "smoke"),
-        # Nobody is drawn before it has run for four notices.
+        # No run is drawn before it has run for four notices.
         Resolve("default", "H100", (), 8),
         Tick(),
     )
@@ -68,7 +68,7 @@ def engine_at_work(clock: HandClock | None = None) -> Engine:
 
 
 def desk_for(caller: Caller, engine: Engine | None = None) -> RequestContext:
-    """Return the request context at which ``caller`` asks."""
+    """Return the request context of ``caller``."""
     return RequestContext(engine_at_work() if engine is None else engine, caller)
 
 
@@ -78,7 +78,7 @@ def ask(context: AnyContext, name: str, asked: Struct) -> Answer:
 
 
 def lines_of(found: Answer, *, wide: bool = False) -> list[str]:
-    """Return what people are told."""
+    """Return the lines for people."""
     return list(found.lines(wide))
 
 
@@ -102,4 +102,4 @@ SEEN = {
     "eve": [*range(1, 6), 8, 10, 13, 14, *range(18, 31), *range(33, 36), 37, 41, 42],
     "zoe": [*range(1, 6), *range(23, 26), 27, 37],
 }
-"""Actor -> the sequences of ``engine_at_work`` that are theirs to see."""
+"""The sequences of ``engine_at_work`` that each actor may see."""

@@ -1,7 +1,7 @@
-"""A ledger with archived runs answers every command and every question as one without.
+"""A ledger with archived runs answers every command and every read like one without.
 
-Two engines are given the same commands at the same instants. One keeps a snapshot after every few
-events, which archives what is over; the other keeps none.
+Two engines get the same commands at the same instants. One writes a snapshot after every few
+events, which archives ended runs; the other writes none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OF_LAB = Caller(actor="ada", role=Role.USER, user="ada", tenant="lab")
 OF_OTHER = Caller(actor="eve", role=Role.TENANT_ADMIN, user="eve", tenant="other")
 CALLERS = (ADMIN, OF_LAB, OF_OTHER)
 FEW = 12
-"""So many events apart are the snapshots of the one that archives."""
+"""The events between two snapshots of the engine that archives."""
 
 DECLARED = Apply(
     (
@@ -75,7 +75,7 @@ def _submit(name: str, gpus: int, owner: str, **more: Any) -> Command:
 
 
 def steps() -> Iterator[Command]:
-    """Yield a history in which runs end in every way, and what comes later refers to them."""
+    """Yield a history in which runs end in every way, and later commands refer to them."""
     yield DECLARED
     for number in range(8):
         owner = ("lab", "team", "other", "gone")[number % 4]
@@ -88,7 +88,7 @@ def steps() -> Iterator[Command]:
     yield Release("claim", "done")
     for number in range(8, 14):
         yield _submit(f"r{number}", 2, ("lab", "other")[number % 2])
-    # What was over long ago is named again.
+    # A run that ended long ago is named again.
     yield _submit("r0", 4, "lab")
     yield Submit(run("r1", 2, "other", user="other"))
     yield Complete("r2")

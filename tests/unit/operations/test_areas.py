@@ -1,4 +1,4 @@
-"""An operation is in one place: what it takes, what it gives, and what answers it."""
+"""Each operation is in one module group: its request, its answer, and its handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OF_OPERATIONS = "quorate.operations."
 
 
 def _modules(kind: Any) -> set[str]:
-    """Return the modules of operations that a type of a request or an answer is from."""
+    """Return the modules of operations with the types of a request or an answer."""
     found = {each for part in get_args(kind) for each in _modules(part)}
     module = getattr(kind, "__module__", "")
     return found | ({module} if module.startswith(OF_OPERATIONS) else set())

@@ -1,4 +1,4 @@
-"""A service works out small worlds; large ones are played where one is."""
+"""A service computes small worlds, and refuses large ones with the local command."""
 
 from __future__ import annotations
 

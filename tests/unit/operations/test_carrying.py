@@ -1,4 +1,4 @@
-"""What is told of a change is the same before it is made, which changes no record, and after."""
+"""A change is described the same in a dry run, which records nothing, and after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTHS = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
 
 
 class Deaf:
-    """An executor that never says that anything has stopped."""
+    """An executor that never reports the end of work."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""Nodes, claims, conflicts and passing time: who may, and what is said to whom."""
+"""Nodes, claims, conflicts and passing time: who may change them, and the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADA, BEN, LAB_ADMIN = (
     replace(each, scopes=frozenset({CLAIM}))
     for each in (callers.ADA, callers.BEN, callers.LAB_ADMIN)
 )
-"""The same, with the scope to claim nodes."""
+"""The same callers with the scope to claim nodes."""
 
 NODE = "b0003"
 SCANS = ClaimNodes(name="scans", flavor="H100", nodes=1, duration="8h")

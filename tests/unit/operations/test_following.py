@@ -1,4 +1,4 @@
-"""Following: every event that is theirs to see, once, in order, from any cursor on."""
+"""Following: every event that a caller may see, once, in order, from any cursor on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ by_caller = pytest.mark.parametrize("caller", EVERYBODY, ids=lambda each: each.a
 
 
 def told(follower: Follower, limit: int = 1_000) -> list[int]:
-    """Return the sequences of everything there is to read."""
+    """Return the sequences of all events that there are to read."""
     found: list[int] = []
     while follower.is_behind:
         found += [shown.seq for shown in follower.read(limit)]
@@ -52,7 +52,7 @@ def told(follower: Follower, limit: int = 1_000) -> list[int]:
 
 
 def visible(engine: Engine, caller: Caller) -> list[tuple[int, object]]:
-    """Return what ``caller`` is to be told, by looking at the whole ledger at once."""
+    """Return the events that ``caller`` may see, from the whole ledger at once."""
     sight = Sight(engine.view, caller)
     return [
         (entry.seq, event_to_json(entry.seq, sight.told(entry.event)))
@@ -172,7 +172,7 @@ def test_any_reading_tells_every_visible_event_once_in_order(
             case "resume":
                 follower = new(follower.cursor)
             case "pass by":
-                # Others read too, elsewhere: what is kept for all serves none of them wrongly.
+                # Other followers read, too: what is cached for all is right for each of them.
                 Follower(Cursor(recent, lambda: engine.view, 0), OF_NONE, Watched()).read(3)
             case _:
                 limit = data.draw(st.integers(1, 7), label="limit")

@@ -1,4 +1,4 @@
-"""Runs of others: refused in the very words for runs that are not there."""
+"""Runs of other tenants are refused with the text for runs that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger itself: listed, verified, signed and exported, each to those who may."""
+"""The ledger itself: listed, verified, signed and exported, for permitted callers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.unit.operations.stage import (
 
 KEY = bytes(range(32))
 ENGINE = engine_at_work()
-"""Only read here, so one is enough for all."""
+"""The tests only read it, so one is enough for all."""
 
 
 def sign(state: State, head: Head, at_ms: int) -> Checkpoint:
@@ -153,7 +153,7 @@ def test_receipts_and_checkpoints_are_looked_up() -> None:
     assert raised.value.fault == "unsound"
     against = VerifyAgainst(checkpoints=(KeptCheckpoint(checkpoint=kept, file="kept.json"),))
     with pytest.raises(CommandError) as raised:
-        # The ledger of these tests names no key.
+        # The ledger of these tests has no key.
         ask(bare(), "verify-ledger-against", against)
     assert "x.db does not match the checkpoint in kept.json (other-key)" in str(raised.value)
     broken = VerifyAgainst(checkpoints=(KeptCheckpoint(checkpoint={"kind": "x"}, file="f"),))

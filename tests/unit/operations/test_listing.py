@@ -1,4 +1,4 @@
-"""Things are found by their names, in one look at all of them."""
+"""Resources are found by their names, with one scan of all of them."""
 
 from __future__ import annotations
 

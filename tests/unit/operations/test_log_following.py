@@ -16,7 +16,7 @@ from quorate.ports.step_report import StepReport
 
 @dataclass
 class GrowingLogs:
-    """Output in memory; ``limit`` lines at most are given at a time, as of a port."""
+    """Output in memory; ``limit`` lines at most are returned at a time, as by a port."""
 
     texts: list[str] | None = None
     kept_from: int = 0

@@ -1,4 +1,4 @@
-"""Requests that lose a race: permissions, versions and tokens hold at the head of the commit."""
+"""Requests that lose a race: permissions, versions and tokens are checked at the commit's head."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
         self.other = Engine.open(self.store, HandClock())
 
     def race(self, command: Command) -> None:
-        """Have the other engine commit ``command`` before the next append."""
+        """Let the other engine commit ``command`` before the next append."""
 
         def first() -> None:
             self.other.follow()
@@ -113,7 +113,7 @@ def test_fields_are_set_in_the_document_that_another_writer_has_changed(world: W
     before = world.engine.head
     tree = world.ask(ADMIN, "patch-node", asked).tree()
     assert (node(world).rack, node(world).cluster) == ("r1", "elsewhere")
-    # The answer is about this request alone, in the block after the other's.
+    # The answer is about this request alone, in the block after the other engine's.
     assert tree["head"]["height"] == before.height + 2
     assert [event["seq"] for event in tree["events"]] == [world.engine.head.seq]
 

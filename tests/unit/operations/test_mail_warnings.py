@@ -1,4 +1,4 @@
-"""A run that asks for mail is accepted, with a warning where the service will not send it."""
+"""A run that asks for mail is accepted, with a warning if the service will not send it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage and statements: told to whom they belong, in every form."""
+"""Usage and statements, for permitted callers and in every format."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_tenant_that_may_not_be_seen_is_not_there(
     absent = ledger_thread.refused(caller, "tenant-usage", TenantUsageRequest(id="a-b-c-d"))
     assert found.fault == absent.fault == "unknown-name"
     assert found.lines[0].replace(hidden, "a-b-c-d") == absent.lines[0]
-    # A name that is nearly one of others is not completed for them.
+    # No suggestion is made for a name that is similar to a hidden one.
     near = ledger_thread.refused(caller, "tenant-usage", TenantUsageRequest(id=f"{hidden}s"))
     assert "did you mean" not in near.lines[0]
 
@@ -103,7 +103,7 @@ def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(
     ("caller", "user", "owners"),
     [
         (ADA, None, ["vision"]),
-        # Who is called ben elsewhere may be another.
+        # A user called ben of another tenant may be another person.
         (BEN, None, ["speech"]),
         (BEN, "ben", ["speech"]),
         (ADMIN, "ben", ["speech", "vision"]),

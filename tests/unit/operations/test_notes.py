@@ -34,7 +34,7 @@ def test_what_is_no_line_is_refused_by_its_field(asked: Struct) -> None:
 
 
 def test_every_note_of_a_request_is_called_so() -> None:
-    """``check_notes`` goes by names: a note under another name would not be looked at."""
+    """``check_notes`` checks fields by name: a note under another name would not be checked."""
     for operation in OPERATIONS.values():
         for name, kind in operation.takes.__annotations__.items():
             if kind in ("Note", "Note | None"):

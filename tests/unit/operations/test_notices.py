@@ -1,4 +1,4 @@
-"""Notices are told to whom they concern, whole, once and in order, from any cursor on."""
+"""Notices reach the callers they concern, whole, once and in order, from any cursor on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_tenant(name: str, tenant: str, role: Role = Role.USER) -> Caller:
 
 
 def contested() -> Engine:
-    """Return a ledger in which two tenants and three users met in a lottery."""
+    """Return a ledger in which two tenants and three users were entrants of a lottery."""
     clock = HandClock()
     engine = memory_engine(MemoryStore(), clock)
     steps: tuple[Command, ...] = (
@@ -104,7 +104,7 @@ def test_there_is_something_of_everybody_and_several_of_one_event() -> None:
         (of_tenant("eve", "other", Role.TENANT_ADMIN), lambda t: t["owner"] == "other"),
         (of_tenant("ada", "lab"), lambda t: t["user"] == "ada"),
         (of_tenant("tim", "team"), lambda t: t["user"] == "tim"),
-        # A user of the same name elsewhere is somebody else.
+        # A user with the same name in another tenant is another user.
         (of_tenant("ada", "other"), lambda _: False),
         (of_tenant("zoe", "lab"), lambda _: False),
         (Caller(actor="x", role=Role.USER, user="x"), lambda _: False),

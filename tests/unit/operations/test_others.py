@@ -1,4 +1,4 @@
-"""What is told of others beside one's own: that they are there, and not what they are."""
+"""What callers see of other tenants beside their own data: counts, but no names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDE = True
 
 
 def described(world: TwoTenants, node: str) -> str:
-    """Return everything about a node, as one of the tenant is told it."""
+    """Return the whole description of a node for a user of the tenant."""
     return "\n".join(world.ask(USER, "describe-node", GetThing(name=node)).lines(WIDE))
 
 

@@ -1,4 +1,4 @@
-"""What Quorate alone writes is refused in documents of callers, unless it is recorded so."""
+"""Fields that only Quorate writes are refused in callers' documents, unless they are unchanged."""
 
 from __future__ import annotations
 

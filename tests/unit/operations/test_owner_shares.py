@@ -1,4 +1,4 @@
-"""Shares of an owner over time: told to those who may see the owner."""
+"""Shares of an owner over time, for callers that may see the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may have which command carried out: deny by default, and only so far as is theirs."""
+"""Permissions of commands: denied by default, and limited to the caller's tenants."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_run_of_others_is_as_good_as_not_there() -> None:
         with pytest.raises(CommandError) as raised:
             check_command(state, caller(Role.USER), command)
         assert raised.value.fault == "unknown-name"
-    # A team does not see what is above it.
+    # A team does not see its ancestors.
     with pytest.raises(CommandError):
         check_command(state, caller(Role.USER, "team"), Cancel("of-lab"))
 

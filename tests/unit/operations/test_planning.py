@@ -1,4 +1,4 @@
-"""Plans and explanations: told to those who may see the run, and to nobody else."""
+"""Plans and explanations, only for callers that may see the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policies a pool may have, by the runs that it has."""
+"""The policies that a pool may have, depending on its runs."""
 
 from __future__ import annotations
 

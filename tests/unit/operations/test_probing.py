@@ -1,4 +1,4 @@
-"""What is another's cannot be found out by asking: the answer is as if it were not there."""
+"""Requests cannot reveal another tenant's resources: the answer is as if they did not exist."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def world() -> TwoTenants:
-    """Return a ledger that nothing of this changes: all of it is refused."""
+    """Return a ledger that these requests do not change, because all of them are refused."""
     return TwoTenants()
 
 
 def ask_it(context: RequestContext, operation: Operation, asked: Struct) -> object:
-    """Return the answer, or what reads on for somebody who watches."""
+    """Return the answer, or the follower of a watch."""
     if operation.effect is not Effect.STREAM:
         return answer(context, operation, asked)
     check_role(context.caller, operation)
@@ -149,7 +149,7 @@ def ask_it(context: RequestContext, operation: Operation, asked: Struct) -> obje
 
 
 def refused(world: TwoTenants, caller: Caller, name: str, asked: Struct) -> CommandError:
-    """Return why ``caller`` is refused; nothing was recorded."""
+    """Return the refusal of ``caller``, after which nothing was recorded."""
     before, operation = world.engine.head, OPERATIONS[name]
     with pytest.raises(CommandError) as caught:
         ask_it(RequestContext(world.engine, caller), operation, asked)
@@ -171,9 +171,9 @@ def test_what_is_anothers_is_refused_like_what_is_not_there(
 
 
 def blind(text: str) -> str:
-    """Return ``text`` with one word for what is hidden and for what is absent.
+    """Return ``text`` with one word for hidden names and for missing names.
 
-    What is near to a name is looked for among one's own: it may be near to the one only.
+    Suggestions are the caller's own names, one of which may resemble only one of the two.
     """
     text = re.sub(r"(did you mean '[^']*'\?|list them: quorate get [a-z]+)", "HINT", text)
     return re.sub(r"(zeta-|zeta|ze)(half|claim|waits|money|token|xx+|ta)?\b", "NAME", text)

@@ -1,4 +1,4 @@
-"""When the first waiting runs start: told of the caller's own, others are not named."""
+"""The starts of the first waiting runs: the caller's own by name, others without."""
 
 from __future__ import annotations
 

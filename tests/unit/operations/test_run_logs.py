@@ -1,4 +1,4 @@
-"""Output of runs where somebody keeps it, and the fleet as its tenants see it."""
+"""Output of runs if an executor keeps it, and the fleet as tenants see it."""
 
 from __future__ import annotations
 

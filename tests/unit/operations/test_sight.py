@@ -1,8 +1,7 @@
-"""Nothing of another tenant is told to anybody, by any operation: not asked for, nor by the way.
+"""No operation reveals another tenant's data, neither on request nor in passing.
 
-What may be told of others is short, and stated here: nodes, domains, flavors and pools are
-everybody's, and so is who went through a conflict (docs/adr/0019). Of one's own runs one is told
-who pays for them.
+Callers may see little of other tenants, and it is listed here: nodes, domains, flavors and pools,
+and the entrants of conflicts (docs/adr/0019). Of its own runs, a caller may see the payers.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ NAMES: Final = {
     "claim": (),
     "charge": ("mine-half/mine-money/mine-line/owned",),
 }
-"""Kind -> what there is of it for the tenant."""
+"""The tenant's resources of each kind."""
 
 
 def run_tree(name: str, gpus: int = 2, **spec: Any) -> dict[str, Any]:
@@ -153,14 +152,14 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "watch-logs": (observe_operations.WatchLogs(run="mine-half"),),
     "calc": (ledger_operations.Calculate(kind="cover", world={}),),
 }
-"""Operation -> what is asked; what lists, shows and describes is made from ``NAMES``.
+"""The requests of each operation; those that list, show and describe are made from ``NAMES``.
 
-What needs nothing to be said is asked like that.
+Operations without parameters are called without a request.
 """
 
 
 def questions(operation: str) -> tuple[Struct, ...]:
-    """Return what is asked of ``operation``."""
+    """Return the requests for ``operation``."""
     if operation in OTHERS:
         return OTHERS[operation]
     about, takes = OPERATIONS[operation].about, OPERATIONS[operation].takes
@@ -175,11 +174,11 @@ def questions(operation: str) -> tuple[Struct, ...]:
 ASKED: Final = [
     name
     for name, operation in OPERATIONS.items()
-    # One that takes a checkpoint of an admin is not a question of a tenant.
+    # A tenant cannot send a request that takes a checkpoint of an admin.
     if operation.roles & {caller.role for caller in OF_TENANT} and name != "verify-ledger-against"
 ]
 STAGES: Final = [(False, 0), (True, 0), (False, 30)]
-"""Whether there are conflicts over the shared nodes, and how long nothing was recorded."""
+"""Whether there are conflicts over the shared nodes, and the hours without an event."""
 
 
 def test_every_operation_is_asked() -> None:
@@ -188,7 +187,7 @@ def test_every_operation_is_asked() -> None:
 
 
 def text_of(found: Answer) -> str:
-    """Return everything that an answer tells, in all its forms."""
+    """Return the whole answer, in all its formats."""
     wide = True
     told = [*found.lines(wide), *found.notes, found.done, found.etag]
     csv = [] if found.csv is None else [found.csv()]
@@ -196,7 +195,7 @@ def text_of(found: Answer) -> str:
 
 
 def answered(stage: TwoTenants, caller: Caller, name: str, asked: Struct) -> str:
-    """Return everything that ``caller`` is told, a refusal included."""
+    """Return the whole answer to ``caller``, including refusals."""
     operation = OPERATIONS[name]
     try:
         if operation.effect is Effect.STREAM:

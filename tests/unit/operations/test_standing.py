@@ -1,4 +1,4 @@
-"""Whoever was let in stays no longer than their token: it is asked again while they watch."""
+"""A watch ends with its token, which is checked again while it lasts."""
 
 from __future__ import annotations
 

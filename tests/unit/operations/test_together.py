@@ -67,7 +67,7 @@ def test_a_group_is_one_block_and_each_is_told_its_own_events(engine: Engine) ->
 
 
 def broken(context: RequestContext, asked: object, operation: Operation) -> Order:
-    """Fail by a bug."""
+    """Fail with a bug."""
     del context, asked, operation
     raise ZeroDivisionError
 
@@ -85,7 +85,7 @@ def test_a_bug_in_one_is_for_its_own_request_only(engine: Engine) -> None:
 
 
 class FaultyStore(MemoryStore):
-    """A store with a bug: it fails at blocks that tell of the run called poisoned."""
+    """A store with a bug: it fails at blocks that contain the run called poisoned."""
 
     def append(self, block: Block, *, expected: Head) -> None:
         if b"poisoned" in block.body:
@@ -182,7 +182,7 @@ def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
 
 
 def snapshot(engine: Engine) -> object:
-    """Return the state as it would be kept; the overlay of a view has all that it has."""
+    """Return the state as in a snapshot; the overlay of a view has all of it."""
     return take(engine.view.overlay())
 
 
@@ -191,7 +191,7 @@ def snapshot(engine: Engine) -> object:
 def test_a_batch_that_may_not_go_on_is_refused_whole(
     engine: Engine, most: int, *, is_grouped: bool
 ) -> None:
-    """Eight events: four are submitted and started. ``most`` of them may be written."""
+    """Eight events: four runs are submitted and started. ``most`` events may be written."""
     written = count(1)
     context = RequestContext(engine, ALICE, go_on=lambda: next(written) <= most)
     asked = run_operations.SubmitRuns(documents=tuple(run_tree(f"r{n}") for n in range(4)))

@@ -1,4 +1,4 @@
-"""Whose a run is comes from the token, and a name that is taken lends nothing to others."""
+"""The owner of a run comes from the token, and using a taken name gives no permissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.operations.ledger_thread import ADA, ADMIN, BEN, LAB_ADMIN, Ledg
 
 
 def tree(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a Run document that does not say whose it is."""
+    """Return a Run document without an owner."""
     return {
         "apiVersion": "quorate.dev/v1",
         "kind": "Run",

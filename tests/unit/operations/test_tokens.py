@@ -193,7 +193,7 @@ def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lif
     given = found.tree()["token"]
     assert engine.view.tokens[given["id"]].issued.expires_ms == until_ms
     assert found.notes == (f"note: it expires together with your own token, at {given['expires']}",)
-    # An admin may give what it was not given: it could issue itself another.
+    # An admin may grant what it was not granted, because it could issue itself another token.
     admin = replace(ADMIN, until_ms=until_ms)
     kept = _issue(engine, admin, Role.AUDITOR, lifetime="never")["token"]
     assert kept["expires"] is None

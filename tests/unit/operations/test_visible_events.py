@@ -1,4 +1,4 @@
-"""Which events are whose: deny by default, also for kinds that nobody has thought of."""
+"""Who may see which events: denied by default, also for new kinds of events."""
 
 from __future__ import annotations
 

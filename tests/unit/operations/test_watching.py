@@ -1,4 +1,4 @@
-"""Pictures of what is watched: what may be seen of it, and nothing else."""
+"""Views for `watch`: exactly what the caller may see."""
 
 from __future__ import annotations
 

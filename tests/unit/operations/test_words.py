@@ -1,4 +1,4 @@
-"""What is refused is called as whoever asks has called it."""
+"""Refusals use the caller's own names for fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A ledger of two tenants that have nothing to do with each other, on nodes that they share.
+"""A ledger of two unrelated tenants on nodes that they share.
 
-Everything that can belong to somebody is there twice: work, money, claims, promises, tokens. A
-third tenant went through a conflict, which is published.
+Everything that can belong to a tenant exists for both: work, money, claims, firm starts, tokens. A
+third tenant was in a conflict, which is published.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _token(name: str, tenant: str, user: str) -> Command:
 
 
 def _world(*, has_conflicts: bool, horizon_ms: int) -> Command:
-    """Return what is declared; without conflicts nobody may call for one, but an operator."""
+    """Return the declarations; without conflicts only an operator may call one."""
     rate_ppm = 10_000 if has_conflicts else 0
     pool = Pool(name="default", disruption_rate_ppm=rate_ppm, firm_horizon_ms=horizon_ms)
     return Apply(
@@ -105,11 +105,11 @@ STEPS: Final[tuple[tuple[str, Command], ...]] = (
     ("root", _token("minespare", "mine", "mia")),
     ("omega/ole", _of("omega", "drawn", 8, flavors=("L40",))),
     ("omega/ole", _of("omega", "other", 8, flavors=("L40",))),
-    # A claim, and a node that is to be wiped after another.
+    # A claim, and a node that has to be wiped after another claim.
     ("zeta/zed", _of("zeta", "claim", 8, **_CLAIM)),
     ("zeta/zed", _of("zeta", "over", 8, **_CLAIM)),
     ("zeta/zed", Release("zeta-over", "zed is done")),
-    # Work on the same nodes, spares among it.
+    # Work on the same nodes, including spares.
     ("zeta/zed", _of("zeta", "keeper", 4, group_gpus=4, spares_per_group=4)),
     ("zeta/zed", _of("zeta", "half", 2)),
     ("mine/mia", _of("mine", "half", 2)),
@@ -117,7 +117,7 @@ STEPS: Final[tuple[tuple[str, Command], ...]] = (
     ("mine/mia", _of("mine", "short", 2, flavors=("A10",), expected_duration_ms=HOUR_MS)),
     ("mine/mia", _of("mine", "elastic", 8, malleable=_ELASTIC)),
     ("zeta/zed", _of("zeta", "soon", 4, expected_duration_ms=3 * HOUR_MS)),
-    # Promises: theirs first, then ours behind it, and some in front of it.
+    # Planned starts: first one of the other tenant, then ours behind it, and some before it.
     ("zeta/zed", _of("zeta", "waits", 24)),
     ("mine/mia", _of("mine", "waits", 24)),
     ("mine/mia", _of("mine", "front", 4, expected_duration_ms=HOUR_MS)),
@@ -133,7 +133,7 @@ STEPS: Final[tuple[tuple[str, Command], ...]] = (
 def _happen(
     engine: Engine, clock: HandClock, *, has_conflicts: bool, ticks: int, horizon_ms: int
 ) -> None:
-    """Record in a new ledger what is declared and all steps, and let ``ticks`` hours pass."""
+    """Record the declarations and all steps in a new ledger, and let ``ticks`` hours pass."""
 
     def execute(command: Command, actor: str) -> None:
         decision = engine.execute(command, actor=actor).decision
@@ -153,7 +153,7 @@ def _happen(
 
 @cache
 def _recorded(**happens: Any) -> tuple[tuple[Block, ...], int]:
-    """Return the blocks of the ledger in which that ``happens``, and when they end.
+    """Return the blocks of the ledger with these events, and the time of the last one.
 
     They are decided once in each process.
     """
@@ -164,10 +164,10 @@ def _recorded(**happens: Any) -> tuple[tuple[Block, ...], int]:
 
 @dataclass
 class TwoTenants:
-    """The ledger, and what nobody of ``mine`` may be told.
+    """The ledger, and the names that no caller of ``mine`` may see.
 
-    With conflicts firm starts call for room, so that names of both are published. ``opening``
-    makes another ledger than one in memory. Within ``horizon_ms`` planned starts are firm.
+    With conflicts, firm starts call them, so that names of both tenants are published. ``opening``
+    creates another ledger than one in memory. Within ``horizon_ms`` planned starts are firm.
     """
 
     has_conflicts: bool = False
@@ -179,7 +179,7 @@ class TwoTenants:
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let everything happen that is told of above."""
+        """Record all events described above."""
         happens: dict[str, Any] = {
             "has_conflicts": self.has_conflicts,
             "ticks": self.ticks,
@@ -192,15 +192,15 @@ class TwoTenants:
         else:
             self.engine = self.opening(self.clock)
             _happen(self.engine, self.clock, **happens)
-        # What is due is told of, and not recorded yet.
+        # Due changes are shown, but not recorded yet.
         self.clock.ms += self.hours_later * HOUR_MS
 
     def ask(self, caller: Caller, name: str, asked: Struct) -> Answer:
-        """Return what ``caller`` is answered."""
+        """Return the answer to ``caller``."""
         return answer(RequestContext(self.engine, caller), OPERATIONS[name], asked)
 
     def secrets(self) -> set[str]:
-        """Return the names that are not for the tenant ``mine``: all that nobody has published."""
+        """Return the names that are hidden from the tenant ``mine``: all that are not published."""
         view = self.engine.view
         runs = {name for name, each in view.runs.items() if each.spec.owner == THEIRS.tenant}
         budgets = {name for name, each in view.budgets.items() if each.owner == THEIRS.tenant}
@@ -209,7 +209,7 @@ class TwoTenants:
         return (found | {"zetatoken", "zetagone"}) - self._published()
 
     def _published(self) -> set[str]:
-        """Return whom conflicts name: those are everybody's to check."""
+        """Return the names in conflicts, which everyone may check."""
         found: set[str] = set()
         for record in self.engine.view.conflicts.values():
             declared, resolved = record.declared, record.resolved
@@ -220,7 +220,7 @@ class TwoTenants:
         return found
 
     def told(self, text: str) -> list[str]:
-        """Return the secrets that ``text`` tells, each with the words around it."""
+        """Return the hidden names in ``text``, with the words around them."""
         names = "|".join(sorted(self.secrets(), key=len, reverse=True))
         pattern = rf"(?<![A-Za-z0-9-])(?:{names})(?![A-Za-z0-9]|-[a-z])"
         return [text[max(0, m.start() - 80) : m.end() + 20] for m in re.finditer(pattern, text)]

@@ -1,4 +1,4 @@
-"""What an answer needs, and that a wrong one is not passed on."""
+"""The inputs that an answer needs, and the check that rejects wrong answers."""
 
 from __future__ import annotations
 

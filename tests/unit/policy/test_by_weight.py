@@ -1,4 +1,4 @@
-"""Sharing by weight: owners have their parts of every flavor, however their jobs are spread."""
+"""Sharing by weight: owners get their parts of every flavor, however their jobs are spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes: who is equal to whom, and how the time of pairs of classes is divided among members."""
+"""Classes: which jobs are equal, and how the time of pairs of classes is divided among members."""
 
 from __future__ import annotations
 

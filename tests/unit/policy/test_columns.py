@@ -1,4 +1,4 @@
-"""A program solved with few of its columns has the optimum of the whole."""
+"""A program solved with few of its columns has the optimum of the whole program."""
 
 from __future__ import annotations
 

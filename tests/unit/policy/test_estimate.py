@@ -1,4 +1,4 @@
-"""Completing what was not measured, and finding who is near."""
+"""The completion of rates that were not measured, and the search for the nearest known type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPES = np.array([[1.0, 0.9, 0.8, 0.7, 0.6, 0.5], [0.2, 0.4, 0.6, 0.8, 1.0, 0.9
 
 
 def mixed(parts: Floats) -> Floats:
-    """Return rows that are mixtures of two: a matrix of rank two."""
+    """Return rows that are mixtures of two rows: a matrix of rank two."""
     found: Floats = np.clip(parts @ SHAPES, 0.0, 1.0)
     return found
 
@@ -41,7 +41,7 @@ def test_a_matrix_of_low_rank_is_found_again() -> None:
 
 
 def by_hand(matrix: Floats, known: Known, start: Start) -> Floats | None:
-    """Return what one row and one column after the other come to, solved one by one."""
+    """Return the result of solving one row and one column after the other."""
     rows, columns = start.rows.copy(), start.columns.copy()
     ridge = PENALTY * np.eye(rows.shape[1])
     before = rows @ columns.T
@@ -119,7 +119,7 @@ def test_rows_of_zeros_are_near_to_nothing() -> None:
 
 
 def test_factors_that_swing_for_ever_are_a_refusal() -> None:
-    # A start with entries of 1e200 overflows: its passes never come to a matrix that stands.
+    # A start with entries of 1e200 overflows, so its passes never converge.
     huge = Start(rows=np.full((3, 1), 1e200), columns=np.full((2, 1), np.nan))
     references = np.array([[1.0, 0.5], [0.5, 1.0]])
     assert match(references, np.array([0.5, np.nan]), huge) is UnmatchedCode.NOT_SETTLED

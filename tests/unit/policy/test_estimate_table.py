@@ -1,4 +1,4 @@
-"""Tables with gaps, filled by what types are like."""
+"""Tables with gaps, completed by the similarity of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimum that a policy takes which knows no flavors apart."""
+"""The optimum of a policy that does not distinguish flavors."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LARGE: Final = "('large', 1)"
 
 
 def table(**changes: Any) -> dict[str, Any]:
-    """Return a sound table of two types on two flavors, with ``changes`` of one of them."""
+    """Return a valid table of two types on two flavors, with ``changes`` to one of them."""
     fast = {
         SMALL: {"null": 4.0, SMALL: [3.0, 3.0], LARGE: [2.0, 0.5]},
         LARGE: {"null": 1.0, SMALL: [0.5, 2.0], LARGE: [0, 0]},
@@ -38,7 +38,7 @@ def table(**changes: Any) -> dict[str, Any]:
 
 
 def texts(found: object) -> list[str]:
-    """Return the faults of what could not be read, as lines."""
+    """Return the faults of unreadable input, as lines."""
     assert isinstance(found, Faulty), found
     return [fault.text() for fault in found.faults]
 

@@ -50,7 +50,7 @@ def test_a_job_gets_no_gpus_on_which_it_stands_still(name: str) -> None:
 def test_a_weight_divides_and_a_scale_multiplies() -> None:
     found = solve("max_min_fairness_perf", problem([[1.0], [1.0]], [1], weights=[1.0, 3.0]))
     assert found.shares[:, 0] == pytest.approx([0.25, 0.75])
-    # Four GPUs at a time for a quarter of the time are as much as one all the time.
+    # Four GPUs for a quarter of the time count as much as one GPU all the time.
     found = solve("max_min_fairness_perf", problem([[1.0], [1.0]], [2], scales=[1, 4]))
     assert found.shares[:, 0] == pytest.approx([1.0, 0.25])
 
@@ -67,7 +67,7 @@ def test_the_makespan_is_when_the_last_job_ends() -> None:
     found = solve("min_total_duration_perf", asked)
     assert found.objective == pytest.approx(200.0)
     assert asked.steps_left / job_rates(asked, found) == pytest.approx([200.0, 200.0])
-    # One more GPU, in proportion, at this price: two would halve it.
+    # The price is the change per GPU at the margin; a second GPU would halve the makespan.
     assert found.prices == pytest.approx([-200.0])
 
 
@@ -78,7 +78,7 @@ def test_a_makespan_as_if_all_flavors_were_the_first() -> None:
 
 
 def test_a_delay_counts_what_has_passed() -> None:
-    # Alone on half a GPU it would take 200 s from its start, 100 s of which are over.
+    # Alone on half a GPU it would take 200 s from its start, and 100 s of them are over.
     late = problem([[1.0], [1.0]], [1], steps=[100.0, 100.0], ages_s=[100.0, 0.0])
     found = solve("finish_time_fairness_perf", late)
     delays = (late.ages_s + late.steps_left / job_rates(late, found)) / 200.0

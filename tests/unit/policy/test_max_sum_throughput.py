@@ -1,4 +1,4 @@
-"""The most steps in all, on problems that can be done by hand, and what is refused."""
+"""The largest sum of rates, on problems that can be solved by hand, and refused problems."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_a_deadline_is_kept_although_it_costs_steps() -> None:
 
 
 def test_of_deadlines_that_cannot_all_be_kept_the_fewest_are_dropped_and_named() -> None:
-    # j0 alone would take the GPU; j1 and j2 can share it, and two are more than one.
+    # j0 alone would use the GPU; j1 and j2 can share it, and two deadlines are better than one.
     problem = _priced(few_jobs([[1], [1], [1]], [1]), 1.0)
     found = _solved(IN_TIME, replace(problem, deadlines_s=np.array([100.0, 200.0, 200.0])))
     assert found.dropped == (0,)
 
 
 def test_of_as_many_deadlines_those_are_kept_that_leave_most() -> None:
-    # Either can be in time; the faster one is worth more.
+    # Either deadline can be kept; the faster job has the larger rate.
     problem = _priced(few_jobs([[1], [3]], [1]), 1.0)
     problem = replace(problem, steps_left=np.array([100.0, 300.0]))
     found = _solved(IN_TIME, replace(problem, deadlines_s=np.array([100.0, 100.0])))

@@ -1,4 +1,4 @@
-"""The best mixture within limits: told by hand, and as the plain solver finds it."""
+"""The best mixture within limits: solved by hand, and by the plain solver."""
 
 from __future__ import annotations
 

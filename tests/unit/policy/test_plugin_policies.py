@@ -41,7 +41,7 @@ def _forgotten() -> Iterator[None]:
 def installed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, value: str = "POLICY"
 ) -> KnownPolicies:
-    """Return what is known with a package that has ``source`` and names ``value`` in it."""
+    """Return the known policies with a package that has ``source`` and the entry ``value``."""
     (folder / f"{MODULE}.py").write_text(HEAD + source, encoding="utf-8")
     return known_in(folder, monkeypatch, f"{MODULE}:{value}", "acme-policies")
 
@@ -49,7 +49,7 @@ def installed(
 def known_in(
     folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, package: str
 ) -> KnownPolicies:
-    """Return what is known with a package whose metadata lie in ``folder``."""
+    """Return the known policies with a package whose metadata are in ``folder``."""
     info = folder / f"{package.replace('-', '_')}-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {package}\nVersion: 1.2\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Prices on flavors: small problems whose answer can be told by hand, and what bounds it."""
+"""Prices of flavors: small problems that can be solved by hand, and the bound on the work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_two_jobs_divide_one_gpu() -> None:
 
 def test_each_job_goes_where_it_is_faster_than_others_would_be() -> None:
     found = by_prices(demand([[4.0, 1.0], [4.0, 3.0]], [1, 1]))
-    # One of 4 on the first, the other 3 on the second and a little of the first.
+    # One job has rate 4 on the first flavor, the other 3 on the second and a part of the first.
     plain = level_by_program(demand([[4.0, 1.0], [4.0, 3.0]], [1, 1]), alike(2))
     assert isinstance(plain, Levelled)
     assert found.level == pytest.approx(plain.level, rel=CERTIFIED)
@@ -53,7 +53,7 @@ def test_a_flavor_without_gpus_is_given_to_nobody() -> None:
 
 
 def test_a_job_alone_uses_every_flavor_that_helps() -> None:
-    # It takes eight GPUs and there are four of each: half of its time on each.
+    # It takes eight GPUs and there are four of each flavor: half of its time on each.
     found = by_prices(demand([[3.0, 1.0]], [4, 4], loads=[8.0]))
     assert found.level == pytest.approx(2.0)
     assert found.shares == pytest.approx(np.array([[0.5, 0.5]]))

@@ -1,4 +1,4 @@
-"""Who is chosen for a round, and where they are put."""
+"""The runs chosen for a round, and their places."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_whom_somebody_else_does_not_admit_is_passed_over_and_may_be_taken_elsew
 
     chosen = choose(found, {"fast": 2, "slow": 1}, ["fast", "slow"], DEFAULT, admits)
     assert names(chosen) == {"fast": ["b"], "slow": ["a"]}
-    # Who has no room by count is not asked about.
+    # Jobs without room by count are not checked further.
     assert asked == ["a on fast", "b on fast", "a on slow"]
 
 

@@ -1,4 +1,4 @@
-"""The book of rounds: what a row has had, is owed, and how that orders it."""
+"""The book of rounds: received and owed time of each row, and the resulting order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategy-proof allocation on problems that can be done by hand."""
+"""The strategy-proof allocation on problems that can be solved by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_job_alone_has_everything_it_can_use() -> None:
 
 
 def test_two_equal_jobs_on_one_gpu_are_each_discounted_by_what_they_take_from_the_other() -> None:
-    # Each has half of what the other would have without it, and keeps half of its half.
+    # Each has half of what the other would have without it, and keeps half of that half.
     found = _solved(few_jobs([[1], [1]], [1]))
     np.testing.assert_allclose(found.shares, [[0.25], [0.25]], rtol=1e-9)
     assert found.discounts == pytest.approx([0.5, 0.5])

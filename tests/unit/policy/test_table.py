@@ -1,4 +1,4 @@
-"""Every policy of the table: its name, and that it says what it reads."""
+"""Every policy of the table: its name, and its statement of the inputs that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Water filling on problems that can be done by hand, and what it refuses."""
+"""Water filling on problems that can be solved by hand, and refused problems."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _entities(problem: Problem, *entities: tuple[float, EntityRule], of: list[in
 
 
 def test_what_a_job_cannot_use_goes_to_those_that_can() -> None:
-    # j0 has nothing but the one GPU of f0, which j1 leaves to it for the two of f1.
+    # j0 can use only the one GPU of f0, which j1 leaves to it because it uses the two of f1.
     assert _rates(few_jobs([[1, 0], [1, 1], [0, 1]], [1, 2])) == [1.0, 1.0, 1.0]
 
 
@@ -118,12 +118,12 @@ def test_a_program_in_which_the_solver_gets_lost_is_begun_anew() -> None:
 
 
 def test_what_a_solvers_rounding_leaves_over_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a job's fastest rate it is nothing; of its time on the slow flavor it is 0.07 %."""
+    """It is negligible for a job's fastest rate, but 0.07 % of its time on the slow flavor."""
     problem = few_jobs([[1, 1e-4]] * 3, [1, 2], weights=[1, 2, 3])
     of_flavor = np.tile([1.0, 1e-4], 3)
 
     def rounded(self: Standing, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
-        """Return an answer that is short by as much as another processor's may be."""
+        """Return an answer that is too low by as much as on another processor."""
         answer = plain(self, row_low, steps_max)
         if isinstance(answer, Status) or -answer.objective > MISSED_MAX:
             return answer
@@ -144,7 +144,7 @@ def test_what_a_solvers_rounding_leaves_over_is_given_out(monkeypatch: pytest.Mo
 
 
 def test_prices_give_the_first_level_if_the_exact_one_takes_too_much_work() -> None:
-    """How many steps a solver takes for it depends on the processor's rounding."""
+    """The number of a solver's steps for it depends on the processor's rounding."""
     chance = np.random.default_rng(7)
     jobs = MANY + 100
     problem = replace(

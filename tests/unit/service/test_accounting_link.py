@@ -1,4 +1,4 @@
-"""A link to an accounting system, whatever fails when: nothing is lost, nothing counted twice."""
+"""A link to an accounting system with all kinds of failures: nothing is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SLOW = Pace(refresh_ms=4 * HOUR_MS, stale_ms=12 * HOUR_MS, report_ms=6 * HOUR_MS
 
 @dataclass
 class Bank:
-    """An accounting system that keeps the contract, and can be made to fail as others do."""
+    """An accounting system that fulfils the contract, and can be made to fail like real ones."""
 
     figures: dict[Figure, int] = field(default_factory=dict)
     granted_ms: int = GRANTED
@@ -84,13 +84,13 @@ def new_world(pace: Pace = PACE) -> tuple[LinkWorld, Bank]:
 
 
 def shown(world: LinkWorld) -> dict[Figure, int]:
-    """Return what should have been told by now, as far as it is more than nothing."""
+    """Return the amounts that should have been reported by now, without zeros."""
     truth = world.truth(world.clock.ms)
     return {key: ms // HUNDREDTH_MS for key, ms in truth.items() if ms >= HUNDREDTH_MS}
 
 
 def settled(world: LinkWorld) -> None:
-    """Let everything that runs end, and everything that waits be delivered."""
+    """Let all running work end, and all waiting amounts be delivered."""
     for name in list(world.engine.view.runs):
         if world.engine.view.runs[name].leases:
             world.complete(name)
@@ -214,7 +214,7 @@ def test_an_owner_that_is_unlinked_counts_by_the_ledger_and_is_told_no_more() ->
 
 
 def used_for_hours(world: LinkWorld, owner: str, hours: int) -> None:
-    """Let a run of 8 GPUs of ``owner`` work for so long, and be told."""
+    """Let a run of 8 GPUs of ``owner`` work for ``hours``, and let its use be reported."""
     name = world.submit(owner, 8)
     world.pass_time(hours * HOUR_MS)
     world.complete(name)
@@ -222,14 +222,14 @@ def used_for_hours(world: LinkWorld, owner: str, hours: int) -> None:
 
 
 def relinked(world: LinkWorld, *links: LinkedOwner) -> None:
-    """Start the service anew with other links."""
+    """Restart the service with other links."""
     world.links = links
     world.begin()
     world.pass_time(MINUTE_MS)
 
 
 def gpu_hours(bank: Bank) -> dict[str, int]:
-    """Return the GPU-hours that were told of each resource, in all months."""
+    """Return the reported GPU-hours of each resource, in all months."""
     found: dict[str, int] = {}
     for (resource, component, _), hundredths in bank.figures.items():
         if component == "gpu":
@@ -316,7 +316,7 @@ def test_an_older_ledger_beside_the_outbox_is_found_and_nothing_is_told() -> Non
     world.pass_time(MINUTE_MS)
     used_for_hours(world, "physics", 5)
     told = dict(bank.figures)
-    # Two that begin as the same one did: the first ends earlier, the second has gone on otherwise.
+    # Two ledgers with the same beginning: the first ends earlier, the second continues differently.
     for runs, words in ((0, "an older ledger"), (100, "another ledger")):
         restored = LinkWorld(bank, world.outbox)
         for _ in range(runs):
@@ -409,7 +409,7 @@ def test_bodies_come_back_as_they_were() -> None:
 
 
 class Links(RuleBasedStateMachine):
-    """Runs come and go, the other side fails in every way, and the service is killed and begun."""
+    """Runs begin and end, the other side fails in all ways, the service is killed and restarted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -447,13 +447,13 @@ class Links(RuleBasedStateMachine):
 
     @rule(physics=st.sampled_from((PHYSICS.resource, ANOTHER, None)), has_chemistry=st.booleans())
     def relink(self, physics: str | None, *, has_chemistry: bool) -> None:
-        """Start anew with an owner unlinked, or linked to another resource."""
+        """Restart with an owner unlinked, or linked to another resource."""
         self.world.links = (
             *([] if physics is None else [replace(PHYSICS, resource=physics)]),
             *([CHEMISTRY] if has_chemistry else []),
         )
         self.world.begin()
-        # Whoever starts says at once what is linked: what passes before is as it was.
+        # A started service records the links at once; the use before keeps its resource.
         self.world.pass_time(0)
 
     @rule(ms=st.integers(1, DAY_MS))
@@ -473,7 +473,7 @@ class Links(RuleBasedStateMachine):
         self.told = dict(self.bank.figures)
 
     def teardown(self) -> None:
-        """When all is well again, exactly what was used has been told."""
+        """After all failures have ended, exactly the used amounts have been reported."""
         self.bank.is_down = self.bank.forgets_to_answer = False
         self.bank.refuses = set()
         self.world.links = LINKS

@@ -1,4 +1,4 @@
-"""Who may write which custom resource, as API servers ask it."""
+"""Who may write which custom resource, in the admission reviews of API servers."""
 
 from __future__ import annotations
 

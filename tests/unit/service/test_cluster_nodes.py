@@ -1,4 +1,4 @@
-"""What a cluster says of a node, and what the ledger makes of it."""
+"""The reports of a cluster about a node, and the resulting marks in the ledger."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_only_marks_of_the_watch_are_taken_back(steps: list[tuple[str, object]]) -> None:
-    """Against two separate books: what ada says, and what the cluster says."""
+    """Compared with two separate records: the marks of ada, and the reports of the cluster."""
     engine = memory_engine()
     engine.execute(Apply((WEST, NODE)), actor="ada")
     cordoned, failed = "", ""
@@ -224,7 +224,7 @@ def test_only_marks_of_the_watch_are_taken_back(steps: list[tuple[str, object]])
             elif what is NodeStatus.FAILED:
                 failed = failed or "ada"
             elif before is not NodeStatus.CORDONED:
-                # Who cordons a node that another has marked failed has cordoned it.
+                # A cordon by one actor remains if another actor has marked the node failed.
                 cordoned = cordoned if failed == "ada" and cordoned else "ada"
                 failed = ""
             continue

@@ -1,4 +1,4 @@
-"""Short pauses of the garbage collector in a process that keeps a large state."""
+"""Short pauses of the garbage collector in a process with a large state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_a_long_walk_over_everything_is_not_repeated(
 
 
 class Node:
-    """Something that refers to another one."""
+    """An object that refers to another one."""
 
     other: Node | None = None
 
@@ -61,7 +61,7 @@ def test_what_was_frozen_is_freed_once_it_is_replaced_and_new_cycles_are_found()
         gc.collect()
         assert new() is None
     finally:
-        # As tests/conftest.py left it: what all tests share is not looked at again.
+        # As in tests/conftest.py: objects that all tests share are not visited again.
         gc.unfreeze()
         gc.freeze()
         gc.enable()

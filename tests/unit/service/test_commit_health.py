@@ -1,4 +1,4 @@
-"""Whether commits work: a store that has failed is checked beside the ledger thread."""
+"""Whether commits work: a store that failed is checked beside the ledger thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bounds import WAIT_S, until
 
 
 class Store:
-    """A store that keeps each check waiting until the test lets it go on."""
+    """A store whose checks wait until the test releases them."""
 
     def __init__(self) -> None:
         self.is_full = True
@@ -42,7 +42,7 @@ def checks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(store: Store) -> CommitHealth:
-    """Return the health of commits to ``store`` after one has failed, and a check has begun."""
+    """Return the health of commits to ``store`` after a failure, when a check has begun."""
     health = CommitHealth(store.check_writable)
     health.failed(StoreFullError("no space left"))
     health.check()
@@ -51,7 +51,7 @@ def failing(store: Store) -> CommitHealth:
 
 
 def let_go_on(store: Store, health: CommitHealth) -> None:
-    """Let the check that is under way end, and look at its result."""
+    """Let the check under way end, and read its result."""
     store.may_go_on.set()
     until(lambda: health.wait_s() == 0, "the check has ended")
     health.check()

@@ -1,4 +1,4 @@
-"""A read of a leader has all that was recorded before, also by programs beside the services."""
+"""A read from a leader has everything recorded before, also by programs beside the services."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.service.worlds import small_ledger
 
 
 class PlayedWatch(HeadWatch):
-    """A watch whose looks a test plays; it has no threads. ``asked`` counts requests for a look."""
+    """A watch whose looks come from a test, without threads. ``asked`` counts requested looks."""
 
     def __init__(self, seq: int) -> None:
         self._watched_seq = seq
@@ -34,12 +34,12 @@ class PlayedWatch(HeadWatch):
         self.asked += 1
 
     def play(self, seq: int, asked_s: float | None = None, trouble: str = "") -> None:
-        """Play a look, or one that was ``asked_s`` earlier, or has no answer."""
+        """Report a look, an earlier one from ``asked_s``, or one without an answer."""
         self.look = HeadLook(seq, monotonic() if asked_s is None else asked_s, trouble)
         self.tell(self.look)
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
 
 class Led(LedgerThread):
@@ -52,7 +52,7 @@ class Led(LedgerThread):
         return self.term
 
     def play(self, engine: Engine) -> PlayedWatch:
-        """Have looks at the end of the ledger played from now on."""
+        """Let the test report all looks at the end of the ledger from now on."""
         watch = PlayedWatch(engine.head.seq)
         watch.tell = lambda look: self._tell(self._looks.came, look)
         self._others = OtherWriters(engine, monotonic(), watch)
@@ -62,7 +62,7 @@ class Led(LedgerThread):
 
 @asynccontextmanager
 async def leading() -> AsyncIterator[tuple[Led, PlayedWatch, Engine]]:
-    """Serve a ledger; yield its thread, its watch, and an engine of a program beside it."""
+    """Serve a ledger; yield its thread, its watch, and an engine of another program."""
     store = MemoryStore(is_shared=True)
     engine = small_ledger(store)
     served = Led(lambda: engine)

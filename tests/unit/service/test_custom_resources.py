@@ -87,7 +87,7 @@ def resource(kind: Any = RUN, name: str = "train", **more: Any) -> Resource:
 
 
 def as_json(value: Any) -> Any:
-    """Return ``value`` as a cluster keeps it."""
+    """Return ``value`` in the form in which a cluster stores it."""
     if isinstance(value, dict):
         return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -240,7 +240,7 @@ def test_a_run_says_whether_its_pods_work_and_what_holds_them_up() -> None:
     assert is_urgent(held_up, starting)
     started = told(Readiness(is_ready=True, reason="Started"), held_up)
     assert (pods(started), started["reason"]) == ([("True", "Started")], "Admitted")
-    # A service that has just begun does not know: what was said holds.
+    # A service that has just started does not know, so the old condition stays.
     assert not is_news(told(None, started), started)
     assert pods(told(None, {})) == []
     assert pods(told(None, started, "Pending")) == []
@@ -338,7 +338,7 @@ def test_the_object_of_a_resource_is_read_with_its_finalizers_and_its_user() -> 
 
 @st.composite
 def mirrors(draw: st.DrawFn) -> tuple[list[OwnObject], dict[Any, Resource]]:
-    """Draw objects that are wanted, and objects that there are."""
+    """Draw wanted objects and existing objects."""
     names = [f"l{number}" for number in range(5)]
     wanted = [
         OwnObject(kind=LEASE, namespace="n", name=name, spec={}, status={"gpus": draw(_GPUS)})

@@ -1,4 +1,4 @@
-"""Conditions of a run that gave its GPUs back because its pods were not ready in time."""
+"""Conditions of a run that released its GPUs because its pods were not ready in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVER = {"phase": "Failed"}
 
 
 def after(*statuses: dict[str, Any]) -> dict[str, tuple[bool, str]]:
-    """Return what is said of a run that had ``statuses`` one after the other."""
+    """Return the conditions of a run that had ``statuses`` one after the other."""
     trees: list[dict[str, Any]] = []
     said: tuple[Said, ...] = ()
     for each in statuses:

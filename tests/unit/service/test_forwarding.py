@@ -1,6 +1,6 @@
-"""Commands at a service that follows: to whom they go, and what is said where none can take them.
+"""Commands at a following service: where they are forwarded, and the errors without a leader.
 
-The ledger's thread is not started here: only what it knows of the leader matters.
+The ledger thread is not started here: only its record of the leader matters.
 """
 
 from __future__ import annotations

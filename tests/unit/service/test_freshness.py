@@ -1,4 +1,4 @@
-"""What an answer says of its age: it is fresh only where its service has led all the while."""
+"""The stated age of an answer: it is fresh only if its service has led all the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGO_S = 5.0
 
 @dataclass
 class Played:
-    """What a service knows; a test changes it while an answer is made."""
+    """The knowledge of a service, which a test changes while an answer is computed."""
 
     recorded_seq: int = 7
     held_term: int = 0
@@ -62,7 +62,7 @@ TERMS = st.integers(0, 3)
 @given(first=TERMS, last=TERMS)
 @examples(1)
 def test_answer_is_fresh_only_where_one_term_has_lasted(first: int, last: int) -> None:
-    """A service that began to lead meanwhile, or leads no longer, may answer from an old state."""
+    """A service that began or ceased to lead meanwhile may answer from an old state."""
     known = Played(held_term=first)
     before = begun(known)
     known.held_term = last

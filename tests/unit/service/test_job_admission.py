@@ -1,8 +1,8 @@
-"""Suspended workloads become runs: ledger and a cluster that is played, compared until they agree.
+"""Suspended workloads become runs: a ledger and a simulated cluster are compared until they agree.
 
-The played cluster keeps workloads as trees, takes the patches that Quorate makes, and has a
-controller as the real ones are: pods are there while a workload is not suspended, and go a little
-later when it is.
+The simulated cluster stores workloads as trees, applies Quorate's patches, and has a controller
+like real ones: it creates pods while a workload is not suspended, and deletes them a little later
+when it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WATCHED = frozenset({"jobs"})
 
 
 class Silent:
-    """An executor that confirms nothing: as that of pods is for runs of workloads."""
+    """An executor that confirms nothing, like the executor of pods for runs of workloads."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Do nothing."""
@@ -95,7 +95,7 @@ class World:
         return self.names[uid]
 
     def change(self, name: str, **spec: Any) -> None:
-        """Have a user change a job."""
+        """Change a job as a user."""
         self.version += 1
         tree = self.jobs[self.uid(name)]
         tree["spec"] |= spec
@@ -128,7 +128,7 @@ class World:
         tree["metadata"]["resourceVersion"] = str(self.version)
 
     def control(self) -> None:
-        """Do what a controller and kubelets do."""
+        """Do the work of a controller and of kubelets."""
         for uid in list(self.pods):
             if uid not in self.jobs or self.jobs[uid]["spec"]["suspend"]:
                 if self.is_slow:
@@ -161,9 +161,9 @@ class World:
         raise AssertionError("ledger and cluster do not come to agree")
 
     def check(self) -> None:
-        """No node has pods of two workloads, and pods are only where their run has leases.
+        """Check that no node has pods of two workloads, and that pods run only under a lease.
 
-        Pods on a node that has failed do nothing any more.
+        Pods on a failed node do nothing any more.
         """
         view = self.engine.view
         failed = {n for n, status in view.node_status.items() if status is NodeStatus.FAILED}
@@ -346,7 +346,7 @@ def test_a_run_that_names_the_workload_of_another_run_is_cancelled() -> None:
 
 
 def forged(world: World, name: str) -> None:
-    """Have the owner core submit a run that names a workload of rai."""
+    """Let the owner core submit a run that names a workload of rai."""
     workload = f"job.batch/quorate-rai/{name[:-9]}@{world.uid(name)}"
     spec = run(name, 8, "core", pool="whole", workload=workload)
     world.engine.execute(Submit(spec), actor="core/eve")
@@ -409,7 +409,7 @@ def test_the_bug_of_one_job_is_not_that_of_others() -> None:
     world = World()
     wild, broken = world.create("wild"), world.create("broken", owner="core")
     honest = world.create("honest")
-    # As if its deadline had not been checked: the ledger cannot hold it.
+    # As if its deadline had not been checked: the ledger cannot store it.
     jobs = {
         key: replace(job, deadline_s=2**55) if run_name(job.workload) == wild else job
         for key, job in world.seen().jobs.items()
@@ -519,7 +519,7 @@ def _act(world: World, what: str, number: int) -> None:
     if what == "create":
         world.create(f"job{number}", pods=1 + number % 3)
     elif what == "node":
-        # A machine that was replaced comes back, and the pods that it had are gone.
+        # A replaced machine comes back, and its pods are gone.
         node_name = f"n{number % 3}"
         world.engine.execute(MarkNode(node_name, NodeStatus.FAILED), actor="ada")
         world.is_slow = number > 2
@@ -539,7 +539,7 @@ def _act(world: World, what: str, number: int) -> None:
     elif uid is not None and what == "delete":
         del world.jobs[uid]
     elif uid is not None and what == "poke" and not world.jobs[uid]["status"]:
-        # A person suspends it by hand.
+        # A user suspends it by hand.
         world.version += 1
         world.jobs[uid]["spec"]["suspend"] = True
         world.jobs[uid]["metadata"]["resourceVersion"] = str(world.version)

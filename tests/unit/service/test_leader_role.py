@@ -1,4 +1,4 @@
-"""The leader's role: what an engine does as the election goes on, whatever that brings."""
+"""The leader's role: what an engine does in any sequence of elections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlayedEntry:
 
 @dataclass
 class PlayedElection:
-    """An election whose result a test sets; it is a candidate and the store that has it."""
+    """An election whose result a test sets; it is both a candidate and the candidate's store."""
 
     term: int = 0
     leader: LeaderRecord | None = None
@@ -103,7 +103,7 @@ class PlayedElection:
 
 @dataclass
 class Room(SimulatedRoom):
-    """A simulated room that knows whether it is closed."""
+    """A simulated room that records whether it is closed."""
 
     is_broken: bool = False
     is_open: bool = True
@@ -125,7 +125,7 @@ class Room(SimulatedRoom):
 
 @dataclass
 class World:
-    """An engine, its role, and every executor that was made for it."""
+    """An engine, its role, and every executor that was created for it."""
 
     is_broken: bool = False
     election: PlayedElection = field(default_factory=PlayedElection)
@@ -253,7 +253,7 @@ STEPS = st.lists(st.sampled_from(["own", "other", "lost", "refused", "settle"]),
 @given(steps=STEPS)
 @examples(1)
 def test_role_follows_the_election_whatever_happens(steps: list[str]) -> None:
-    """At every settled instant the engine decides exactly where the oracle says that it leads."""
+    """At every settled instant the engine decides exactly if the oracle says that it leads."""
     world = World()
     term, refused = 0, 0
     for step in steps:

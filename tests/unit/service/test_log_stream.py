@@ -1,4 +1,4 @@
-"""The log beside a reader that is behind, gone or slow."""
+"""The log with a reader that is behind, closed or slow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "x" * (3 * select.PIPE_BUF)
 
 
 class Ends:
-    """The two ends of a pipe; the one to read from may be closed early."""
+    """The two ends of a pipe; the reading end may be closed early."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -33,7 +33,7 @@ class Ends:
         self.reading = -1
 
     def lines(self, end: str) -> list[str]:
-        """Return all lines of a log, once there is one that ends so."""
+        """Return all lines of a log, as soon as a line ends with ``end``."""
 
         def read() -> None:
             while not self._got.endswith(f"{end}\n".encode()):

@@ -20,17 +20,17 @@ from quorate.service.limits.overload_limit import LIMIT_FIRST, Admission
 
 
 def is_behind(rests: LoopRests) -> bool:
-    """Return what the rests say now."""
+    """Return the present result of ``rests``."""
     return rests.is_behind
 
 
 def is_full(admission: Admission) -> bool:
-    """Return what the admission says now."""
+    """Return the present result of ``admission``."""
     return admission.is_full
 
 
 class Clocked(asyncio.SelectorEventLoop):
-    """A loop whose time passes when the test says so."""
+    """A loop whose time advances when the test says so."""
 
     now_s = 0.0
 

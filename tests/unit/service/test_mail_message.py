@@ -1,4 +1,4 @@
-"""A mail has the headers that Quorate gives it and no others, whatever its notice says."""
+"""A mail has only the headers from Quorate, whatever text is in its notice."""
 
 from __future__ import annotations
 

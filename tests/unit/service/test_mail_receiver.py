@@ -1,4 +1,4 @@
-"""Notices reach the address that a run names, once the mail server takes them, and no other."""
+"""Notices go to the address that a run names, when the mail server accepts them, to no other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STARTED = (NoticeKind.RUN_STARTED,)
 
 @dataclass
 class World:
-    """A ledger in memory, an outbox in a file, a mail server on loopback, and the time by hand."""
+    """A ledger in memory, an outbox in a file, a mail server on loopback, and a manual clock."""
 
     server: MailServer
     outbox: SqliteOutbox
@@ -70,7 +70,7 @@ class World:
         self.engine.execute(Cancel(name), actor="x")
 
     def got(self) -> list[tuple[str, str]]:
-        """Return whom which run was mailed about."""
+        """Return the address and the run of each mail."""
         return [(each.to[0], str(each.message["Subject"])) for each in self.server.mails]
 
     def count(self, result: str) -> float:

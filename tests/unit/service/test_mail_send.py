@@ -1,4 +1,4 @@
-"""A mail is handed in by real SMTP, in time, or the result says what was in the way."""
+"""A mail is sent by real SMTP in time, or the result names the obstacle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settings(server: MailServer, **more: object) -> mail_settings.MailServer:
 
 
 def server_side(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """Return the TLS of a server, and the file of its authority."""
+    """Return the TLS settings of a server, and the file of its authority."""
     chain, key = certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)

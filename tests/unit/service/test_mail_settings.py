@@ -1,4 +1,4 @@
-"""Mail in the configuration: each wrong setting is named, with what to do; the password is kept."""
+"""Mail in the configuration: each wrong setting is named, with a remedy; passwords stay secret."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SERVER = {"mail.server": "mail.lab.example:587", "mail.from": "quorate@lab.examp
 
 
 def wrong(**changes: Any) -> list[str]:
-    """Return what is said of a receiver that differs from a good one."""
+    """Return the errors of a receiver with ``changes`` to a valid one."""
     tree = {key: value for key, value in (GOOD | changes).items() if value is not None}
     return mail_receivers_of([tree], "q.toml")[1]
 
 
 def faults(**flags: str) -> str:
-    """Return what is said of settings."""
+    """Return the errors of settings."""
     with pytest.raises(CommandError) as error:
         configured({key.replace("__", "."): value for key, value in flags.items()}, {}, None)
     return str(error.value)

@@ -1,4 +1,4 @@
-"""What is counted is what happened, what is shown is what stands, and no label is without bound."""
+"""Counters count what happened, gauges show the present state, and every label is bounded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _metrics() -> Metrics:
 
 
 def _scraped(metrics: Metrics, view: StateView, now_ms: int = NOW_MS) -> dict[Sample, float]:
-    """Return every sample of a scrape, read as Prometheus would."""
+    """Return every sample of a scrape, parsed like Prometheus."""
     text = metrics.render(metrics.collect(view, now_ms)).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -74,7 +74,7 @@ def _value(samples: dict[Sample, float], name: str, **labels: str) -> float:
 
 
 class _Service:
-    """An engine whose commits are counted, as the service does it."""
+    """An engine whose commits are counted as by the service."""
 
     def __init__(self, *specs: Applied) -> None:
         self.clock = HandClock()
@@ -325,7 +325,7 @@ def test_tenants_beyond_the_bound_are_added_up_even_where_one_is_called_like_tha
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", few_of([4, 1, 7], 1))
 def test_the_tallies_are_what_a_walk_over_everything_finds(seed: int) -> None:
-    """Through a whole simulated life, block by block, and once more when it is opened anew."""
+    """Over a whole simulated history, block by block, and once more after reopening it."""
     trial = Trial(seed)
     trial.run()
     state, tallies = State(), Tallies()
@@ -409,7 +409,7 @@ def test_what_others_recorded_is_counted_when_the_engine_has_it() -> None:
     metrics.opened(first)
     before = first.head.seq
     other.execute(Submit(run("r", 4, "t")), actor="test")
-    # The store has the run, and the state of this engine does not yet.
+    # The store has the run, but the state of this engine does not have it yet.
     metrics.follow(first)
     first.follow()
     metrics.follow(first)

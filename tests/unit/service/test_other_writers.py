@@ -1,4 +1,4 @@
-"""Following the ledger: when the thread looks for events of others, and that it rests else."""
+"""Following the ledger: when the thread reads events of other writers, and when it rests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.testing.memory_engines import LOTTERY_SECRET, HandClock, memory_eng
 
 
 class PlayedWatch(HeadWatch):
-    """A watch that knows what a test tells it; it has no threads."""
+    """A watch with the results of a test; it has no threads."""
 
     def __init__(self, seq: int) -> None:
         self._watched_seq = seq
@@ -31,7 +31,7 @@ class PlayedWatch(HeadWatch):
 
 
 def shared() -> tuple[Engine, Engine]:
-    """Return two engines of one ledger, as two services have them."""
+    """Return two engines of one ledger, as in two services."""
     store = MemoryStore(is_shared=True)
     writer = memory_engine(store)
     return writer, Engine.open(store, HandClock(), lottery_secret=LOTTERY_SECRET)

@@ -1,4 +1,4 @@
-"""The line before the ledger's thread: whose turn it is, and how much is taken at once."""
+"""The queue before the ledger thread: whose turn it is, and how many requests are taken at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.service.request_queue import Line, QueuedRequest
 def request(
     tenant: str, name: str, documents: int = 1, do: Callable[[Engine], Any] | None = None
 ) -> QueuedRequest:
-    """Return the submit of a batch; ``name`` is its actor. With ``do`` it is no submit."""
+    """Return the submit of a batch; ``name`` is its actor. With ``do`` it is another request."""
     caller = Caller(actor=name, role=Role.USER, user=f"u-{tenant}", tenant=tenant)
     asked = SubmitRuns(documents=({},) * documents)
     done: Any = Future[Any]()

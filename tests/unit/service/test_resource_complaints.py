@@ -1,4 +1,4 @@
-"""What an operator says of failures."""
+"""The operator's messages about failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a run as Events: which changes of its status make one, and how it is counted."""
+"""Events of a run: which changes of its status cause one, and how it is counted."""
 
 from __future__ import annotations
 

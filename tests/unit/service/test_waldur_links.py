@@ -1,4 +1,4 @@
-"""The settings of a link to Waldur: what is wrong is said by its name, all of it at once."""
+"""The settings of a link to Waldur: all faults are named together."""
 
 from __future__ import annotations
 

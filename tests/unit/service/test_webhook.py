@@ -1,4 +1,4 @@
-"""Webhooks in the configuration: what is wrong is said with its place; secrets are kept."""
+"""Webhooks in the configuration: faults are named with their place; secrets stay secret."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.service.receiver import secret_file
 
 GOOD = {"name": "ops", "url": "https://hooks.example/in", "secret_file": "s"}
 PUBLISHED = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-"""The secret of the example that Standard Webhooks publishes."""
+"""The secret in the example of Standard Webhooks."""
 
 
 def wrong(**changes: Any) -> list[str]:
-    """Return what is said of a webhook that differs from a good one."""
+    """Return the errors of a webhook with ``changes`` to a valid one."""
     tree = {key: value for key, value in (GOOD | changes).items() if value is not None}
     return webhooks_of([tree], "q.toml")[1]
 

@@ -1,4 +1,4 @@
-"""One POST ends in time and says what was in the way, whatever the other side does."""
+"""One POST ends in time and names the obstacle, whatever the receiver does."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_status_says_what_came_of_it(status: int, result: Result) -> None:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """Return a whole request: whoever closes before that cuts the answer off, too."""
+    """Return a whole request: closing the connection earlier would cut off the answer, too."""
     found = b""
     while not found.endswith(b"{}"):
         part = connection.recv(65_536)
@@ -127,7 +127,7 @@ def test_a_whole_status_line_is_an_answer_though_the_rest_does_not_come() -> Non
 
 @contextmanager
 def black_hole(port: int) -> Iterator[str]:
-    """Take no connection at an address: as many wait there as may, so nobody else is answered."""
+    """Accept no connection at an address, by filling its queue of connections."""
     host = "127.0.0.2"
     with ExitStack() as stack:
         hole = stack.enter_context(socket.socket())
@@ -144,7 +144,7 @@ def black_hole(port: int) -> Iterator[str]:
 
 
 def found_at(*hosts: str) -> Callable[[str, int], list[Found]]:
-    """Return what finds every host at these addresses, in this order."""
+    """Return a function that resolves every host to these addresses, in this order."""
     return lambda _, port: [each for host in hosts for each in addresses(host, port)]
 
 
@@ -169,7 +169,7 @@ def test_where_no_address_answers_that_is_said_in_time() -> None:
         found = Poster(url, 0.6, found_at(*[hole] * 20)).post(HEADERS, b"{}")
         assert time.monotonic() - began_s < WAIT_S
         with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))):
-            pass  # So that the one that answers ends.
+            pass  # So that the answering thread ends.
     assert found == Posted(Result.UNREACHABLE, "no answer within 0.6 s")
 
 

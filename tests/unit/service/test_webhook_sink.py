@@ -51,7 +51,7 @@ def new_engine(clock: HandClock) -> Engine:
 
 @dataclass
 class World:
-    """A ledger in memory, an outbox in a file, a receiver on loopback, and the time by hand."""
+    """A ledger in memory, an outbox in a file, a receiver on loopback, and a clock set by hand."""
 
     receiver: Receiver
     outbox: SqliteOutbox
@@ -98,7 +98,7 @@ class World:
         return [each.data["run"] for each in self.receiver.got]
 
     def until(self, sink: NoticeSink, is_done: Callable[[], bool], most_ms: int) -> int:
-        """Let time pass as the sink waits until ``is_done``; return how long that took."""
+        """Advance the time by the sink's pauses until ``is_done``; return how long that took."""
         began_ms = self.clock.ms
         while not is_done():
             wait_s = sink.step()
@@ -120,7 +120,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def begun(world: World, **more: Any) -> NoticeSink:
-    """Return a sink that has seen where the ledger ends."""
+    """Return a sink that has read the end of the ledger."""
     sink = world.sink(**more)
     sink.step()
     return sink
@@ -140,13 +140,13 @@ def test_a_new_webhook_misses_nothing_between_its_begin_and_its_first_step(world
     sink = world.sink()
     sink.begin()
     names = world.happens(3)
-    # Also where the service is killed before the first step of its thread.
+    # This includes a service that is killed before the first step of its thread.
     world.sink().step()
     assert world.got() == names
 
 
 class FullOutbox(SqliteOutbox):
-    """An outbox that may have no room."""
+    """An outbox that may be full."""
 
     is_full = True
 
@@ -206,7 +206,7 @@ def test_a_receiver_that_is_down_for_an_hour_gets_everything_in_order_and_once(
         world.clock.ms += max(MINUTE_MS, round(sink.step() * SECOND_MS))
     names += world.happens(2)
     tries = len(world.receiver.got)
-    # It was left alone most of the time, and is found to be back within the longest pause.
+    # It had pauses most of the time, and is tried again within the longest pause.
     assert tries < 200
     world.until(sink, lambda: world.outbox.waiting(sink.name).parcels == 0, BACK_OFF_MS_MAX)
     taken = world.receiver.got[tries:]
@@ -278,7 +278,7 @@ def test_a_receiver_that_is_gone_is_sent_nothing_more_and_nothing_is_lost(world:
     world.happens(1)
     sink.step()
     assert len(world.receiver.got) == 1
-    # After a new start, with a receiver that is back, all of it is delivered.
+    # After a restart, when the receiver answers again, everything is delivered.
     world.receiver.answer = lambda _: 200
     again = world.sink()
     world.until(again, lambda: len(world.receiver.got) == 6, MINUTE_MS)
@@ -292,7 +292,7 @@ def test_a_crash_after_the_receiver_had_it_delivers_it_again(world: World) -> No
     stopped: list[NoticeSink] = [sink]
 
     def stop(_: Got) -> int:
-        # As if the process had died now: what comes back is never heard of.
+        # As if the process died now: the answer is never read.
         stopped[0].is_stopping = True
         return 503
 

@@ -26,7 +26,7 @@ def key(name: str) -> Key:
 
 
 class Made:
-    """Requests that a test has made, and may hold back."""
+    """Requests of a test, which may delay them."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -49,7 +49,7 @@ def _outcome(name: str, seed: int, lengths: list[int]) -> Outcome:
 
 
 def _both(more_ms: list[int]) -> list[Outcome]:
-    """Return outcomes of two policies, the second of which takes so much more in each seed."""
+    """Return outcomes of two policies; the second takes this much more in each seed."""
     found = []
     for seed, more in zip(SEEDS, more_ms, strict=True):
         # Seeds differ far more from each other than the policies do.
@@ -83,7 +83,7 @@ def test_what_is_only_rounding_is_not_claimed() -> None:
 
 
 def _later(outcome: Outcome) -> tuple[SimulatedRun, ...]:
-    """Return the runs, the last of which ends a millisecond later under the second policy."""
+    """Return the runs with the last end one millisecond later, for the second policy."""
     if outcome.name == "a":
         return outcome.runs
     last = outcome.runs[-1]
@@ -138,7 +138,7 @@ def test_intervals_cover_the_mean_about_as_often_as_they_say() -> None:
     for _ in range(200):
         low, high = interval([chance.gauss(3, 1) for _ in range(5)], resamples=1_000)
         covered += low <= 3 <= high
-    # Plain percentiles cover 86 % here, these 92 %. Five values cannot show their tails.
+    # Plain percentiles cover 86 % here, these 92 %: five values do not show the tails.
     assert covered >= 180
 
 

@@ -1,4 +1,4 @@
-"""Contention in plays of traces: what a conflict or an overstayer frees goes to its firm start."""
+"""Contention in simulated traces: GPUs from a conflict or an overstayer go to its firm start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def job(
 def played(
     gpus: int, jobs: list[TraceJob], pool: Pool = POOL, costs: Costs = NO_GRACE
 ) -> tuple[dict[str, SimulatedRun], list[Event]]:
-    """Return the runs by name and the events of a play, which ends within ten days."""
+    """Return the runs by name and the events of a simulation, which ends within ten days."""
     owners = dict.fromkeys(sorted({each.owner for each in jobs}), gpus)
     fleet = plain_fleet(Cluster(flavors=("gpu",), gpus=(gpus,)), owners, pool)
     store = MemoryStore()
@@ -60,7 +60,7 @@ def played(
 
 
 def replace_rate(pool: Pool, ppm: int) -> Pool:
-    """Return ``pool`` with another rate of disruption; 0 forbids conflicts."""
+    """Return ``pool`` with another disruption rate; 0 forbids conflicts."""
     return structs.replace(pool, disruption_rate_ppm=ppm)
 
 
@@ -70,8 +70,8 @@ def requeued(events: list[Event], reason: EndReason) -> list[str]:
 
 @pytest.mark.heavy
 def test_room_that_a_lottery_freed_goes_to_its_caller_and_not_back_to_its_victims() -> None:
-    # When the conflict is called, one of the two brief runs has to go. The other ends before the
-    # start that was promised, so that by counting alone the victim could start again at once.
+    # When the conflict is called, one of the two short runs has to end. The other ends before the
+    # firm start, so that by counting alone the victim could start again at once.
     jobs = [
         job("wide", 0, 9, 600, owner="cat"),
         job("slow", 0, 4, 2, declared_min=200),

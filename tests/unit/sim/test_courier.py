@@ -1,4 +1,4 @@
-"""The courier: what people say about the machine room is so, where anybody would believe it."""
+"""The courier: reports about the machine room are true whenever a program would rely on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated executor: what it does with work, and what it calls wrong."""
+"""The simulated executor: how it carries out work, and which orders it rejects as wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces through the production engine: the same twice, paused or not, and all work is done."""
+"""Traces in the production engine: the same result each time, paused or not, and all work done."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_job_that_cannot_be_played_is_refused_with_its_line_before_a_ledger_is
 
 @pytest.mark.heavy
 def test_a_stop_without_a_checkpoint_loses_work() -> None:
-    """Two jobs that take turns in rounds take longer where each stop loses the round's work."""
+    """Two jobs that take turns in rounds take longer if each stop loses the round's work."""
     jobs = [job("one", 0.0, 8, 7_200.0), job("two", 0.0, 8, 7_200.0)]
     saves = finished(FleetPlay(fleet(jobs, ROUNDS), jobs))
     loses = replace(
@@ -249,7 +249,7 @@ AT_ONCE = Pool(name="simulated", grace_max_ms=0)
 
 
 def test_rounds_in_which_every_stop_loses_all_work_end_with_the_remedy() -> None:
-    """Such a simulation would go on for ever."""
+    """Such a simulation would never end."""
     jobs = [job(name, 5_000.0, 8, 7_200.0) for name in ("one", "two")]
     jobs = [job("done", 0.0, 8, 4_000.0), *jobs]
     here = replace(fleet(jobs, ROUNDS), costs=Costs(saves_at_stop=False))
@@ -274,7 +274,7 @@ PUT_BACK = [
 def test_a_simulation_reports_the_work_that_was_done_and_lost(
     *, saves_at_stop: bool, lost_gpu_s: int
 ) -> None:
-    """The last attempt of a run that was put back is not all of its work."""
+    """The last attempt of a requeued run is only a part of its work."""
     costs = Costs(checkpoint_every_ms=10 * MINUTE_MS, saves_at_stop=saves_at_stop)
     play = FleetPlay(replace(fleet(PUT_BACK, AT_ONCE), costs=costs), PUT_BACK)
     found = finished(play)
@@ -291,7 +291,7 @@ def test_a_simulation_reports_the_work_that_was_done_and_lost(
 
 
 def test_a_ledger_alone_allows_an_estimate_of_lost_work() -> None:
-    """At most an hour is lost, and all attempts count, less what was lost."""
+    """At most an hour is lost, and all attempts count, without the lost work."""
     play = FleetPlay(fleet(PUT_BACK, AT_ONCE), PUT_BACK)
     finished(play)
     events = [event for _, block in open_blocks(play.store.blocks()) for event in block]
@@ -352,7 +352,7 @@ def test_paused_or_not_all_work_is_done_and_every_wait_has_its_causes(
 
 
 TIGHT = Pool(name="pool", notice_ms=2 * MINUTE_MS, runtime_min_ms=MINUTE_MS)
-"""A pool in which drawn jobs call conflicts."""
+"""A pool in which generated jobs call conflicts."""
 LOSES = Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False, stop_ms=MINUTE_MS)
 
 

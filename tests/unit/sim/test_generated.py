@@ -1,4 +1,4 @@
-"""Drawn traces: other arrivals bring the same jobs, at the rate that was asked for."""
+"""Generated traces: other arrivals give the same jobs, at the requested rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs drawn from a seed: the draws in their order, and what each of them means."""
+"""Jobs drawn from a seed: the order of the draws, and the meaning of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated rounds: what the published mechanism gets wrong, and the default does not."""
+"""Simulated rounds: defects of the published mechanism that the default mechanism does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates of a table as simulations ask for them: together, spread, alone and in pairs."""
+"""Rates of a table for simulations: GPUs together or spread, jobs alone and in pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of traces: what each form means, and which line and column it cannot read."""
+"""Readers of traces: the meaning of each format, and errors with line and column."""
 
 from __future__ import annotations
 

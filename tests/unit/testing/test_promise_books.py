@@ -1,4 +1,4 @@
-"""The books of promises find what a planner with a mistake would write."""
+"""The books of promises detect the events of a faulty planner."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Book:
         assert self.enter(life.events) == []
 
     def enter(self, events: Sequence[Event]) -> list[str]:
-        """Return what is wrong with a block that is in the state already."""
+        """Return the violations of a block that is in the state already."""
         self._height += 1
         return list(self.books.enter(self._height, events, self.life.state))
 
     def do(self, command: Command, at_ms: int | None = None) -> list[str]:
-        """Return what is wrong with what is decided."""
+        """Return the violations of a decision."""
         self.books.looked(self.life.now_ms if at_ms is None else at_ms)
         return self.enter(self.life.do(command, at_ms).events)
 
     def write(self, *events: Event) -> list[str]:
-        """Return what is wrong with events that no planner decided."""
+        """Return the violations of events that no planner decided."""
         apply_all(self.life.state, events)
         return self.enter(events)
 
@@ -78,7 +78,7 @@ class Book:
         *after: Event,
         before: Sequence[Event] = (),
     ) -> list[str]:
-        """Return what is wrong with moving the firm start of a run, and with other events."""
+        """Return the violations of moving the firm start of a run, and of other events."""
         record = self.life.state.reservations[f"{name}@1"]
         return self.write(
             *before,
@@ -101,7 +101,7 @@ class Book:
 def waiting(
     budgets: Sequence[Budget] = (), owners: Sequence[Owner] = (), *, has_executor: bool = False
 ) -> Book:
-    """Return books in which ``first`` is promised the place of ``runs``, which ends in an hour."""
+    """Return books with ``first`` firm in the place of ``runs``, which end in an hour."""
     found = Book(planned_life(16, budgets=budgets, owners=owners, has_executor=has_executor))
     assert found.do(Submit(of("runs", 16, "one", 60))) == []
     assert found.do(Submit(of("first", 8, "two", 60))) == []
@@ -109,7 +109,7 @@ def waiting(
 
 
 def beside(found: Book) -> list[str]:
-    """Return what is wrong with promising ``second`` a start beside ``first``."""
+    """Return the violations of a firm start of ``second`` beside ``first``."""
     assert found.do(Submit(of("second", 8, "two", 60, on_quota=OnQuota.WAIT))) == []
     start_ms = found.life.state.reservations["first@1"].made.planned_start_ms
     return found.moved("second", start_ms, MoveCause(MoveCode.LOANS_RECALLED))
@@ -192,7 +192,7 @@ def test_budget_that_has_changed_is_a_cause() -> None:
 
 
 def family_book() -> Book:
-    """Return books of a firm start of ``one`` that its sibling ``two`` is to pay for."""
+    """Return books of a firm start of ``one`` for which its sibling ``two`` is to pay."""
     owners = [Owner(name="above"), *(Owner(name=n, parents=("above",)) for n in ("one", "two"))]
     paying = [budget("b-one", "one", envelope("e", 1)), budget("b-two", "two", envelope("e", 8))]
     found = Book(planned_life(8, owners=owners, budgets=paying))
@@ -223,7 +223,7 @@ def test_being_down_excuses_only_what_was_due_meanwhile() -> None:
 
 
 def test_a_start_that_was_missed_is_due_at_the_next_decision() -> None:
-    """The first decision after the program was down tells a lease to stop, which is quick."""
+    """The first decision after the program was down orders a lease to stop, which stops quickly."""
     found = waiting(has_executor=True)
     due_ms = found.life.state.reservations["first@1"].made.planned_start_ms
     after_ms = due_ms + 10 * MINUTE_MS
@@ -316,7 +316,7 @@ def test_backfill_that_is_stopped_before_its_time_is_found(early_ms: int) -> Non
 
 @pytest.mark.parametrize("gpus", [4, 2])
 def test_a_spare_that_is_filled_after_a_move_was_in_the_way(gpus: int) -> None:
-    """The filler was not there when the start moved, but the spare and its rest were."""
+    """The filler did not exist when the start moved, but the spare and its hold did."""
     found = Book(planned_life(16, budgets=[budget("b-two", "two", alone(envelope("e", gpus)))]))
     assert found.do(Submit(of("wide", 8 - gpus, "one", 60))) == []
     assert found.do(Submit(of("fills", gpus, "two", 60))) == []
@@ -385,10 +385,10 @@ def test_a_lease_that_is_handed_over_after_a_move_took_no_money_from_the_start(
 
 
 def sharing(*, younger: bool = True, overrunning: Sequence[str] = ("old-0",)) -> Book:
-    """Return books in which ``first`` waits for two of three runs, with room to spare for a third.
+    """Return books in which ``first`` waits for two of three runs, with room for a third to spare.
 
-    ``younger`` takes that room after the start of ``first`` is firm. An hour on, the older leases
-    that are not ``overrunning`` end as declared.
+    ``younger`` takes that room after the start of ``first`` is firm. An hour later, the older
+    leases that are not ``overrunning`` end as declared.
     """
     found = Book(planned_life(24))
     for name in ("old-0", "old-1"):
@@ -435,7 +435,7 @@ def test_a_lease_that_is_stopped_for_a_place_keeps_no_room_from_another_from_the
     gpus: int,
     lacks: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """A place of 8 GPUs begins before ``wide``, for which an overstaying lease is to stop."""
+    """A place of 8 GPUs begins before ``wide``, for which an overstaying lease has to stop."""
     life = planned_life(32, has_executor=True)
     life.do(Submit(of("runs", 16, "one", 60)))
     life.do(Submit(of("wide", 24, "two", 60)))
@@ -458,7 +458,7 @@ def test_a_lease_that_is_stopped_for_a_place_keeps_no_money_from_another_from_th
     gpus: int,
     lacks: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """The places are in different domains, and the lease that is to stop is paid by their payer."""
+    """The places are in different domains, and their payer pays for the lease that has to stop."""
     life = planned_life(
         nodes=fleet({"A": 32, "B": 16}),
         budgets=[budget("b-two", "two", alone(envelope("e", 32)))],

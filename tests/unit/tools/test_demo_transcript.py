@@ -1,4 +1,4 @@
-"""The masks of the demo's transcript: they hide chance and time, and nothing that is told."""
+"""The masks of the demo's transcript: they hide random values and times, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SWAPPED = {"detect": "listen", "listen": "detect", "vision": "speech", "speech":
 
 
 def _with_the_other_victim(text: str) -> str:
-    """Return the transcript as if the lot had fallen on the other one."""
+    """Return the transcript with the other run as the victim of the lottery."""
 
     def swap(part: str) -> str:
         part = re.sub(r"\b(?:detect|listen|vision|speech)\b", lambda found: SWAPPED[found[0]], part)

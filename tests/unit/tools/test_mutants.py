@@ -1,4 +1,4 @@
-"""The mutation tester's mutants: what is changed, what is left alone, and how each is named."""
+"""The mutants: what is changed, what is left unchanged, and the name of each."""
 
 from __future__ import annotations
 

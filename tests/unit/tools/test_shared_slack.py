@@ -33,7 +33,7 @@ def test_a_seed_is_one_history() -> None:
 
 
 class Broken(BriefHistory):
-    """A history in which a promise is broken at once."""
+    """A history in which a firm start is broken at once."""
 
     def play(self) -> None:
         message = "run00@1 cannot be kept"

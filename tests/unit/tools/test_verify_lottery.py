@@ -1,4 +1,4 @@
-"""The second implementation: what it accepts, what it finds, and that it stands by itself."""
+"""The second implementation: what it accepts, which faults it finds, and that it is independent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LINES_MAX: Final = 155
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the script where nothing but the standard library can be imported."""
+    """Run the script with only the standard library available."""
     return subprocess.run(
         [sys.executable, "-I", "-S", str(SCRIPT), *arguments],
         capture_output=True,
@@ -51,7 +51,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def fault(data: bytes) -> str:
-    """Return what the script finds wrong first in an export, and where; empty when nothing."""
+    """Return the first fault that the script finds in an export, with its place; empty if none."""
     where, chain, known = "", ["", 0, 0], dict[str, Any]()
     try:
         for where, row in events([*BytesIO(data)]):  # noqa: B007 - it is what a fault names

@@ -1,4 +1,4 @@
-"""Reservations that are over, read back from the ledger: as they were when they ended."""
+"""Closed reservations, read from the ledger: as they were when they ended."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NAMED = re.compile(r"^([A-Z_]+): Final = \"([a-z-]+)\"$", re.MULTILINE)
 
 
 def _written_codes() -> set[str]:
-    """Return the codes that are written anywhere in the program, as text or by their names."""
+    """Return the codes that occur anywhere in the program, as text or by their names."""
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
     named = dict(pair for text in texts for pair in NAMED.findall(text))
     found = [pair for text in texts for pair in FAULT.findall(text)]

@@ -1,4 +1,4 @@
-"""What a wrong name was meant to be is found among thousands at once."""
+"""The nearest name to a wrong one is found quickly among thousands."""
 
 from __future__ import annotations
 

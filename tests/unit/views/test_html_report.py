@@ -150,7 +150,7 @@ def test_names_that_differ_in_their_ends_are_told_apart() -> None:
 
 
 def _waiting(name: str) -> Outcome:
-    """Return an outcome in which a run waited for all of its time."""
+    """Return an outcome in which a run waited all the time."""
     run = SimulatedRun(
         name="r",
         owner="o",

@@ -1,4 +1,4 @@
-"""A long list costs no walk over the queue, and no admission, for each of its rows."""
+"""A long list needs no walk over the queue and no admission for each of its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSAL = Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject="H100", wanted
 
 
 def queued(waiting: int) -> State:
-    """Return a fleet of 16 GPUs on which so many runs wait that have no room."""
+    """Return a fleet of 16 GPUs and ``waiting`` runs that wait for room."""
     state = world(
         nodes=fleet({"A": 16}),
         owners=[Owner(name="team")],
@@ -48,7 +48,7 @@ def queued(waiting: int) -> State:
 
 
 def calls_of(work: Callable[[], object]) -> Counter[str]:
-    """Return how often each function was called by ``work``, by its module and name."""
+    """Return the number of calls of each function by ``work``, by module and name."""
     profile = cProfile.Profile()
     profile.runcall(work)
     found: Counter[str] = Counter()

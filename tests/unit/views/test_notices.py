@@ -1,4 +1,4 @@
-"""What is told of a block: everything that was asked for, in words that can be read alone."""
+"""The notices of a block: complete, and with texts that can be understood alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from quorate.views.notices.notice import KnownFew, KnownView, Notice, names_in
 from quorate.views.notices.notice_feed import notices_of
 
 Step = Command | int
-"""A command, or how many milliseconds pass."""
+"""A command, or a number of milliseconds that pass."""
 
 
 def played(*steps: Step) -> Engine:
@@ -58,7 +58,7 @@ def told(engine: Engine) -> Iterator[Notice]:
 
 
 def only(engine: Engine, kind: NoticeKind) -> Notice:
-    """Return the one notice of ``kind``."""
+    """Return the only notice of ``kind``."""
     (found,) = (notice for notice in told(engine) if notice.kind is kind)
     return found
 

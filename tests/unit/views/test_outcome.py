@@ -1,4 +1,4 @@
-"""What is told of a decision when stops take time, as they do with an executor."""
+"""The printed result of a decision if stops take time, as with an executor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEADLINE = time_text(LATER_MS + 2 * MINUTE_MS)
 def do(
     state: State, command: Command, at_ms: int = LATER_MS, *, executor: bool = True
 ) -> list[str]:
-    """Return what is told of ``command``, which is carried out."""
+    """Carry out ``command``, and return its printed result."""
     before = {name: lease.copy() for name, lease in state.leases.items()}
     decision = decide(state, command, now_ms=at_ms, actor="test", has_executor=executor)
     assert not decision.refusals, decision.refusals

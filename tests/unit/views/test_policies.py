@@ -1,4 +1,4 @@
-"""Answers of policies as people and programs read them, where the examples do not reach."""
+"""Answers of policies for people and programs, in cases beyond the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of a run by its reports: what is shown, and what is not foretold."""
+"""Progress of a run from its reports: what is shown, and what is not predicted."""
 
 from __future__ import annotations
 

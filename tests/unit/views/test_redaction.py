@@ -1,4 +1,4 @@
-"""Names of others are put away, wherever they stand; one's own stay."""
+"""Names of other tenants are replaced everywhere; the caller's own names stay."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from quorate.views.runs.explanation_view import explanation_lines
 
 @pytest.fixture(scope="module")
 def redaction() -> Redaction:
-    """Return what one sees who is of ``me``, beside ``you``."""
+    """Return the redaction for a caller of ``me``, with ``you`` as another tenant."""
     money = [budget(owner, owner, envelope("e", 8)) for owner in ("me", "you")]
     state = world(nodes=fleet({"A": 16}), budgets=money)
     for owner in ("me", "you"):
@@ -57,7 +57,7 @@ def redaction() -> Redaction:
 
 
 def reserved(gpus: int) -> Refusal:
-    """Return that room is kept for one of each."""
+    """Return a refusal because room is reserved for a run of each tenant."""
     return Refusal(
         code=RefusalCode.RESERVED, subject="of-you@1, of-me@1, of-you@2", wanted=gpus, short=gpus
     )
@@ -142,7 +142,7 @@ def test_a_run_that_keeps_room_without_a_firm_start_is_named_to_its_owner_only(
 
 
 def recorded(text: str) -> MoveCause:
-    """Return the cause of an old ledger, which is a text."""
+    """Return the cause in an old ledger, which is a text."""
     return MoveCause(MoveCode.AS_RECORDED, (), text)
 
 
@@ -244,7 +244,7 @@ def test_what_an_old_ledger_says_was_backfilled_is_named_to_its_owner_only(
 
 
 def contest() -> Contest:
-    """Return a conflict over a run of each, in which both are drawn."""
+    """Return a conflict with a run of each tenant, both of which are drawn."""
     cut = Candidate(CutStep.LOTTERY, "of-you", 0, 4, ("of-you/0",), ())  # type: ignore[arg-type]
     entrants = tuple(
         Entrant(

@@ -1,4 +1,4 @@
-"""Tables on a terminal: sentences are shortened until they fit, and nothing else is."""
+"""Tables on a terminal: only sentences are shortened until the table fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts that counting cannot tell, of runs in racks or under a quota of shared nodes."""
+"""Starts that counting cannot find: of runs in racks or under a quota of shared nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.oracles.plans import (
 
 
 def fragmented(nodes: int) -> Life:
-    """Return a ledger in which each of ``nodes`` has eight runs that end one after another.
+    """Return a ledger in which each of ``nodes`` nodes has eight runs that end one after another.
 
     Owner two may hold one node at a time.
     """
@@ -81,7 +81,7 @@ def test_a_state_made_from_an_earlier_one_starts_what_one_made_anew_does() -> No
 
 
 def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_others() -> None:
-    """A payer it did not need is for one rack; what it takes is the same before and once firm."""
+    """An unneeded payer names a rack; the plan takes the same GPUs before and after it is firm."""
     racked = envelope("r", 8, selector=(("rack", "k0"),))
     life = planned_life(
         nodes=[node("n0", 8, rack="k0"), node("n1", 8, rack="k1")],
@@ -98,7 +98,7 @@ def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_othe
 
 
 def test_a_run_is_planned_beside_a_firm_start_if_its_payers_name_no_rack() -> None:
-    """The plan of ``first`` is the same, whether ``beside`` was planned before it or after it."""
+    """The plan of ``first`` is the same whether ``beside`` was planned before or after it."""
     racked = envelope("r", 8, selector=(("rack", "k0"),))
     life = planned_life(
         nodes=[node("n0", 8, rack="k0"), node("n1", 8, rack="k1")],
@@ -113,7 +113,7 @@ def test_a_run_is_planned_beside_a_firm_start_if_its_payers_name_no_rack() -> No
 
 @pytest.mark.heavy
 def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -> None:
-    """Its payer is for the last of eight racks, so that all ways to be wider are tried first."""
+    """Its payer names the last of eight racks, so all ways to be wider are tried first."""
     there = (("rack", "k7"),)
     life = planned_life(
         nodes=[node(f"n{number}", 8, rack=f"k{number}") for number in range(8)],
@@ -130,10 +130,10 @@ def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -
 
 
 def two_racks(*ends: tuple[str, int]) -> Life:
-    """Return two domains of two racks; owner two only has money for rack k0.
+    """Return two domains of two racks; owner two has money for rack k0 only.
 
-    ``ends`` has runs of one node each, and how many minutes they take. The name of a run says which
-    node it is on: b1 is in domain B and rack k1.
+    ``ends`` has runs of one node each, and their durations in minutes. The name of a run says on
+    which node it runs: b1 is in domain B and rack k1.
     """
     only = envelope("e", 8, selector=(("rack", "k0"),))
     life = planned_life(

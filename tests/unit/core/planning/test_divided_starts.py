@@ -1,4 +1,4 @@
-"""A run whose parts different payers pay for in several domains starts as soon as it can."""
+"""A run with different payers in several domains starts as soon as it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.oracles.plans import alone, of, planned_life, start_ms_of
 def test_run_is_divided_as_its_payers_can_pay_whether_others_wait_or_not(
     others_wait: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """Domain A would hold all of it, and only half of it is paid for there."""
+    """Domain A has room for the whole run, but its payers pay for only half of it there."""
     lines = [
         alone(envelope(name, 2, selector=(("fabric.domain", domain),)))
         for name, domain in (("here", "A"), ("there", "B"))

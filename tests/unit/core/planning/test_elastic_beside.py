@@ -1,4 +1,4 @@
-"""Widths, growth, spares and fill beside a firm start: none takes what it will need."""
+"""Widths, growth, spares and fill beside a firm start: none takes GPUs that it needs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_spares_of_a_run_are_part_of_its_firm_place() -> None:
     life.do(Submit(of("next", 4, "three", 60)))
     assert (firm_ms(life, "careful"), firm_ms(life, "next")) == (START_MS, START_MS + HOUR_MS)
     life.do(Complete("busy"), START_MS)
-    # The spares are taken with the start, and the next run may fill them.
+    # The start takes the spares, and the next run may fill them.
     assert (life.gpus("careful"), life.filled("careful")) == (4, 4)
     assert start_ms_of(life, "next") == START_MS
 

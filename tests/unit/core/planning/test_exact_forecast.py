@@ -1,4 +1,4 @@
-"""Exact forecasts: the start of a run behind those that its pool plans, found by a longer walk."""
+"""Exact forecasts: the start of a run beyond the depth of its pool, found by a longer walk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEPTH = 2
 
 
 def queued(waiting: int, *, depth: int = DEPTH) -> Life:
-    """Return a full node for which so many runs of one owner wait, each for an hour of all."""
+    """Return a full node and ``waiting`` runs of one owner; each needs all of it for an hour."""
     life = planned_life(pool=quiet_pool(horizon_ms=HOUR_MS, reservation_depth=depth))
     life.do(Submit(of("busy", 8, "one", 60)))
     for number in range(waiting):
@@ -33,7 +33,7 @@ def queued(waiting: int, *, depth: int = DEPTH) -> Life:
 
 
 def exact(life: Life, name: str, *, runs_max: int = 1_000) -> Foreseen:
-    """Return what a walk up to a waiting run says about it now."""
+    """Return the result for a waiting run of a walk that is extended to it."""
     found = Foresight.up_to(
         life.state, name, life.now_ms, has_executor=life.has_executor, runs_max=runs_max
     )
@@ -84,7 +84,7 @@ def test_nothing_is_promised_and_nothing_changes() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(40), 10))
 def test_exact_start_is_that_of_a_pool_whose_depth_reaches_it(seed: int) -> None:
-    """The same queue is planned by a pool of any depth, so its own plan is the oracle."""
+    """A pool of any depth plans the same queue, so its own plan is the oracle."""
     chance = Random(seed)
     shallow = _drawn(chance, depth=chance.randrange(1, 4))
     pool = quiet_pool(horizon_ms=0, reservation_depth=100)
@@ -105,7 +105,7 @@ def test_exact_start_is_that_of_a_pool_whose_depth_reaches_it(seed: int) -> None
 
 
 def _drawn(chance: Random, *, depth: int) -> Life:
-    """Return two domains, full, for which a dozen runs of every size and owner wait."""
+    """Return two full domains, for which a dozen runs of various sizes and owners wait."""
     pool = quiet_pool(horizon_ms=0, reservation_depth=depth)
     life = planned_life(nodes=fleet({"A": 16, "B": 16}), pool=pool)
     for number in range(4):
@@ -118,7 +118,7 @@ def _drawn(chance: Random, *, depth: int) -> Life:
     return life
 
 
-# --- Asked for by plan and explain ---
+# --- In plan and explain ---
 
 
 def test_plan_and_explain_tell_the_exact_start_where_it_is_asked_for() -> None:
@@ -170,7 +170,7 @@ def test_run_that_waits_for_others_has_no_start_however_long_the_walk() -> None:
 
 
 def test_owner_whose_first_runs_have_no_start_is_told_the_start_of_its_next() -> None:
-    """A decision gives up on an owner after eight such runs; a reader looks at all of them."""
+    """A decision skips an owner's runs after eight such runs; a reader examines all of them."""
     life = queued(3)
     for number in range(10):
         life.do(Submit(of(f"never{number}", 999, "two", 60)))

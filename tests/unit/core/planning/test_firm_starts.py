@@ -1,4 +1,4 @@
-"""Firm starts: all are kept, to the millisecond, and nothing that comes or goes moves one."""
+"""Firm starts: all are kept to the millisecond, and submissions and ends move none."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_firm_start_does_not_move_however_often_time_is_told() -> None:
 
 
 def test_a_start_moves_when_the_lease_outlasts_its_end_not_with_the_next_command() -> None:
-    """Otherwise a submit or a cancel of anybody would move it."""
+    """Otherwise a submit or a cancel of any owner would move it."""
     in_a, in_b = ({"selector": (("fabric.domain", each),)} for each in "AB")
     life = planned_life(nodes=[node("a0", 8), node("b0", 8, "B")], has_executor=True)
     life.do(Submit(of("long", 4, "two", 241, **in_a)))
@@ -279,7 +279,7 @@ def test_a_start_moves_when_the_lease_outlasts_its_end_not_with_the_next_command
 
 
 def test_a_start_moves_when_the_run_of_a_filled_spare_outlasts_its_end() -> None:
-    """The payer of the start pays for nothing but that spare, and no lease is in the way."""
+    """The payer of the start pays for that spare only, and no lease is in the way."""
     in_a, in_b, in_c = ({"selector": (("fabric.domain", each),)} for each in "ABC")
     lines = (alone(envelope("e", 4, selector=in_a["selector"])), alone(envelope("f", 4)))
     life = planned_life(

@@ -1,4 +1,4 @@
-"""Runs that nothing can start keep no other run from its start, and are not all looked at."""
+"""Runs without a start delay no other run, and not all of them are examined."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.oracles.plans import alone, firm_ms, foreseen, of, planned_life, quie
 
 
 def queue_up(life: Life, like: Run, count: int) -> list[str]:
-    """Let ``count`` runs as ``like``, which waits, wait behind it; return their names."""
+    """Submit ``count`` runs like ``like``, which waits, and return their names."""
     names = [f"{like.name}-{number}" for number in range(count)]
     refusal = life.state.runs[like.name].refusal
     assert refusal is not None
@@ -51,7 +51,7 @@ def queue_up(life: Life, like: Run, count: int) -> list[str]:
 
 
 def looked_at(life: Life, names: list[str]) -> int:
-    """Return how many of ``names`` no start was found for in a walk."""
+    """Return for how many of ``names`` a walk found no start."""
     plan = Foresight.of(life.state, life.now_ms, has_executor=False).walk.plan
     return sum(map(plan.is_fruitless, names))
 
@@ -87,7 +87,7 @@ def test_a_run_that_may_borrow_starts_behind_many_of_its_owner_that_may_not(dept
 
 
 def test_a_run_that_is_paid_starts_behind_many_longer_ones_that_are_not() -> None:
-    # All durations are of one octave of milliseconds, so that the runs have one shape.
+    # All durations are within a factor of two, so that the runs have one shape.
     few = envelope("e", 8, gpu_ms_max=80 * MINUTE_MS)
     state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "o", few)])
     for number, minutes in enumerate([132] * 20 + [100, 90, 72, 75]):
@@ -104,7 +104,7 @@ def test_a_run_is_planned_behind_many_of_its_owner_of_another_shape_without_a_st
     life.do(Submit(of("wide", 16, "two", 60)))
     life.do(Submit(of("behind", 8, "one", 600)))
     assert firm_ms(life, "wide") == NOW_MS + 2 * HOUR_MS
-    # It would run into the place of the wide one.
+    # It would run into the place of the wide run.
     assert life.phase("behind") is Phase.PENDING
 
 
@@ -114,7 +114,7 @@ def test_of_many_runs_of_one_shape_without_a_start_only_a_few_are_looked_at() ->
     life.do(Submit(like := of("w", 8, "two", 120)))
     names = queue_up(life, like, 200)
     assert looked_at(life, names) == SHAPE_MAX
-    # One that it can pay for starts behind all of them.
+    # A run that it can pay for starts behind all of them.
     life.do(Submit(of("small", 1, "two", 60)))
     assert life.phase("small") is Phase.RUNNING
 

@@ -1,4 +1,4 @@
-"""Which rooms may have more free than in the walk before."""
+"""The rooms that may have more free GPUs than in the previous walk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def entry(run: str, *domains: str, start_ms: int = 10, payer: str = "") -> Entry
 def gains(
     *former: Entry, changed: tuple[str, ...] = (), paying: tuple[EnvelopeId, ...] = ()
 ) -> GainedRooms:
-    """Return the rooms that gained since a plan of the places ``former``."""
+    """Return the rooms that gained since a plan with the places ``former``."""
     walked = GainedRooms(KeptPlan(0, has_executor=False), KeptPlan(0, has_executor=False))
     for place in former:
         walked.put(place)
@@ -39,7 +39,7 @@ def room(domain: str) -> IslandKey:
 
 
 class Ends:
-    """Says which rooms and payers have leases that outlasted their expected ends."""
+    """The rooms and payers with leases that outlasted their expected ends."""
 
     def __init__(self, *late: str) -> None:
         self._late = late
@@ -49,21 +49,21 @@ class Ends:
         return payers
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether the domain is among those that are late."""
+        """Return whether a lease in the domain is late."""
         return key.domain in self._late and since_ms == 0
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether the payer is among those that are late."""
+        """Return whether a lease of the payer is late."""
         return key in self._late and since_ms == 0
 
 
 def is_room_alike(found: GainedRooms, domain: str, ends: Ends | None = None) -> bool:
-    """Return whether a room is as it was when as much was put in."""
+    """Return whether a room is unchanged since the same places were planned."""
     return found.are_rooms_alike([room(domain)], ends or Ends())
 
 
 def is_payer_alike(found: GainedRooms, ends: Ends | None = None) -> bool:
-    """Return whether the payer is as it was when as much was put in."""
+    """Return whether the payer is unchanged since the same places were planned."""
     return found.are_payers_alike(((PAYER, Tier.OWNED),), ends or Ends())
 
 

@@ -1,4 +1,4 @@
-"""Firm starts that stay in their places by what their decision does only later."""
+"""Firm starts that keep their places because of what the same decision does later."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OVERRAN = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "late/0"),))
 
 
 def overstayed_life(late_gpus: int) -> Life:
-    """Return a life in which ``late`` overstays without grace in front of ``due``, firm for 40 min.
+    """Return a ledger in which ``late`` overstays without grace before ``due``, firm for 40 min.
 
-    ``due`` takes 8 of 16 GPUs. Runs that are submitted from now on wait since ``late`` started, so
-    it may not be stopped for them.
+    ``due`` takes 8 of 16 GPUs. Runs that are submitted from now on began to wait after the start of
+    ``late``, so it may not be stopped for them.
     """
     nodes = [node("a0", 8), node("a1", 8), node("b0", 2, "B")]
     life = planned_life(nodes=nodes, has_executor=True)
@@ -33,7 +33,7 @@ def overstayed_life(late_gpus: int) -> Life:
     life.do(Submit(of("late", late_gpus, "two", 30, **IN_A)))
     life.do(Submit(of("due", 8, "one", 180, follow=Follow(after=("first",)), **IN_A)))
     if late_gpus < 16:
-        # It is late, too, but cannot be stopped in time: that takes it a minute.
+        # It is late, too, but cannot be stopped in time, because it needs a minute to stop.
         life.do(Submit(of("slow", 16 - late_gpus, "two", 30, checkpoint_ms=MINUTE_MS, **IN_A)))
     life.do(Reported((Complete("first", has_gone=True),)), NOW_MS + 10 * MINUTE_MS)
     assert (life.phase("late"), marked(life, "late")) == (Phase.RUNNING, [0])
@@ -64,7 +64,7 @@ def test_start_stays_if_the_work_stopped_for_another_start_leaves_it_room() -> N
     assert moves(life.do(Tick(), DUE_MS)) == []
     decision = life.do(Tick(), DUE_MS + 1)
     assert stops(decision) == [("late/0", EndReason.OVERSTAYED)]
-    # Of the 12 GPUs that the stopped work leaves, the due start takes 8 and the small one 2.
+    # Of the 12 GPUs of the stopped work, the due start takes 8 and the small one 2.
     (moved,) = moves(decision)
     assert (moved.reservation, moved.cause.code) == ("big@1", MoveCode.LEASE_OVERRAN)
     assert ("lease", "slow/0") in moved.cause.objects
@@ -72,7 +72,7 @@ def test_start_stays_if_the_work_stopped_for_another_start_leaves_it_room() -> N
 
 
 def test_start_behind_a_late_one_stays_if_the_late_one_cannot_really_start() -> None:
-    """By counting, the other rack has room for the late start, which may not use it."""
+    """By counting, the other rack has room for the late start, but the start may not use it."""
     life = planned_life(nodes=[node("a0", 4, rack="k0"), node("a1", 4, rack="k1")])
     in_rack = {"selector": (("rack", "k0"),)}
     life.do(Submit(of("late", 4, "one", 40, **in_rack)))
@@ -92,7 +92,7 @@ def test_start_behind_a_late_one_stays_if_the_late_one_cannot_really_start() -> 
 def test_a_run_that_was_stopped_and_has_started_again_is_not_stopped_again(
     quota: int | None,
 ) -> None:
-    """The decision is made anew with the stop known; a quota of nodes lets it plan once more."""
+    """The decision is made again with this stop known; under a quota of nodes it plans twice."""
     owners = [] if quota is None else [Owner(name="two", quota=Quota(nodes_max=quota))]
     nodes = [node("a0", 8), node("a1", 8), node("b0", 12, "B")]
     life = planned_life(nodes=nodes, owners=owners)

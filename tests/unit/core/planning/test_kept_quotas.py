@@ -1,4 +1,4 @@
-"""Hard quotas that a firm start counts on are kept for it, whatever else could use them now."""
+"""Hard quotas that a firm start needs are kept for it, whichever other run could use them now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_MS = NOW_MS + 2 * HOUR_MS
 
 
 def at(domain: str) -> dict[str, object]:
-    """Return how a run asks for a domain."""
+    """Return the fields of a run for one domain."""
     return {"selector": (("fabric.domain", domain),)}
 
 
@@ -65,7 +65,7 @@ def test_loan_is_recalled_where_handing_it_over_does_not_start_the_run_at_once()
 
 
 def waits(domain: str) -> dict[str, object]:
-    """Return how a run waits for its quota and for a domain."""
+    """Return the fields of a run that waits for its quota and for a domain."""
     return {"on_quota": OnQuota.WAIT, **at(domain)}
 
 
@@ -84,7 +84,7 @@ def test_run_keeps_no_node_longer_than_a_firm_start_leaves_it_to_the_quota(
     life.do(Submit(of("long", 2, "one", 180, **waits("A"))), NOW_MS + MINUTE_MS)
     assert firm_ms(life, "long") == START_MS
     assert clashes(life) == []
-    # It leaves the node before the one that holds it now does.
+    # It leaves the node before the work that is on it now.
     life.do(Submit(of("short", 2, "one", 50, **waits("A"))))
     assert life.phase("short") is Phase.RUNNING
     life.do(Complete("short", has_gone=True), NOW_MS + 51 * MINUTE_MS)
@@ -119,7 +119,7 @@ def test_as_many_nodes_are_kept_beyond_their_work_as_a_firm_start_leaves() -> No
         life.do(Submit(of(f"first{number}", 5, "one", 60, **waits("A"))))
     life.do(Submit(of("firm", 8, "one", 60, **waits("B"))))
     assert firm_ms(life, "firm") == NOW_MS + HOUR_MS
-    # Three GPUs are free on each node, and the firm start leaves two nodes beyond an hour.
+    # Three GPUs are free on each node; beyond an hour the firm start leaves two nodes.
     life.do(Submit(of("long", 6, "one", 180, **waits("A"))), NOW_MS + MINUTE_MS)
     assert len(life.on("long")) == 2
     life.do(Submit(of("more", 3, "one", 180, **waits("A"))))

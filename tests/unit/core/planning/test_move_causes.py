@@ -1,4 +1,4 @@
-"""Why firm starts move: something named was late, lost or withdrawn."""
+"""Causes of moved firm starts: each names an object that was late, lost or withdrawn."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SOON_MS = NOW_MS + MINUTE_MS
 
 
 def two_money(gpus: int = 16, *, end_ms: int = WINDOW_END_MS) -> Budget:
-    """Return what owner ``two`` has."""
+    """Return the budget of owner ``two``."""
     return budget("b-two", "two", alone(envelope("e", gpus, end_ms=end_ms)))
 
 
 def one_firm(*, gpus: int = 16, owners: tuple[Owner, ...] = ()) -> Life:
-    """Return a ledger of two nodes, full until ``wide`` is firm for 16 GPUs."""
+    """Return a ledger of two nodes that are full until ``wide`` is firm for 16 GPUs."""
     life = planned_life(nodes=[node("a0"), node("a1")], budgets=[two_money(gpus)], owners=owners)
     life.do(Submit(of("busy", 16)))
     life.do(Submit(of("wide", 16, "two")))
@@ -75,7 +75,7 @@ def test_firm_start_that_moved_starts_as_soon_as_the_late_lease_has_gone() -> No
 
 
 def test_firm_start_moves_with_the_next_command_even_if_that_is_turned_away() -> None:
-    """A stop is late for the second time, and a run is submitted behind the depth of the pool."""
+    """A stop is late for the second time, and a run is submitted beyond the depth of the pool."""
     life = planned_life(has_executor=True, pool=quiet_pool(reservation_depth=1))
     life.do(Submit(of("stops", 4, checkpoint_ms=5 * MINUTE_MS)))
     life.do(Submit(of("busy", 4, minutes=30)))
@@ -83,7 +83,7 @@ def test_firm_start_moves_with_the_next_command_even_if_that_is_turned_away() ->
     life.do(Submit(of("next", 8, "two")))
     life.do(Submit(of("behind", 8, "three")))
     assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
-    # Its deadline was after 5 minutes, so it is expected after 20, and then after 35.
+    # Its deadline was after 5 minutes, so it is expected to end after 20, and then after 35.
     assert moves(life.do(Submit(of("more", 8, "three")), NOW_MS + 19 * MINUTE_MS)) == []
     (moved,) = moves(life.do(Submit(of("most", 8, "three")), NOW_MS + 21 * MINUTE_MS))
     assert moved.planned_start_ms == NOW_MS + 35 * MINUTE_MS
@@ -135,7 +135,7 @@ def test_executor_that_is_late_with_a_confirmation_is_the_cause() -> None:
 def test_ends_that_are_reported_together_move_no_start(
     together: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """Both are late; once both have gone, the start has all its room."""
+    """Both are late; when both have ended, the start has all its room."""
     life = planned_life(has_executor=True)
     for name in ("stops", "also"):
         life.do(Submit(of(name, 2, checkpoint_ms=5 * MINUTE_MS)))
@@ -154,7 +154,7 @@ def test_ends_that_are_reported_together_move_no_start(
 
 
 def half_busy() -> Life:
-    """Return a ledger of two nodes, ``busy`` on one, in which ``wide`` is firm for both."""
+    """Return a ledger of two nodes, with ``busy`` on one, in which ``wide`` is firm for both."""
     life = planned_life(nodes=[node("a0"), node("a1")])
     life.do(Submit(of("busy", 8)))
     life.do(Submit(of("wide", 16, "two")))
@@ -163,7 +163,7 @@ def half_busy() -> Life:
 
 
 def free_node(life: Life) -> str:
-    """Return the node on which nothing runs."""
+    """Return the node without work."""
     return ({"a0", "a1"} - set(life.on("busy"))).pop()
 
 
@@ -221,7 +221,7 @@ def test_drained_node_is_the_cause() -> None:
 
 
 def test_late_lease_on_a_node_that_is_drained_is_named_beside_it() -> None:
-    """Were the node ready again, the late lease would still keep the start from it."""
+    """If the node were ready again, the late lease would still delay the start."""
     life = planned_life(nodes=[node("a0"), node("a1")], has_executor=True)
     life.do(Submit(of("stops", 8, checkpoint_ms=5 * MINUTE_MS)))
     life.do(Submit(of("busy", 8, minutes=30)))
@@ -229,13 +229,13 @@ def test_late_lease_on_a_node_that_is_drained_is_named_beside_it() -> None:
     life.do(Submit(of("next", 16, "two")))
     assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
     ((lost, _),) = life.state.leases["stops/0"].fact.slots
-    # Its deadline was after 5 minutes, so it is expected after 20, and then after 35.
+    # Its deadline was after 5 minutes, so it is expected to end after 20, and then after 35.
     (moved,) = moves(life.do(Drain(lost), NOW_MS + 21 * MINUTE_MS))
     assert set(moved.cause.objects) == {("node", lost), ("lease", "stops/0")}
 
 
 def test_late_run_to_which_a_filled_spare_goes_back_is_the_cause() -> None:
-    """Its own lease is on a node that takes no work, so that lease keeps no room from the start."""
+    """Its own lease is on a node without new work, so that lease takes no room from the start."""
     life = planned_life(nodes=[node("a0", 4), node("a1", 4)])
     life.do(Submit(of("keeper", 4, minutes=30, group_gpus=4, spares_per_group=4)))
     life.do(Submit(of("filler", 4, "three", 100)))
@@ -243,7 +243,7 @@ def test_late_run_to_which_a_filled_spare_goes_back_is_the_cause() -> None:
     (own,) = life.on("keeper")
     life.do(MarkNode(own, NodeStatus.CORDONED))
     life.do(Submit(of("next", 4, "two")))
-    # The filler is expected to end at 100 minutes, and the keeper is late at any time after 30.
+    # The filler is expected to end at 100 minutes; the keeper is late at any time after 30.
     assert firm_ms(life, "next") == NOW_MS + 100 * MINUTE_MS
     (moved,) = moves(life.do(Tick(), NOW_MS + 95 * MINUTE_MS))
     assert moved.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "keeper/0"),))
@@ -367,7 +367,7 @@ def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stand
 
 
 def test_a_start_that_is_late_itself_names_only_the_lease_it_waits_for() -> None:
-    """It would also end later, in the place behind it, but that is the doing of the same lease."""
+    """It would also end later, in the place behind it, but because of the same lease."""
     life = planned_life(8, budgets=[funds("one", 8)], has_executor=True)
     life.do(Submit(of("late", 8, "one", 30)))
     life.do(Submit(of("next", 8, "one", 60)))

@@ -1,4 +1,4 @@
-"""Firm starts whose payers leave the family of their owner, or join it."""
+"""Firm starts whose payers leave or join the family of their owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVED = MoveCause(MoveCode.OWNER_MOVED, (("owner", "two"),))
 
 
 def family_life(lends: Lending | None = None) -> Life:
-    """Return a firm start of ``one`` that ``two``, of its family, is to pay for, but for a GPU."""
+    """Return a firm start of ``one`` that ``two``, of its family, pays for, except for one GPU."""
     line = envelope("e", 8) if lends is None else envelope("e", 8, lending=lends)
     owners = [Owner(name="parent"), *(Owner(name=n, parents=("parent",)) for n in ("one", "two"))]
     life = planned_life(
@@ -34,7 +34,7 @@ def family_life(lends: Lending | None = None) -> Life:
 
 
 def paid(life: Life, name: str) -> list[tuple[str, Tier, int]]:
-    """Return who is recorded as paying for a firm start, and for how many GPUs."""
+    """Return the recorded payers of a firm start, with their GPUs."""
     record = life.state.reservations[life.state.runs[name].reservation or ""]
     return [(share.payer, share.tier, share.gpus) for share in record.payers]
 
@@ -62,7 +62,7 @@ def test_start_keeps_its_instant_when_its_payer_leaves_the_family_and_lends_enou
     assert (moved.planned_start_ms, moved.cause) == (DUE_MS, MOVED)
     assert paid(life, "firm") == [("b-one/e", Tier.OWNED, 1), ("b-two/e", Tier.BORROWED, 3)]
     assert clashes(life) == []
-    # What it borrows is counted from now on: two GPUs are too few.
+    # Loans count from now on, and two GPUs are not enough.
     two = budget("b-two", "two", envelope("e", 8, lending=lending(concurrency_max=2)))
     (moved,) = moves(life.do(Apply((two,))))
     assert moved.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))

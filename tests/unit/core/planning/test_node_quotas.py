@@ -26,7 +26,7 @@ from tests.oracles.plans import (
 
 
 def in_domain(name: str) -> dict[str, object]:
-    """Return the fields of a run that goes into one domain."""
+    """Return the fields of a run in one domain."""
     return {"selector": (("fabric.domain", name),), "on_quota": OnQuota.WAIT}
 
 
@@ -39,7 +39,7 @@ def test_two_starts_under_one_quota_of_nodes_are_promised_so_that_both_can_be_ke
             Owner(name="two", parents=("above",)),
         ],
     )
-    # What it leaves of its node is of no use to runs that go elsewhere.
+    # Runs in other domains cannot use the rest of its node.
     life.do(Submit(of("small", 1, "one", 6_000, **in_domain("A"))))
     life.do(Submit(of("x", 8, "three", 120, **in_domain("B"))))
     life.do(Submit(of("y", 8, "three", 120, **in_domain("C"))))
@@ -57,7 +57,7 @@ def test_two_starts_under_one_quota_of_nodes_are_promised_so_that_both_can_be_ke
 
 
 def one_node_life() -> Life:
-    """Return four shared nodes, of which ``two`` may hold one: one is promised to it in an hour."""
+    """Return four shared nodes, of which ``two`` may hold one; a firm start needs it in an hour."""
     life = planned_life(32, owners=[Owner(name="two", quota=Quota(nodes_max=1))])
     life.do(Submit(of("own", 8, "two", 60)))
     life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)))
@@ -67,7 +67,7 @@ def one_node_life() -> Life:
 
 def test_what_starts_before_a_promised_node_leaves_one_whole_however_it_is_placed() -> None:
     life = one_node_life()
-    # One GPU on each of the four nodes would leave none that holds it.
+    # One GPU on each of the four nodes would leave no node that holds the run.
     for number in range(4):
         life.do(Submit(of(f"tiny{number}", 1, "three", 600)))
         assert clashes(life) == []
@@ -94,7 +94,7 @@ def test_start_that_no_quota_of_nodes_allows_everywhere_is_no_promise() -> None:
     life.do(Submit(of("other", 7, "three", 600)))
     life.do(Submit(of("own", 1, "two", 60)))
     life.do(Submit(of("rest", 7, "three", 60)))
-    # Eight GPUs come free, perhaps four on each of the nodes.
+    # Eight GPUs become free, perhaps four on each of the nodes.
     life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)))
     assert firm_ms(life, "waits") is None
     assert foreseen(life, "waits").state is PlanState.TENTATIVE
@@ -177,7 +177,7 @@ def test_run_under_a_quota_of_nodes_is_not_passed_by_backfill_without_end() -> N
             life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)), at_ms)
         if minute >= 100 and life.phase("waits") is Phase.RUNNING:
             break
-        # In each rack a run of one GPU begins every 20 minutes, before the last ones have ended.
+        # In each rack a run of one GPU begins every 20 minutes, before the others have ended.
         for rack in range(4):
             if minute % 20 == 5 * rack:
                 name, where = f"r{minute:03d}", (("rack", f"k{rack}"),)

@@ -1,4 +1,4 @@
-"""Overstaying: what started out of order and outlived its word is stopped for a firm start."""
+"""Overstaying: backfill past its declared end is stopped for a firm start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GRACE_MS = 5 * MINUTE_MS
 
 
 def one_overstayer(*, has_executor: bool = False, checkpoint_ms: int = GRACE_MS) -> Life:
-    """Return a ledger in which ``wide`` is firm for when ``busy`` ends, and ``late`` is in its way.
+    """Return a ledger in which ``wide`` is firm for the end of ``busy``, with ``late`` in its way.
 
     ``late`` declared half an hour, and does not end by itself.
     """
@@ -145,7 +145,7 @@ def test_newest_of_two_overstayers_goes_where_one_is_enough() -> None:
 
 
 def behind_a_decoy(*, has_executor: bool = False) -> Life:
-    """Return a ledger in which ``late`` started in front of ``decoy`` and of ``wide`` after it."""
+    """Return a ledger in which ``late`` started before ``decoy`` and before ``wide`` after it."""
     life = planned_life(has_executor=has_executor)
     life.do(Submit(of("busy", 4)))
     life.do(Submit(of("decoy", 8, "two", 60)))
@@ -351,7 +351,7 @@ def test_requeued_overstayer_is_marked_by_how_it_started_last() -> None:
 
 
 def test_one_overstayer_that_is_told_late_is_enough_and_the_start_waits_for_it() -> None:
-    """The program was down when it had to be told: a second one would be gone no sooner."""
+    """The program was down when the stop was due: a second run would end no sooner."""
     life = planned_life(has_executor=True)
     life.do(Submit(of("busy", 4)))
     life.do(Submit(of("wide", 6, "two")))
@@ -386,7 +386,7 @@ def test_a_newer_bundle_is_spared_if_an_older_one_is_enough_alone(has_executor: 
 
 
 def test_the_steps_of_an_overstayer_free_their_gpus_once() -> None:
-    """Stopping the first bundle of a run ends its steps, which are bundles of their own."""
+    """Stopping the first bundle of a run stops its steps, which are separate bundles."""
     life = planned_life(16, has_executor=True)
     life.do(Submit(of("busy", 8)))
     life.do(Submit(of("wide", 16, "two")))

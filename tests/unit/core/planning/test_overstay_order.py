@@ -1,4 +1,4 @@
-"""Firm starts beside one that is late because work overstays: none moves for what is stopped."""
+"""Firm starts beside one that is late because of overstaying work: no other start moves for it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ OVERRAN = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "late/0"),))
 
 
 def at(domain: str) -> dict[str, object]:
-    """Return how a run asks for a domain and waits for its quota."""
+    """Return the fields of a run that needs one domain and waits for its quota."""
     return {"selector": (("fabric.domain", domain),), "on_quota": OnQuota.WAIT}
 
 
 def late_life(*, tail_first: bool, grace_ms: int = 0) -> Life:
-    """Return a firm start for 40 min, ``due``, behind work of ``two`` that overstays until then.
+    """Return a firm start in 40 min, ``due``, behind work of ``two`` that overstays until then.
 
-    ``tail`` is firm right behind it, and recorded before it if ``tail_first``. ``other`` is firm
-    for 45 min, and ``two`` may have one run at a time.
+    ``tail`` is firm right behind it, and recorded before it if ``tail_first``. ``other`` is firm in
+    45 min, and ``two`` may have one run at a time.
     """
     life = planned_life(
         nodes=[node("a0", 4), node("b0", 2, "B"), node("c0", 4, "C")],
@@ -34,7 +34,7 @@ def late_life(*, tail_first: bool, grace_ms: int = 0) -> Life:
         budgets=[funds("tail", 4)],
         has_executor=True,
     )
-    # Its payer has nothing left for another run before that.
+    # Its payer can pay for no other run before that.
     life.do(Submit(of("pays", 4, "tail", 220, **at("C"))))
     tail = Submit(of("tail", 4, "tail", 5, **at("A")))
     life.do(Submit(of("first", 4, "one", 60, **at("A"))))
@@ -63,7 +63,7 @@ def test_start_moves_for_no_work_that_the_same_decision_stops(
     assert moves(life.do(Tick(), DUE_MS)) == []
     decision = life.do(Tick(), DUE_MS + late_ms)
     assert stops(decision) == [("late/0", EndReason.OVERSTAYED)]
-    # Only what is right behind the start that is late moves, and by as much.
+    # Only the start right behind the late one moves, by the same time.
     (moved,) = moves(decision)
     assert (moved.reservation, moved.cause) == ("tail@1", OVERRAN)
     assert moved.planned_start_ms == NOW_MS + 220 * MINUTE_MS + late_ms
@@ -75,9 +75,9 @@ def test_start_moves_for_no_work_that_the_same_decision_stops(
 
 
 def test_start_moves_for_backfill_that_holds_only_its_quota() -> None:
-    """No bundle is stopped to free a quota, so it is late like any other lease."""
+    """No bundle is stopped to free a quota, so it counts as late like any other lease."""
     life = late_life(tail_first=False, grace_ms=MINUTE_MS)
-    # It may not be stopped for a start at its declared end, for it needs a minute to stop.
+    # It may not be stopped for a start at its declared end, because it needs a minute to stop.
     decision = life.do(Tick(), DUE_MS + 1)
     assert stops(decision) == []
     causes = {event.reservation: event.cause for event in moves(decision)}

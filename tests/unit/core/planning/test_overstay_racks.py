@@ -1,4 +1,4 @@
-"""Overstaying where counting GPUs is not enough: racks that payers ask for, nodes given whole."""
+"""Overstaying if counting GPUs is not enough: payers that name racks, and whole nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST, SECOND = ((("rack", name),) for name in ("r1", "r2"))
 
 
 def racks(first: int, second: int) -> list[Node]:
-    """Return nodes of 4 GPUs of one domain, in its first rack and in its second."""
+    """Return nodes of 4 GPUs in the first and the second rack of one domain."""
     return [
         node(f"a{number}", 4, rack="r1" if number < first else "r2")
         for number in range(first + second)
@@ -35,21 +35,21 @@ def racks(first: int, second: int) -> list[Node]:
 
 
 def money(rack: str = "r1", *, more: int = 1) -> Budget:
-    """Return what ``two`` has: 4 GPUs anywhere, 4 in one rack, and ``more`` anywhere."""
+    """Return the budget of ``two``: 4 GPUs anywhere, 4 in one rack, and ``more`` anywhere."""
     there = (("region", "r"), ("rack", rack))
     lines = (envelope("any", 4), envelope("rack", 4, selector=there), envelope("more", more))
     return budget("b-two", "two", *map(alone, lines))
 
 
 def wide() -> Run:
-    """Return the run that needs the first rack for half its GPUs."""
+    """Return the run that needs the first rack for half of its GPUs."""
     return of("wide", 8, "two", group_gpus=4)
 
 
 def one_in_front(*, has_executor: bool = False, owners: tuple[Owner, ...] = ()) -> Life:
-    """Return a ledger in which ``wide`` is firm for when ``busy`` ends.
+    """Return a ledger in which ``wide`` is firm for the end of ``busy``.
 
-    ``late`` has 2 of the 4 GPUs in the first rack and should be gone by then.
+    ``late`` has 2 of the 4 GPUs in the first rack and should have ended by then.
     """
     life = planned_life(
         nodes=racks(1, 2), budgets=[money()], has_executor=has_executor, owners=owners

@@ -1,4 +1,4 @@
-"""Places that counting GPUs alone gets wrong: whole nodes, racks, stops that are late."""
+"""Places for which counting GPUs is not enough: whole nodes, racks, late stops."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_firm_start_does_not_move_while_a_stop_without_grace_is_confirmed() -> N
 
 
 def rack_money() -> list[Budget]:
-    """Return what ``two`` has: everything, in the first rack only."""
+    """Return the budget of ``two``: all of its money is for the first rack only."""
     return [budget("b-two", "two", alone(envelope("e", 64, selector=(("region", "r"), *FIRST))))]
 
 
@@ -79,7 +79,7 @@ def test_firm_start_in_a_rack_stands_beside_a_drained_node_of_another() -> None:
 
 
 def test_place_under_a_cap_moves_when_work_of_another_payer_under_it_outlasts_its_end() -> None:
-    """Also in a state that knows from the decision before that the place stood."""
+    """This includes a state with a cached result that the place is still possible."""
     in_a, in_b = (("fabric.domain", "A"),), (("fabric.domain", "B"),)
     lines = alone(envelope("e", 8, selector=in_a)), alone(envelope("f", 8, selector=in_b))
     cap = Cap(name="c", flavor="H100", envelopes=("e", "f"), concurrency_max=8)

@@ -1,4 +1,4 @@
-"""The profile: what leases, spares, firm places, limits and quotas leave, over time."""
+"""The profile: what leases, spares, firm places, limits and quotas leave free over time."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ START_MS = NOW_MS + 2 * HOUR_MS
 
 
 def profile_of(life: Life) -> Profile:
-    """Return the profile of a ledger now, with its firm places put in."""
+    """Return the present profile of a ledger, with its firm places."""
     return firm_profile(life.state, life.now_ms)
 
 
 def earliest_ms(life: Life, spec: Run, from_ms: int | None = None) -> int | None:
-    """Return the earliest start of a run that is not submitted, beside what is firm."""
+    """Return the earliest start of a run that is not submitted, beside firm places."""
     search = Searcher(profile_of(life), has_executor=life.has_executor)
     entry = search.find(spec, life.now_ms if from_ms is None else from_ms)
     return None if entry is None else entry.start_ms
 
 
 def one_firm() -> Life:
-    """Return a ledger in which ``a`` has half of the room, and ``b`` is firm for all of it then."""
+    """Return a ledger in which ``a`` has half of the room; ``b`` is firm for all of it then."""
     life = planned_life()
     life.do(Submit(of("a", 4)))
     life.do(Submit(of("b", 8, "two")))
@@ -231,7 +231,7 @@ def test_payers_whose_width_or_cap_is_taken_for_the_while_are_left_out() -> None
 
 
 def test_a_start_where_money_is_left_now_wins_over_a_site_that_has_to_wait_for_money() -> None:
-    """Each domain has payers of its own; those of the first are taken."""
+    """Each domain has separate payers; the payers of the first domain are used."""
     lines = [alone(envelope(name, 4, selector=((DOMAIN, name),))) for name in ("A", "B", "C")]
     life = planned_life(
         nodes=fleet({"A": 8, "B": 8, "C": 8}), budgets=[budget("b-two", "two", *lines)]

@@ -1,4 +1,4 @@
-"""The plan follows the queue: shares decide among what is not firm, whatever came first."""
+"""The plan follows the queue: shares order all runs without a firm start, however old they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall: a lender has its GPUs back when a run of its own waits for nothing but what it lent."""
+"""Recall: a lender gets its GPUs back when its own run waits only for them."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ GRACE_MS = 5 * MINUTE_MS
 
 
 def lender(gpus: int = 8, notice_ms: int | None = NOTICE_MS, owner: str = "one") -> Budget:
-    """Return a budget of ``owner`` that lends all of its GPUs, to be recalled with a notice."""
+    """Return a budget of ``owner`` that lends all of its GPUs, with a notice for recalls."""
     terms = lending(recall_notice_ms=notice_ms)
     return budget(f"b-{owner}", owner, alone(envelope("e", gpus, lending=terms)))
 
 
 def borrower(name: str, gpus: int, minutes: int = 120, **more: object) -> Run:
-    """Return a run of an owner that has no money of its own for it."""
+    """Return a run of an owner without enough money of its own."""
     return of(name, gpus, "two", minutes, funding=borrowing(), **more)
 
 
@@ -85,12 +85,12 @@ def lent_life(
 
 
 def poor(owner: str) -> Budget:
-    """Return a budget of ``owner`` that pays for nothing here."""
+    """Return a budget of ``owner`` that can pay for nothing here."""
     return budget(f"b-{owner}", owner, alone(envelope("e", 1, flavor="A100")))
 
 
 def recalled(decision: Decision) -> list[tuple[str, int, str, int]]:
-    """Return what was recalled: run, bundle, for which run, and when it is due."""
+    """Return each recall: run, bundle, the waiting run, and when it is due."""
     return [
         (event.run, event.bundle, event.waiting_run, event.due_ms)
         for event in decision.events
@@ -135,7 +135,7 @@ def test_work_gets_its_grace_where_the_notice_is_shorter() -> None:
 
 
 def test_a_loan_that_is_told_late_is_the_cause_of_the_start_that_it_delays() -> None:
-    """The program was down when it had to be told; a node that failed long ago is no cause."""
+    """The program was down when the stop was due; a node that failed long ago is no cause."""
     life = lent_life(24, has_executor=True)
     failed = next(reversed(life.state.nodes))
     life.do(MarkNode(failed, NodeStatus.FAILED))
@@ -263,7 +263,7 @@ def test_a_loan_goes_on_when_the_run_it_was_recalled_for_is_gone() -> None:
 
 
 def test_the_lender_does_not_lend_again_while_its_run_waits() -> None:
-    """The bundle went on with the money that was recalled, and was recalled again without end."""
+    """Otherwise the recalled money would pay for the bundle again, and be recalled without end."""
     life = lent_life(16)
     life.do(Submit(borrower("loan", 8)))
     life.do(Submit(of("mine", 8)))
@@ -312,7 +312,7 @@ def test_a_step_is_recalled_and_its_run_goes_on_without_it() -> None:
 
 
 def test_a_recalled_step_does_not_replace_lost_gpus_of_its_run() -> None:
-    """The step goes back to its lender, whose run has been promised its GPUs."""
+    """The step goes back to its lender, whose run has a firm start on its GPUs."""
     poor = budget("b-two", "two", alone(envelope("e", 1, flavor="A100")))
     nodes = [node(name, 4) for name in ("a0", "a1", "a2", "a3")]
     life = planned_life(nodes=nodes, budgets=[lender(), poor], pool=quiet_pool())
@@ -373,7 +373,7 @@ def test_terms_do_not_get_worse_while_a_loan_runs() -> None:
 
 
 def test_a_recall_outlives_a_hand_over_of_the_bundle() -> None:
-    """Its other payer runs dry meanwhile: the bundle is paid anew, and is still due."""
+    """Its other payer runs out of hours: the bundle gets other payers, and the recall stays due."""
     life = lent_life(16, own=4, lends=8)
     poor = budget("b-two", "two", alone(envelope("e", 4, gpu_ms_max=4 * 125 * MINUTE_MS)))
     life.do(Apply((poor,)))
@@ -404,7 +404,7 @@ def test_a_run_starts_at_once_if_the_loan_is_gone_before_its_width_is_needed() -
 
 
 def test_an_overdue_loan_is_recalled_but_not_stopped_before_its_expected_end() -> None:
-    """Firm starts may count on that end, and a stop takes the whole grace."""
+    """Firm starts may count on that end, and a stop may take the whole grace."""
     life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
     life.do(Submit(borrower("loan", 8, 30, checkpoint_ms=GRACE_MS)))
     next_rung_ms = NOW_MS + 45 * MINUTE_MS
@@ -488,7 +488,7 @@ def test_an_overdue_bundle_goes_on_after_its_notice_only_if_no_start_needs_it_la
 
 
 def test_nothing_is_recalled_if_the_run_certainly_starts_before_the_notice_is_over() -> None:
-    """The estimated end of an overdue run is no reason for a recall that comes later."""
+    """The estimated end of an overdue run is no reason for a recall that is due later."""
     life = lent_life(8, has_executor=True, notice_ms=HOUR_MS)
     life.do(Submit(borrower("late", 4, 30)))
     life.do(Submit(of("own", 4, "one", 60)))

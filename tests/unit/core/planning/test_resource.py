@@ -1,4 +1,4 @@
-"""A resource over time: what is free, when enough of it is, and what the plan takes."""
+"""A resource over time: the free amount, when enough is free, and what the plan takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HORIZON = 60
 
 
 def four_and_four_at_ten() -> Resource:
-    """Return four that are free, and four more from 10 on."""
+    """Return a resource with four free units, and four more from 10 on."""
     return Resource(4, curve_of([(10, 4)]))
 
 

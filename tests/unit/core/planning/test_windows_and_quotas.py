@@ -1,4 +1,4 @@
-"""Windows and hard quotas are part of the plan: a run starts at the instant at which they allow."""
+"""Windows and hard quotas in the plan: a run starts as soon as they allow it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OPENS_MS = NOW_MS + 90 * MINUTE_MS + 17
 
 
 def later(concurrency: int = 8) -> Envelope:
-    """Return an envelope that opens at ``OPENS_MS`` and may be planned on before."""
+    """Return an envelope that opens at ``OPENS_MS`` and may be planned on before that."""
     line = alone(envelope("e", concurrency, start_ms=OPENS_MS))
     return replace(line, allow_reservations=True)
 
 
 def opening_life(pool: Pool | None = None) -> Life:
-    """Return a ledger in which the money of ``two`` opens later."""
+    """Return a ledger in which the envelope of ``two`` opens later."""
     return planned_life(pool=pool, budgets=[budget("b-two", "two", later())])
 
 
@@ -76,7 +76,7 @@ def test_window_that_opens_beyond_the_horizon_is_a_forecast_until_it_is_near() -
 
 
 def test_run_is_planned_for_the_last_start_that_its_closing_window_allows() -> None:
-    # A start must be paid for a while: here until the run's first hold runs out.
+    # A start must be paid for until the run's first hold ends.
     line = alone(envelope("e", 8, end_ms=START_MS + 10 * HOUR_MS))
     life = planned_life(budgets=[budget("b-two", "two", line)])
     life.do(Submit(of("busy", 8)))
@@ -131,7 +131,7 @@ def test_run_that_is_paid_in_one_rack_only_starts_in_a_domain_of_several() -> No
 
 
 def limited_life(quota: Quota, pool: Pool | None = None) -> Life:
-    """Return a ledger of two nodes in which ``two`` has a hard quota, and ``own`` uses it up."""
+    """Return a ledger of two nodes in which ``two`` has a hard quota that ``own`` uses up."""
     life = planned_life(
         nodes=[node("a0"), node("a1")],
         pool=pool,
@@ -178,7 +178,7 @@ def test_another_owner_uses_what_a_run_held_by_its_quota_will_not_need(
     whole_nodes: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     life = limited_life(Quota(concurrent_runs_max=1), quiet_pool(whole_nodes=whole_nodes))
-    # When its quota frees, so does the node on which its owner's other run is.
+    # When its quota becomes free, the node with its owner's other run becomes free, too.
     life.do(Submit(of("long", 8, "three", 600)))
     assert (life.phase("long"), firm_ms(life, "waits")) == (Phase.RUNNING, NOW_MS + HOUR_MS)
     assert clashes(life) == []
