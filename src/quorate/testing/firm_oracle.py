@@ -112,7 +112,7 @@ def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
         sizes = [node.spec.gpus for node in view.nodes.values() if tuple(node.island) == where]
         grain, group = gcd(*sizes), run.group_gpus
         is_whole = grain == 0 or gpus % grain == 0
-        if group is not None and run.malleable is None and grain:
+        if group is not None and grain:
             width = place.slice.gpus
             groups = {min(group, width), width % group or group}
             is_whole = all((each + run.spares_per_group) % grain == 0 for each in groups)
@@ -130,8 +130,8 @@ def _short_of_racks(
     """
     if any(("domain", domain) in back.limits for domain, _ in place.slice.domains):
         return
-    mine = [nodes for nodes, _ in _by_nodes(view, place)]
-    wanted = [each for other in there for each in _by_nodes(view, other)]
+    mine = [nodes for nodes, _ in _by_nodes(view, place, back)]
+    wanted = [each for other in there for each in _by_nodes(view, other, back)]
     for nodes in {one | two for one in mine for two in mine}:
         pool, flavor = view.runs[place.run].spec.pool, place.slice.flavor
         free = sum(
@@ -143,7 +143,7 @@ def _short_of_racks(
             yield f"nodes {', '.join(sorted(nodes))} have {free} free GPUs of {gpus} at {at_ms}"
 
 
-def _by_nodes(view: StateView, place: Place) -> Iterator[tuple[frozenset[str], int]]:
+def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[frozenset[str], int]]:
     """Yield how many GPUs of a place must be on which nodes, because of selectors of racks."""
     run = view.runs[place.run].spec
     domains = dict(place.slice.domains)
@@ -154,6 +154,8 @@ def _by_nodes(view: StateView, place: Place) -> Iterator[tuple[frozenset[str], i
         and node.island.domain in domains
     }
     for share in place.payers:
+        if ("envelope", share.payer) in back.limits:
+            continue  # Its former selector is not known.
         selector = view.envelopes[share.payer].spec.selector
         if names_label(run.selector, RACK) or names_label(selector, RACK):
             yield (

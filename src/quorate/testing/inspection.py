@@ -22,7 +22,9 @@ from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import Violation, sweep
 from quorate.core.commands import Command, Keyed, Tick
 from quorate.core.decide import decide
+from quorate.core.decision_log import DecisionLog
 from quorate.core.next_due import next_due_ms
+from quorate.core.planning.queue_walk import Walk
 from quorate.core.profile.reserved_refusal import admit_beside
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
@@ -163,6 +165,7 @@ class Inspection:
         self._commits += 1
         if self._commits % SWEEP_EVERY == 0:
             _expect_none(sweep(view))
+            _expect_started(view)
         self._read_on(view)
         self._see_the_executor(view)
         _expect_waiting(view)
@@ -263,6 +266,16 @@ def _expect_waiting(view: StateView) -> None:
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
             assert isinstance(answer, Refusal), ("not woken", name, view.runs[name].refusal)
+
+
+def _expect_started(view: StateView) -> None:
+    """Check that another walk of the queue at this instant would start no run."""
+    log = DecisionLog(view, now_ms=view.at_ms, actor="again", has_executor=True)
+    walk = Walk(log)
+    walk.firm.put_pins()
+    walk.run()
+    started = [event.run for event in log.events if isinstance(event, LeaseStarted)]
+    assert not started, ("could have started", started)
 
 
 def _expect_tenants(view: StateView) -> None:

@@ -108,13 +108,17 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
 
 
 def _may_change_node_quotas(view: StateView, events: Sequence[Event]) -> bool:
-    """Return whether a start of ``events`` may change plans because of a quota of shared nodes.
+    """Return whether ``events`` may change plans because of a quota of shared nodes.
 
     A plan under such a quota depends on how all work is spread over the nodes. A quota whose owners
     have neither leases nor waiting runs changes no plan.
     """
-    runs = [view.runs[event.run].spec for event in events if isinstance(event, LeaseStarted)]
-    if all(view.pools[run.pool].whole_nodes for run in runs):
+    names = {event.run for event in events if isinstance(event, LeaseStarted)}
+    for event in events:
+        if isinstance(event, ReservationMade | ReservationMoved):
+            record = view.reservations.get(event.reservation)
+            names |= set() if record is None else {record.made.run}
+    if all(view.pools[view.runs[name].spec.pool].whole_nodes for name in names):
         return False
     waiting = {owner for _, owner, _ in view.waiting.lines}
     return any(

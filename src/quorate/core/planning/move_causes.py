@@ -35,6 +35,7 @@ from quorate.model.events import (
     MoveCode,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     NodesClaimed,
     NodeStatus,
     NodeWiped,
@@ -113,10 +114,18 @@ def cause_of(
     for share in unpaid(profile.view, pin):
         found |= dict.fromkeys(_withdrawn(profile.view, pin, share, events))
     if breaks_nodes(profile.view, pin):
-        found[MoveCode.POOL_CHANGED, ("pool", pin.pool)] = None
+        found |= dict.fromkeys(_resized(pin, events))
     if not found:
         return _closed(profile, pin)
     return _first(found)
+
+
+def _resized(pin: Entry, events: Sequence[Event]) -> Iterator[Found]:
+    """Yield why ``pin`` no longer fills whole nodes: its domains' nodes or its pool changed."""
+    if any(isinstance(event, NodeApplied | NodeRemoved) for event in events):
+        yield from ((MoveCode.NODES_CHANGED, ("domain", name)) for name, _ in pin.slice.domains)
+    else:
+        yield MoveCode.POOL_CHANGED, ("pool", pin.pool)
 
 
 def _first(found: Collection[Found]) -> MoveCause:
@@ -345,7 +354,8 @@ def _lost(
     """
     view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}
-    is_changed = any(isinstance(event, NodeApplied | NodesClaimed | NodeWiped) for event in events)
+    changes = NodeApplied | NodeRemoved | NodesClaimed | NodeWiped
+    is_changed = any(isinstance(event, changes) for event in events)
     is_there = key.domain in view.domains(key.pool, key.flavor).numbers
     nodes = view.island(key).nodes if is_there else ()
     found = [

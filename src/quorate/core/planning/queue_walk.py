@@ -74,7 +74,7 @@ class Walk:
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
-        """Whether a firm run has started outside its recorded place.
+        """Whether a firm run has started without using all of its recorded place.
 
         Waiting runs before it in the queue were planned without this place, and may use it now.
         """
@@ -244,11 +244,14 @@ class Walk:
         self.reasons.refuse(record)
 
     def _leave(self, pin: Entry) -> None:
-        """Note that a firm run started outside its place, if earlier runs could use the place."""
+        """Note that a firm run left its place or a part of it, if earlier runs could use that.
+
+        A place that takes its whole domains in the plan is larger than the GPUs of the run.
+        """
         plan = self.plan
         started = plan.started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
-        if took == (pin.start_ms, pin.slice, pin.shares):
+        if not pin.is_choosy and took == (pin.start_ms, pin.slice, pin.shares):
             return
         if not plan.is_waiting and not plan.fruitless_runs:
             return

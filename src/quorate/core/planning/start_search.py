@@ -198,14 +198,15 @@ class Searcher:
 
         Admission must start the run in the state expected at that instant. Counting has found a
         start at ``from_ms``, and admission has refused it. Between two critical instants the room
-        only grows. When the search steps are used up, only the instants from the last critical
-        instant on are tried.
+        only grows. When the search steps are used up, only the instants from the last planned start
+        on are tried.
         """
         resources = self.counted.resources(ask)
-        critical = critical_instants(resources, ask.duration_ms, from_ms) + self.payers.windows(
-            ask, from_ms
+        taken = critical_instants(resources, ask.duration_ms, from_ms)
+        last_taken_ms = max((at_ms for at_ms in taken if at_ms < before_ms), default=from_ms)
+        critical = sorted(
+            {at_ms for at_ms in taken + self.payers.windows(ask, from_ms) if at_ms < before_ms}
         )
-        critical = sorted({at_ms for at_ms in critical if at_ms < before_ms})
         last_ms = min(max(last_end_ms(resources), *critical, from_ms), before_ms - 1)
         at_ms, first = from_ms, list[int]()
         while True:
@@ -216,7 +217,7 @@ class Searcher:
             if found is not None or index == len(critical):
                 return found
             if not steps.spend(ATTEMPT_STEPS):
-                index = len(critical) - 1
+                index = max(index, bisect_left(critical, last_taken_ms))
             at_ms = critical[index]
             first = [at_ms]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import gcd
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.holds import expected_ms
-from quorate.core.admission.layout import pack_request
+from quorate.core.admission.layout import PackRequest, pack_request
 from quorate.core.admission.spread import fills_nodes, items_of
 from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.lease_ends import run_end_ms
@@ -299,16 +300,24 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
         # In old ledgers, the width of a malleable run may include its spares.
         width = pin.slice.gpus if pin.slice.gpus in run.widths() else run.widths()[-1]
         request = pack_request(run, pool, pin.slice.flavor, width)
-        there = view.domains(pin.pool, pin.slice.flavor).numbers
-        sizes = {
-            size
-            for domain, _ in pin.slice.domains
-            if domain in there
-            for size in view.island(IslandKey(pin.pool, pin.slice.flavor, domain)).sizes
-        }
-        fills = not sizes or fills_nodes(items_of(request), request.spares_per_group, sizes)
-        known = view.ask_cache[key] = _Whole(run, pin.slice, not fills)
+        known = view.ask_cache[key] = _Whole(run, pin.slice, not _fills_nodes(view, pin, request))
     return known.breaks
+
+
+def _fills_nodes(view: StateView, pin: Entry, request: PackRequest) -> bool:
+    """Return whether ``request`` can fill whole nodes of the domains of ``pin``.
+
+    Without spares, the part of each domain must also fill whole nodes of that domain.
+    """
+    there = view.domains(pin.pool, pin.slice.flavor).numbers
+    sizes: set[int] = set()
+    for domain, gpus in pin.slice.domains:
+        if domain in there:
+            known = view.island(IslandKey(pin.pool, pin.slice.flavor, domain)).sizes
+            if known and not request.spares_per_group and gpus % gcd(*known):
+                return False
+            sizes |= set(known)
+    return not sizes or fills_nodes(items_of(request), request.spares_per_group, sizes)
 
 
 class _Whole(Struct, frozen=True, gc=False):

@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Apply, Complete, MarkNode, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Complete,
+    MarkNode,
+    Removable,
+    Remove,
+    Reported,
+    Submit,
+    Tick,
+)
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -204,3 +213,80 @@ def test_a_start_moves_when_its_payer_is_bound_to_a_rack_that_is_not_free_then()
     (move,) = moves(life.do(Apply((budget("b-two", "two", alone(only)),))))
     assert move.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
     assert firm_ms(life, "two") == NOW_MS + 5 * HOUR_MS
+
+
+K0, K1 = (("rack", "k0"),), (("rack", "k1"),)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_what_a_choosy_start_leaves_of_its_domain_goes_to_earlier_runs_at_once(
+    is_whole: bool,  # noqa: FBT001
+) -> None:
+    """The place of ``bound`` takes its whole domain in the plan, and only its node when it starts.
+
+    ``wide`` is planned first, because its owner has less. It has to start with the same decision.
+    """
+    small = 2 if is_whole else 8
+    there, elsewhere = ((), ()) if is_whole else (K0, K1)
+    life = planned_life(
+        nodes=[node("n0", small, rack="k0"), node("n1", 8, rack="k1")],
+        pool=quiet_pool(whole_nodes=is_whole),
+    )
+    life.do(Submit(of("busy0", small, "one", 60, selector=there)))
+    life.do(Submit(of("busy1", 8, "one", 60, selector=elsewhere)))
+    life.do(Submit(of("bound", small, "one", 600, selector=there)))
+    life.do(Submit(of("wide", 8, "two", 60)))
+    at_ms = NOW_MS + 60 * MINUTE_MS
+    life.do(Reported((Complete("busy0"), Complete("busy1"))), at_ms)
+    assert {life.phase("bound"), life.phase("wide")} == {Phase.RUNNING}
+
+
+@pytest.mark.parametrize("ahead", [2, 8, 28])
+def test_a_run_in_one_rack_is_planned_however_many_starts_are_planned_before(ahead: int) -> None:
+    racks = [node("n0", 8, rack="k0"), node("n1", 8, rack="k1"), node("n2", 8, rack="k1")]
+    life = planned_life(nodes=racks, pool=quiet_pool(reservation_depth=100))
+    life.do(Submit(of("last", 8, "one", 600, selector=K0)))
+    life.do(Submit(of("half", 4, "one", 900, selector=K1)))
+    for number in range(ahead):
+        life.do(Submit(of(f"c{number}", (8, 11)[number % 2], "one", 20)))
+    life.do(Submit(of("racked", 1, "two", 60, selector=K0)))
+    assert firm_ms(life, "racked") == NOW_MS + 600 * MINUTE_MS
+
+
+def test_a_removed_node_is_the_cause_and_not_one_that_was_drained_before() -> None:
+    life = planned_life(nodes=[node(f"n{number}") for number in range(4)])
+    life.do(MarkNode("n1", NodeStatus.CORDONED))
+    life.do(Submit(of("busy", 16, "one", 60)))
+    life.do(Submit(of("wide", 24, "two", 60)))
+    (idle,) = {"n0", "n2", "n3"} - set(life.on("busy"))
+    (moved,) = moves(life.do(Remove(Removable.NODE, idle), NOW_MS + MINUTE_MS))
+    assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_start_that_no_longer_fills_whole_nodes_names_the_nodes_that_changed(
+    is_removed: bool,  # noqa: FBT001
+) -> None:
+    life = planned_life(
+        nodes=[node("n0", 2), node("n1", 4), node("n2", 4)], pool=quiet_pool(whole_nodes=True)
+    )
+    life.do(Submit(of("busy", 8, "one", 60)))
+    life.do(Submit(of("six", 6, "two", 60)))
+    change = Remove(Removable.NODE, "n0") if is_removed else Apply((node("n0", 4),))
+    (moved,) = moves(life.do(change, NOW_MS + MINUTE_MS))
+    assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
+
+
+def test_a_divided_start_moves_as_soon_as_its_pool_gives_whole_nodes_that_it_does_not_fill() -> (
+    None
+):
+    life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 2, "B"), node("b1", 2, "B")])
+    domain = "fabric.domain"
+    life.do(Submit(of("busy-b", 4, "one", 60, selector=((domain, "B"),))))
+    life.do(Submit(of("busy-a", 8, "one", 60, selector=((domain, "A"),))))
+    life.do(Submit(of("first", 6, "one", 120, selector=((domain, "A"),))))
+    life.do(Submit(of("six", 6, "two", 60)))
+    assert life.state.reservations["six@1"].slice.domains == (("r/c/A", 2), ("r/c/B", 4))
+    found = moves(life.do(Apply((quiet_pool(whole_nodes=True),)), NOW_MS + MINUTE_MS))
+    causes = {each.reservation: each.cause for each in found}
+    assert causes["six@1"] == MoveCause(MoveCode.POOL_CHANGED, (("pool", "default"),))
