@@ -178,6 +178,13 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
         work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
     elif job.duration_s is not None:
         work_ms = _ms(job.duration_s)
+    elif fleet.table is not None and kind_of(fleet.table, job) is not None:
+        raise TraceError(
+            job.line,
+            "job_type",
+            f"of job {job.name} runs on none of {', '.join(flavors)}, says the table of rates",
+            "choose a cluster with other flavors, or leave the job out",
+        )
     else:
         raise TraceError(
             job.line,
@@ -228,6 +235,8 @@ class FleetPlay:
         )
         self.came = 0
         self._cpu_s = 0.0
+        self._idle_since_ms = start_ms
+        """The last pause of ``go_on`` at which a run had a lease."""
         self._timeline = Timeline(VirtualClock(start_ms))
         self._store: EventStore = MemoryStore() if store is None else store
         flavor_of = {spec.name: spec.flavor for spec in fleet.specs if isinstance(spec, Node)}
@@ -285,7 +294,7 @@ class FleetPlay:
             return True
         last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s) if self.jobs else self.start_ms
         if not self.waiting:
-            return self._has_leases()
+            return self._are_in_rounds()
         if self.now_ms > last_ms + QUIET_MS:
             raise TraceError(
                 0, "", f"{self.waiting} runs will never start", "raise their owners' budgets"
@@ -293,16 +302,25 @@ class FleetPlay:
         return True
 
     def _check_progress(self) -> None:
-        """Raise ``RoundsStuckError`` if every stop loses all the work since the last.
+        """Raise ``RoundsStuckError`` if the remaining runs would never end.
 
-        The remaining runs would never end.
+        Either they get no GPUs, or every stop loses all the work since the last stop.
         """
         pool, costs = self.fleet.pool, self.fleet.costs
-        if pool.discipline is not Discipline.ROUNDS or costs.saves_at_stop:
+        if pool.discipline is not Discipline.ROUNDS:
             return
-        if self.came < len(self.jobs) or not self._has_leases():
+        if self.came < len(self.jobs) or not self._are_in_rounds():
             return
         last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s)
+        if self._executor.known():
+            self._idle_since_ms = self.now_ms
+        if self.now_ms - max(last_ms, self._idle_since_ms) > STALE_ROUNDS * pool.round_ms:
+            raise RoundsStuckError(
+                f"the remaining runs get no GPUs: in {STALE_ROUNDS:,} rounds none had a lease; "
+                f"choose a policy that gives every run a share, and budgets that can pay for it"
+            )
+        if costs.saves_at_stop:
+            return
         since_ms = max(last_ms, self._executor.progressed_ms())
         if self.now_ms - since_ms > STALE_ROUNDS * pool.round_ms:
             raise RoundsStuckError(
@@ -369,7 +387,7 @@ class FleetPlay:
             return partial(self._arrive)
         return partial(self._executor.fire, timer)
 
-    def _has_leases(self) -> bool:
+    def _are_in_rounds(self) -> bool:
         engine = self._simulation.engine
         return engine is not None and bool(engine.view.in_rounds)
 

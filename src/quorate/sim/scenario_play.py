@@ -194,6 +194,11 @@ def staged(
             )
     measured = measured_of(asked)
     if asked.strict:
+        unknown = [f for f in cluster.flavors if table is not None and f not in table.flavors]
+        if unknown:
+            raise ScenarioError(
+                "throughputs", f"has no rates on {unknown[0]}", "add them, or use other flavors"
+            )
         jobs, total, seed = _stream(asked, read, cluster, table)
         assert asked.policy is not None, asked
         assert table is not None, asked
@@ -273,22 +278,6 @@ def _fleet_play(
     if measured is not None and measured[1] > len(trace.jobs):
         raise ScenarioError("measure", f"ends beyond the {len(trace.jobs)} jobs", "end it earlier")
     gpus = sum(cluster.gpus)
-    widest = max(cluster.gpus)
-    wide = next((job for job in trace.jobs if job.gpus > widest), None)
-    if wide is not None:
-        raise ScenarioError(
-            "cluster",
-            f"has at most {widest} GPUs of a flavor, and job {wide.name} takes {wide.gpus}",
-            "make it larger",
-        )
-    late = next((job for job in trace.jobs if _ends_s(job) > WINDOW_MS // _SECOND_MS), None)
-    if late is not None:
-        raise ScenarioError(
-            "trace",
-            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first second, and "
-            f"the budgets of a simulation are for {WINDOW_MS // _SECOND_MS / _YEAR_S:g}",
-            "leave it out, or move the arrivals",
-        )
     owners = dict.fromkeys(trace.owners, gpus)
     if asked.budgets is not None:
         owners = budgets_by_use(trace.jobs, gpus, asked.budgets)
@@ -313,8 +302,25 @@ def _fleet_play(
         stop_ms=round(asked.stop_s * _SECOND_MS),
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
+    sizes = dict(zip(cluster.flavors, cluster.gpus, strict=True))
     for job in trace.jobs:
-        needs_of(fleet, job)  # Raises before a ledger is made.
+        flavors, rates, _ = needs_of(fleet, job)  # Raises before a ledger is made.
+        most = max(sizes[flavor] for flavor in rates or flavors)
+        if job.gpus > most:
+            raise ScenarioError(
+                "cluster",
+                f"has at most {most} GPUs of a flavor that job {job.name} may use, and "
+                f"job {job.name} takes {job.gpus}",
+                "make it larger, or leave the job out",
+            )
+    late = next((job for job in trace.jobs if _ends_s(job) > WINDOW_MS // _SECOND_MS), None)
+    if late is not None:
+        raise ScenarioError(
+            "trace",
+            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first second, and "
+            f"the budgets of a simulation are for {WINDOW_MS // _SECOND_MS / _YEAR_S:g}",
+            "leave it out, or move the arrivals",
+        )
     store = None if opened is None else opened()
     if saved is not None and (store is None or store.head() != saved.head):
         raise ScenarioError(

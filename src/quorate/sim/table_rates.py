@@ -128,7 +128,7 @@ def pool_rates(
     """
     found: list[FlavorRates] = []
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
-        for flavor in sorted(flavors):
+        for flavor in sorted(set(flavors) & set(table.flavors)):
             column = table.flavors.index(flavor)
             types = tuple(sorted(_types(table, rates, column, kinds), key=_by_type))
             if types:
@@ -181,7 +181,7 @@ def speeds_of(
         for known in of_flavor.types:
             if known.gpus != kind.scale:
                 continue
-            if known.job_type == kind.model and known.alone:
+            if known.job_type == kind.model:
                 alone.append((flavor, _speed_ppm(known.alone, full)))
             for other, rate, rate_of_other in known.beside:
                 if other == kind.model:

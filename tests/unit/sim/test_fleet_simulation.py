@@ -15,7 +15,7 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import RunEnded
+from quorate.model.events import LeaseStarted, RunEnded
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.file_faults import Faulty
@@ -37,8 +37,8 @@ from quorate.sim.report.metrics import metrics_of
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
 from quorate.sim.round_simulation import RoundsStuckError
 from quorate.sim.saved_room import SavedPlay
-from quorate.sim.scenario import Scenario
-from quorate.sim.scenario_play import staged
+from quorate.sim.scenario import Scenario, ScenarioError
+from quorate.sim.scenario_play import FleetStage, StrictStage, staged
 from quorate.sim.simulation import LOTTERY_SECRET
 from quorate.sim.traces.mapped_trace import write_own
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival
@@ -383,3 +383,88 @@ def test_a_play_that_is_saved_and_gone_on_with_has_the_same_ledger(
     assert replace(again, cpu_s=0.0) == replace(found, cpu_s=0.0)
     assert play.lost_gpu_ms == sum(work.lost_gpu_ms for work in play.saved().room.works)
     assert play.lost_gpu_ms == sum(run.lost_gpu_ms for run in again.runs)
+
+
+RATES_OF_TWO: dict[str, dict[str, dict[str, object]]] = {
+    "g": {"('t', 1)": {"null": 10.0}},
+    "h": {"('t', 1)": {"null": 0.0}},
+}
+
+
+def stage_of(
+    jobs: list[TraceJob], cluster: str, throughputs: str | None = None, *, strict: bool = False
+) -> FleetStage | StrictStage:
+    asked = Scenario(
+        policy="max_min_fairness_perf",
+        cluster=cluster,
+        trace="jobs.csv",
+        throughputs=throughputs,
+        strict=strict,
+    )
+    table = write_throughputs(table_of(RATES_OF_TWO))
+    files = {"jobs.csv": write_own(Trace(jobs=tuple(jobs))).encode(), "rates.json": table}
+    return staged(asked, files.__getitem__)
+
+
+def test_flavors_that_the_table_lacks_are_left_out_or_named() -> None:
+    jobs = [TraceJob(name="one", arrives_s=0.0, gpus=1, steps=600.0, job_type="t")]
+    stage = stage_of(jobs, "g=1,other=1", throughputs="rates.json")
+    while stage.go_on():
+        pass
+    (run,) = stage.outcome().runs
+    assert run.ended_ms == run.submitted_ms + 60_000
+    with pytest.raises(ScenarioError, match=r"throughputs: has no rates on other"):
+        stage_of(jobs, "g=1,other=1", throughputs="rates.json", strict=True)
+
+
+def test_a_job_that_no_flavor_can_hold_or_run_is_named() -> None:
+    wide = TraceJob(name="wide", arrives_s=0.0, gpus=8, duration_s=60.0, flavors=("g",))
+    with pytest.raises(
+        ScenarioError, match=r"cluster: has at most 4 GPUs of a flavor that job wide may use"
+    ):
+        stage_of([wide], "g=4,h=8")
+    typed = TraceJob(name="typed", arrives_s=0.0, gpus=1, steps=600.0, job_type="t")
+    with pytest.raises(TraceError, match="job_type: of job typed runs on none of h"):
+        stage_of([typed], "h=8", throughputs="rates.json")
+
+
+def test_runs_that_no_policy_gives_gpus_end_the_simulation_with_an_error() -> None:
+    poor = plain_fleet(GPUS, {"a": 2}, ROUNDS)
+    play = FleetPlay(poor, [job("one", 0.0, 4, 60.0)])
+    with pytest.raises(RoundsStuckError, match="get no GPUs"):
+        finished(play, part_ms=10 * HOUR_MS)
+
+
+def test_left_over_gpus_of_a_flavor_without_shares_go_to_runs_that_wait() -> None:
+    """The owner pays for two GPUs of each flavor; the policy wants ``fast`` for all its runs."""
+    table = table_of({"fast": {"('t', 1)": {"null": 10.0}}, "slow": {"('t', 1)": {"null": 8.0}}})
+    cluster = Cluster(flavors=("fast", "slow"), gpus=(4, 4))
+    jobs = [
+        TraceJob(name=name, arrives_s=0.0, gpus=1, steps=6_000.0, job_type="t") for name in "abc"
+    ]
+    here = replace(plain_fleet(cluster, {"trace": 2}, ROUNDS), table=table)
+    runs = finished(FleetPlay(here, jobs)).runs
+    assert [run.started_ms for run in runs] == [run.submitted_ms for run in runs]
+
+
+def test_a_scattered_run_is_not_restarted_for_nodes_that_a_wider_run_takes() -> None:
+    """``narrow`` is on two nodes; the third node is free between two rounds, and taken again."""
+    jobs = [
+        job("left", 0.0, 3, 30_000.0),
+        job("right", 0.0, 3, 30_000.0),
+        job("first", 0.0, 4, 540.0),
+        job("narrow", 0.0, 2, 20_000.0),
+        *(job(f"wide{number}", 300.0 + 600.0 * number, 4, 540.0) for number in range(20)),
+    ]
+    cluster, layout = Cluster(flavors=("gpu",), gpus=(12,)), Layout(gpus_per_node=4)
+    pool = msgspec.structs.replace(ROUNDS, policy="fifo_perf")
+    play = FleetPlay(plain_fleet(cluster, {"a": 12}, pool, layout), jobs)
+    finished(play)
+    starts = [
+        event
+        for _, block in open_blocks(play.store.blocks())
+        for event in block
+        if isinstance(event, LeaseStarted) and event.run == "narrow"
+    ]
+    assert len(starts[0].slots) == 2
+    assert len(starts) == len({each.slots for each in starts})

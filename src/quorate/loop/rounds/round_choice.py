@@ -59,7 +59,8 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
         candidates = [each for each in candidates if not each.is_ahead]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
-    meant = {each.flavor: free[each.flavor] for each in candidates}
+    # A policy that considers prices may leave a flavor idle on purpose.
+    meant = {each.flavor: free[each.flavor] for each in candidates} if is_thrifty else free
 
     def chosen(seats: Seats | None) -> _ChoicePass:
         limits = Limits(floor.view, by_name, funds, held, candidates)
@@ -119,8 +120,7 @@ class _ChoicePass:
         if scattered:
             room = Room.empty(floor.view, floor.pool.name)
             self._seats = Seats(floor.view, room, members, self._held, self.rows)
-            for each in scattered:
-                self._seats.seat(each)
+            self._seats.gather(self.rows, scattered)
 
     def _is_scattered(self, view: StateView, chosen: Candidate) -> bool:
         leases = self._held.of(chosen.row, chosen.flavor)

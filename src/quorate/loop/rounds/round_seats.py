@@ -7,7 +7,7 @@ placed again when their rank comes. A run that fits nowhere waits for the next r
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,6 +101,15 @@ class Seats:
         self._release(chosen.row)
         self.nodes[chosen.row] = nodes_of(group.slots for group in plan.groups)
         return True
+
+    def gather(self, chosen: Iterable[Candidate], scattered: Collection[Candidate]) -> None:
+        """Find fewer nodes for the ``scattered`` of the ``chosen`` runs, where there is room.
+
+        As when the round begins, the widest runs come first, and take nodes that others would use.
+        """
+        for each in sorted(chosen, key=lambda candidate: -candidate.gpus):
+            if each in scattered or each.row not in self._kept.get(each.flavor, {}):
+                self.seat(each)
 
     def pass_over(self, chosen: Candidate) -> None:
         """Release the nodes that were kept for a run that is not chosen after all."""
