@@ -37,7 +37,7 @@ TOO_LARGE: Final = 413
 """The response to a batch that the service gave up because deciding took too long."""
 WHOAMI_MS: Final = 50
 WRITE_MS: Final = 3_000
-"""The target of a write: deciding a large request (at most 2 s of CPU), and the commits."""
+"""The target of a write: the time to decide a large request (at most 2 s of CPU) and to commit."""
 
 Times = dict[str, list[float]]
 

@@ -80,5 +80,5 @@ def _of_yaml(effort: Effort) -> Figure:
 
 
 def _least_ms(read: Callable[[], object], repeats: int) -> float:
-    """Return the least of several measurements, because other work disturbs that one least."""
+    """Return the least of several measurements: other work has disturbed it least."""
     return 1e3 * min(cpu_s(read) for _ in range(repeats))

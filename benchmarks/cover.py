@@ -145,7 +145,7 @@ def _case_of(family: int) -> str:
 
 
 def _world(owners: int) -> State:
-    """Return the state with all declarations, and with use according to the families' cases."""
+    """Return the state with all declarations, and with usage according to the families' cases."""
     found = budgets(owners, concurrency=CONCURRENCY)
     state = world(owners=families(owners), budgets=found)
     rng = Random(2)
@@ -163,7 +163,7 @@ def _world(owners: int) -> State:
 
 
 def _use(state: State, key: EnvelopeId, gpus: int) -> None:
-    """Charge an envelope as leases of ``gpus`` GPUs would, or of as many as its caps allow."""
+    """Charge an envelope like leases of ``gpus`` GPUs, or of fewer GPUs if its caps allow fewer."""
     account = state.envelopes.own(key)
     caps = [state.caps.own(cap) for cap in account.caps]
     room = [(cap.spec.concurrency_max or 0) - cap.gpus_active for cap in caps]

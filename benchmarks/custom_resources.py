@@ -1,10 +1,10 @@
 """The delay of statuses and the costs of runs as custom resources of a real API server.
 
 etcd and the API server run beside the service on this machine; nodes of 8 GPUs and their kubelets
-are simulated. Runs are created at fixed instants, a fifth of them wide. The lag of a change is the
-wall time from its event in the ledger until a watch of the resource shows the change or a later
-one. Other work on the machine increases the lag. The CPU time of the service and its requests to
-the API server are also counted per run, and depend less on other work.
+are simulated. Runs are created at fixed instants; a fifth of them have many GPUs. The lag of a
+change is the wall time from its event in the ledger until a watch of the resource shows the change
+or a later one. Other work on the machine increases the lag. The CPU time of the service and its
+requests to the API server are also counted per run, and depend less on other work.
 """
 
 from __future__ import annotations

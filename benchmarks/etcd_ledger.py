@@ -51,8 +51,8 @@ def _long_ledger(address: EtcdAddress, effort: Effort) -> list[Figure]:
                 kept_seq = head.seq
                 (status,) = client.status()
                 most_used = max(most_used, status.bytes_used)
-                # This reads the blocks after the last snapshot, and stores another snapshot, which
-                # closes segments.
+                # Opening reads the blocks after the last snapshot, and stores another snapshot,
+                # which closes segments.
                 Engine.open(store, SystemClock())
     segments = sorted((address.archive / "segments").glob("*"))
     packed = sum(path.stat().st_size for path in segments)

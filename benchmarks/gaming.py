@@ -92,7 +92,7 @@ def jobs_of(seed: int, hours: int) -> list[Job]:
         left = GPUS // len(DEMAND_PERCENT) * percent * (hours + 4) * HOUR_MS // 100
         while left > 0:
             gpus, work_ms = chance.choice(WIDTHS), chance.randrange(30, 480) * MINUTE_MS
-            # The work of earlier hours arrives in the first hour, so that the fleet is full then.
+            # The work of earlier hours arrives in the first hour, which fills the fleet.
             at_ms = max(0, chance.randrange(-4 * HOUR_MS, hours * HOUR_MS))
             at_ms = at_ms or chance.randrange(HOUR_MS)
             found.append(Job(f"{owner}{len(found):03d}", owner, NOW_MS + at_ms, gpus, work_ms))
@@ -179,7 +179,7 @@ class ShortStages(Strategy):
 
 
 class Decoys(Strategy):
-    """Submits wide runs without work, which take places in the plan, and cancels them in time."""
+    """Submits large runs without work, which take GPUs in the plan, and cancels them in time."""
 
     name = "decoys"
     count: ClassVar[int] = 4
@@ -302,7 +302,7 @@ class ParkedSpares(Strategy):
 
 
 class TinySteps(Strategy):
-    """Submits jobs that shrink by single GPUs to half their width, with twice the duration."""
+    """Submits jobs that shrink by single GPUs to half of their GPUs, with twice the duration."""
 
     name = "tiny steps"
 
@@ -406,7 +406,7 @@ class Life(Observer):
             self.submit(honest_run(job), job.work_ms)
 
     def submit(self, run: Run, work_ms: int) -> None:
-        """Submit a run whose real work is ``work_ms`` at its declared width."""
+        """Submit a run whose real work is ``work_ms`` on its declared number of GPUs."""
         self._work[run.name] = work_ms
         if run.owner == PLAYER:
             self._mine.add(run.name)

@@ -3,8 +3,8 @@
 The real packer chooses the slots on a fleet that stays four fifths full, so the placement is
 realistic. Payers and times are invented, within the budgets. Nine of ten runs need at most eight
 GPUs, so that 10,000 nodes have 16,000 leases. One run in five is paid by two envelopes, one in
-eight is refused once before it starts, one in four is cancelled (which stops its leases first), one
-in eight outlives its hold.
+eight is refused once before it starts, one in four is cancelled (which stops its leases first), and
+one in eight outlives its hold.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, opening, world
 
 VERSION: Final = 2
-"""The version of the generated ledger; a change makes a kept ledger of an older version unused."""
+"""The version of the generated ledger; kept ledgers of older versions are not used."""
 _SHAPE: Final = f"{VERSION}-{SNAPSHOT_FORMAT}"
 """Part of the file name, because a snapshot of another format would be ignored."""
 
@@ -92,7 +92,7 @@ class Story:
         return opening(nodes=fleet(NODES), owners=families(OWNERS), budgets=found)
 
     def events(self, count: int) -> Iterator[Event]:
-        """Yield the opening, then whole decisions, up to at least ``count`` events.
+        """Yield the declarations, then whole decisions, until there are at least ``count`` events.
 
         From the time when ``LEASES_OPEN`` leases are open, their number stays the same.
         """

@@ -50,7 +50,7 @@ class Service:
         self._due = [(run_end_ms(state, state.runs[name], 0), name) for name in running]
         heapify(self._due)
         owners = len(state.owners)
-        made = 1_000_000  # Numbers from here on do not collide with existing names.
+        made = 1_000_000  # Names of new runs begin here, so that none exists yet.
         self.busy = Busy(state, Random(2), owners, now_ms=self.clock.ms, running=running, made=made)
         self.starts = self.ends = 0
 

@@ -73,7 +73,7 @@ def first_fit(free: Sequence[int], gpus: int) -> int | None:
 
 
 def best_fit(free: Sequence[int], gpus: int) -> int | None:
-    """Return the first of the nodes with room that have the fewest free GPUs."""
+    """Of the nodes with room, return the first with the fewest free GPUs."""
     least = min((left for left in set(free) if left >= gpus), default=None)
     return None if least is None else free.index(least)
 

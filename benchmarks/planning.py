@@ -195,7 +195,7 @@ def _answer(
 
 
 def _deep(effort: Effort) -> list[Figure]:
-    """Return the costs of completions with 100 planned runs, and of a walk over these runs."""
+    """Return the costs of completions with 100 planned runs, and of trying to start these runs."""
     world = _large(effort, effort.of(WAITING, 500), depth=effort.of(100, 20))
     found = _ends(world, effort.of(228, 5))
     walk = _answer(

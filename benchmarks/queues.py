@@ -1,8 +1,8 @@
 """A full fleet with a queue, for the measurements of planning.
 
-Runs of every width hold all GPUs and end one after another. Every owner has two envelopes and many
-more waiting runs. Leases and waiting runs are written as events within seconds; to submit each run
-would take an hour.
+Runs of different sizes have all GPUs, and end one after another. Every owner has two envelopes and
+many more waiting runs. Leases and waiting runs are written as events within seconds; to submit each
+run would take an hour.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Busy:
         return decision, took
 
     def forget(self) -> None:
-        """Drop all caches: ends of leases, room, requests of runs, and the queue's order."""
+        """Drop all caches: ends of leases, free GPUs, requests of runs, and the queue's order."""
         self.state.ends_changed()
         self.state.forget_waiting()
 
     def next_run(self, *, width: int | None = None, minutes: int | None = None) -> Run:
-        """Return a new run with a random owner and, unless they are given, width and duration."""
+        """Return a new run with a random owner and, unless given, a random size and duration."""
         self.made += 1
         gpus = self.chance.choice(WIDTHS) if width is None else width
         return Run(

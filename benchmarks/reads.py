@@ -65,7 +65,7 @@ def measure(effort: Effort) -> list[Figure]:
             alone = asyncio.run(_probe(admin, "alone", effort.of(10, 2)))
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
                 reading = pool.submit(read_in_loops, auditors, runs[:: len(runs) // 200], seconds)
-                # Readers do not have a state before their first answers.
+                # Readers read their state with their first answers.
                 asyncio.run(_warm(admin))
                 probed = asyncio.run(_probe(admin, "beside", seconds - 2))
                 read = reading.result()

@@ -207,7 +207,7 @@ def _fleet(chance: Random) -> Iterator[Applied]:
 
 
 def _runs(chance: Random, gpus: Counter[str]) -> Iterator[Run]:
-    """Yield narrow runs that ask for two to four times the GPUs, and gangs up to a flavor."""
+    """Yield small runs that ask for two to four times the GPUs, and gangs up to a whole flavor."""
     wanted = int(chance.uniform(2.0, 4.0) * sum(gpus.values()))
     widths: list[int] = []
     while sum(widths) < wanted:

@@ -40,7 +40,7 @@ def scan_pack(fleet: ScanFleet, gpus: int) -> list[Slots]:
 
 
 def _pick(nodes: list[tuple[str, int]], gpus: int) -> Slots:
-    """Return slots of ``gpus`` GPUs: whole nodes first, the rest where it leaves the least."""
+    """Return slots of ``gpus`` GPUs: whole nodes first, the rest on the fullest node that fits."""
     left = sorted(nodes, key=lambda node: (-node[1].bit_count(), node[0]))
     found: list[tuple[str, int]] = []
     while gpus:

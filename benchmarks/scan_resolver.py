@@ -1,6 +1,6 @@
 """Resolves a conflict in the plain way: cuts one candidate, tries admission, and repeats.
 
-This is the baseline of ``resolver``. It has the same candidates in the same order, and ends the
+This is the baseline of ``resolver``. Both take the same candidates in the same order, and end the
 same candidates.
 """
 

@@ -39,7 +39,7 @@ ALONE_PER_S: Final = 300
 BATCHED_PER_S: Final = 1_000
 LATENCY_MS: Final = 100
 GANGS: Final = (1, 1, 2, 2)
-"""The GPUs of a run: so few that all submitted runs find room."""
+"""The GPUs of a run: so few that all submitted runs fit into the fleet."""
 OUT: Final = Path(__file__).parent / "out"
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -90,7 +90,7 @@ def fleet_specs() -> tuple[Applied, ...]:
 
 
 def declare(target: Target, specs: tuple[Applied, ...]) -> None:
-    """Apply ``specs`` to the service, nodes in several requests because of their limited size."""
+    """Apply ``specs`` to the service; nodes in several requests, whose size is limited."""
     for start in range(0, len(specs), 2_000):
         trees = [render(spec) for spec in specs[start : start + 2_000]]
         body = _ENCODER.encode({"documents": trees})

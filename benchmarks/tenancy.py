@@ -60,7 +60,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 def _costs(tenants: int, samples: int) -> dict[str, float]:
     state = _full(tenants, samples)
-    _us(state, [Submit(_run("any", _free(0)))])  # This builds all indexes.
+    _us(state, [Submit(_run("any", _free(0)))])  # This command builds all indexes.
     # Each run has another owner, because starts and ends cost more if the owner has other runs.
     begin = [Submit(_run(f"other-{n}", _free(n))) for n in range(samples)]
     starting = _us(state, begin, LeaseStarted)

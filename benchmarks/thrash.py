@@ -1,9 +1,9 @@
 """The work that conflicts lose in a week of excess demand, with and without the guards.
 
-The pool's owners have envelopes with more GPUs in total than the pool. Runs of a day, of mixed
-widths, arrive as fast as their owners can pay for them. Work checkpoints every full hour but not
-when it is stopped, so a cut loses the work since the last checkpoint. The production engine makes
-all decisions.
+The pool's owners have envelopes with more GPUs in total than the pool. Runs of one day and of
+different sizes arrive as fast as their owners can pay for them. Work checkpoints every full hour
+but not when it is stopped, so a cut loses the work since the last checkpoint. The production engine
+makes all decisions.
 """
 
 from __future__ import annotations

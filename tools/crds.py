@@ -256,7 +256,7 @@ def definition(kind: Kind) -> Tree:
 def _object(part: type[Fields], above: tuple[type, ...], *, is_declared: bool) -> Tree:
     """Return the schema of the mapping ``part``, which is inside the mappings ``above``.
 
-    If its type is one of ``above``, the schema allows any content, because it would not end.
+    If its type is one of ``above``, the schema allows any content, because recursion would not end.
     """
     if part in above:
         return dict(_ANY)

@@ -157,7 +157,7 @@ def _service(name: str, methods: list[Method]) -> str:
 
 
 def _outside(message: str, names: set[str]) -> str:
-    """Return the name of a message in a service with methods ``names``, which may hide it."""
+    """Return the name of ``message``, with the package if a method of the service has that name."""
     return f"{PACKAGE}.{message}" if message in names else message
 
 

@@ -1,10 +1,10 @@
 """Counts firm starts that moved because leases shared slack: ``python -m tools.shared_slack``.
 
-A firm start may move later if an older lease overruns. Sometimes the room would still have sufficed
-if no younger lease had started there: the younger lease also used the slack that the overdue older
-lease needed. The command plays the brief random histories of ``testing/brief_history.py``, in which
-``testing/promise_books.py`` checks every firm start, and counts such moves. A history ends at its
-first fault; faults are printed, and the exit code is then 1.
+A firm start may move later if an older lease overruns. Sometimes the start would not have moved
+without a younger lease, which used the slack that the overdue older lease needed. The command plays
+the brief random histories of ``testing/brief_history.py``, in which ``testing/promise_books.py``
+checks every firm start, and counts such moves. A history ends at its first fault; faults are
+printed, and the exit code is then 1.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""An answer of this age gets a note; a service that cannot reach etcd for as long is not ready."""
+"""The age from which an answer gets a note; after this time without etcd a service is not ready."""
 _NOTED: Final = "quorate.answer-age"
 
 

@@ -40,7 +40,7 @@ def ask_each(
     """Request one operation several times, and print the responses with lines between them.
 
     An operation that writes is requested for each of ``questions``, even if the output was closed
-    or a request was refused. With ``line_of``, a table shows only the line that ``line_of`` returns
+    or a request was refused. If ``line_of`` is given, a table shows only the line that it returns
     for each response.
     """
     operation = OPERATIONS[name]

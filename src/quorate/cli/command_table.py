@@ -283,4 +283,4 @@ SECTIONS: Final[Sections] = {
     "For people who know Slurm": ("sbatch", "squeue", "scancel", "sacct", "sinfo"),
     "For people who know Kubernetes": ("runs",),
 }
-"""Each command is under one heading."""
+"""The headings of the help; each command is under one of them."""

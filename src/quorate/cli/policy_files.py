@@ -74,7 +74,7 @@ def problem_of_options(
 ) -> Problem:
     """Return the problem that the options name; raises ``CommandError`` with every fault.
 
-    Pairs are made only ``with_pairs``, because a table has many.
+    Pairs are made only if ``with_pairs``, because a table has many pairs.
     """
     from quorate.policy.files.problem_file import read_problem
 

@@ -37,7 +37,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Run the block, which prints that ``done`` was recorded; if it fails, the error says so."""
+    """Run the block, which prints; if printing fails, the error says that ``done`` was recorded."""
     try:
         yield
     except BrokenPipeError:

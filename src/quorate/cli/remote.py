@@ -69,8 +69,8 @@ def ask_service(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    With ``line_of``, a table shows only the line that ``line_of`` returns for each response.
-    ``key`` is the idempotency key of the whole command, if the operation takes one.
+    If ``line_of`` is given, a table shows only the line that it returns for each response. ``key``
+    is the idempotency key of the whole command, if the operation takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
@@ -122,7 +122,7 @@ def _told(settings: Settings, client: Asker, name: str, asked: Struct) -> _Told:
 
 
 def _print(settings: Settings, told: _Told, *, is_apart: bool) -> None:
-    """Print a response, and its notes on stderr; ``is_apart``: an empty line comes first."""
+    """Print a response, and its notes on stderr; ``is_apart`` means an empty line before it."""
     _aside(told.notes)
     if is_apart:
         click.echo()
@@ -140,7 +140,7 @@ def _aside(notes: Sequence[str]) -> None:
 
 
 def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
-    """Return a response as a tree; all pages of a list without a limit."""
+    """Return a response as a tree; a list without a limit has all its pages."""
     tree, notes = client.ask_json_and_notes(name, asked)
     if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):
         return tree, notes

@@ -22,8 +22,8 @@ _FIELD: Final = "jsonpath={.status.ledgerName}"
 def name_in_ledger(name: str) -> str:
     """Return the name of a run in the ledger.
 
-    Without a namespace of the command it is ``name``. With a namespace it is read from the status
-    of the custom resource. Raises ``CommandError``.
+    If the command has no namespace, the result is ``name``; otherwise the name is read from the
+    status of the custom resource. Raises ``CommandError``.
     """
     namespace = namespace_of_command()
     return name if namespace is None else _of_resource(name, namespace)

@@ -55,7 +55,7 @@ class Asker:
     ) -> tuple[Tree, tuple[str, ...]]:
         """Return the result of ``ask_json``, and the notes of the service.
 
-        With another ``accept``, such as ``text/csv``, the result is a string.
+        If ``accept`` is another type, such as ``text/csv``, the result is a string.
         """
         return self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
@@ -80,6 +80,6 @@ class Asker:
     ) -> Iterator[LogLine]:
         """Yield the output of a run from line ``first`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the current output.
+        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
         """
         return self._driver.stream(self._asking.logs(run, first=first, tail=tail, follow=follow))

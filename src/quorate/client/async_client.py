@@ -106,7 +106,7 @@ class AsyncClient(AsyncMethods):
     ) -> tuple[Tree, tuple[str, ...]]:
         """Return the result of ``ask_json``, and the notes of the service.
 
-        With another ``accept``, such as ``text/csv``, the result is a string.
+        If ``accept`` is another type, such as ``text/csv``, the result is a string.
         """
         return await self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
@@ -140,7 +140,7 @@ class AsyncClient(AsyncMethods):
         token; ``command``, a list of words that no shell interprets; ``flavor``, one or several by
         preference; ``name``; ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``,
         the working directory of the command (default: an empty folder of the run); ``after``;
-        ``pool``; and ``processes``. With ``dry_run`` nothing is recorded: ``outcome`` of the handle
+        ``pool``; and ``processes``. If ``dry_run``, nothing is recorded: ``outcome`` of the handle
         says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
@@ -230,7 +230,7 @@ AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type:
 
 
 class AsyncRunHandle:
-    """A submitted run. ``outcome`` is the result of the submission; None for a handle by name."""
+    """A submitted run. ``outcome`` is the result of the submission; None if made by ``run``."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -280,7 +280,7 @@ class AsyncRunHandle:
     ) -> AsyncIterator[LogLine]:
         """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the current output.
+        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
         """
         asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001

@@ -92,7 +92,7 @@ class Client(Asker, Methods):
         token; ``command``, a list of words that no shell interprets; ``flavor``, one or several by
         preference; ``name``; ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``,
         the working directory of the command (default: an empty folder of the run); ``after``;
-        ``pool``; and ``processes``. With ``dry_run`` nothing is recorded: ``outcome`` of the handle
+        ``pool``; and ``processes``. If ``dry_run``, nothing is recorded: ``outcome`` of the handle
         says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
@@ -182,7 +182,7 @@ Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[at
 
 
 class RunHandle:
-    """A submitted run. ``outcome`` is the result of the submission; None for a handle by name."""
+    """A submitted run. ``outcome`` is the result of the submission; None if made by ``run``."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -236,6 +236,6 @@ class RunHandle:
     ) -> Iterator[LogLine]:
         """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
 
-        With ``tail`` begin with the last ``tail`` lines of the current output.
+        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
         """
         return self._client.log_lines(self.name, first=from_, tail=tail, follow=follow)

@@ -54,8 +54,8 @@ class Context(Struct, frozen=True, kw_only=True):
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return the address of the service, with ``QUORATE_TOKEN`` or the context's token.
 
-        If ``QUORATE_SERVER`` is set, ``QUORATE_TOKEN`` belongs to that server. Then this context
-        uses its own token, and ``QUORATE_TOKEN`` only if it has none.
+        If ``QUORATE_SERVER`` is set, ``QUORATE_TOKEN`` belongs to that server. In that case this
+        context uses ``QUORATE_TOKEN`` only if it has no token of its own.
         """
         given = environ.get("QUORATE_TOKEN") or None
         if given is not None and not environ.get("QUORATE_SERVER"):
@@ -237,7 +237,7 @@ def _quoted(text: str) -> str:
 class Target(Struct, frozen=True, kw_only=True):
     """The chosen service, and what chose it; ``name`` is empty without a context.
 
-    ``has_given_token``: the token comes from ``QUORATE_TOKEN``.
+    ``has_given_token`` says that the token comes from ``QUORATE_TOKEN``.
     """
 
     place: Place

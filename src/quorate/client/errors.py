@@ -180,7 +180,7 @@ _TOO_MANY: Final = 429
 
 
 def error_kind(status: int, *, has_wait: bool) -> type[RefusedError]:
-    """Return the error class for ``status``; ``has_wait``: the response has ``Retry-After``."""
+    """Return the error class for ``status``; ``has_wait`` says that it has ``Retry-After``."""
     if status == _TOO_MANY and has_wait:
         return BusyError
     return _KINDS.get(status, FailedError if status >= _SERVER_FAULT else RefusedError)

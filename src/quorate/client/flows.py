@@ -111,9 +111,9 @@ WATCH_PAUSE_S: Final = 0.1
 def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None]:
     """Emit every event from ``asked.first`` on, once and in order, across lost connections.
 
-    Without ``first``, emit the events from now on. After a lost connection the flow reconnects
-    after the last event that it read. The flow ends only when the service refuses, or after too
-    many failures in a row. An event that is sent in several parts is emitted once.
+    If ``first`` is not given, emit the events from now on. After a lost connection the flow
+    reconnects after the last event that it read. The flow ends only when the service refuses, or
+    after too many failures in a row. An event that is sent in several parts is emitted once.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1
@@ -185,7 +185,7 @@ POLL_S_MAX: Final = 5.0
 def until(
     ask: Callable[[], Flow[T]], is_over: Callable[[T], bool], *, what: str, timeout_s: float | None
 ) -> Flow[T]:
-    """Call ``ask`` at growing intervals; return its first answer for which ``is_over``.
+    """Call ``ask`` at growing intervals; return the first answer that ``is_over`` accepts.
 
     Raises ``WaitedTooLongError`` after ``timeout_s``.
     """
@@ -214,8 +214,8 @@ def log_lines(
 ) -> Flow[None]:
     """Emit the current output of a run, page by page, and with ``follow`` the later output.
 
-    ``stream`` gives the later output until the run is over. With ``tail`` begin with the last
-    ``tail`` lines of the current output.
+    ``stream`` gives the later output until the run is over. If ``tail`` is given, begin with the
+    last ``tail`` lines of the current output.
     """
     page: Logs | None = None
     while page is None or page.more:

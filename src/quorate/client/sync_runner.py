@@ -92,7 +92,7 @@ class Opened(Struct):
 
 
 class Ticks:
-    """Decides when a stream yields None: every ``tick_s`` seconds, or never if that is None."""
+    """Decides when a stream yields None: every ``tick_s`` seconds, or never if it is None."""
 
     def __init__(
         self, tick_s: float | None, *, now_s: Callable[[], float] = time.monotonic
@@ -166,7 +166,7 @@ class SyncRunner(ABC):
     def stream(self, flow: Flow[None], *, tick_s: float | None = None) -> Iterator[Any]:
         """Yield the values that ``flow`` emits; closes the connection when the iteration ends.
 
-        With ``tick_s`` also yield None after each batch of values, and every ``tick_s`` seconds
+        If ``tick_s`` is given, also yield None after each batch, and every ``tick_s`` seconds
         without values. Through a proxy, the stream can yield None only when the service sends data.
         """
         steps, opened, ticks = FlowSteps(flow, self.fault_of), Opened(), Ticks(tick_s)

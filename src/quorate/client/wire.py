@@ -60,7 +60,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """The text of an answer: for standard output, for standard error, and if printing fails."""
+    """The texts of an answer: for standard output, standard error, and a failure of printing."""
 
     out: tuple[str, ...]
     err: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def retry_after_s(reply: Reply) -> float | None:
 
 
 def lag_s(reply: Reply) -> float:
-    """Return the greatest possible age of the answer in seconds; 0 unless a follower says more."""
+    """Return the greatest possible age of the answer in seconds; 0 unless the service states it."""
     text = reply.headers.get("quorate-lag-ms", "").strip()
     return int(text) / 1_000 if text.isascii() and text.isdecimal() else 0.0
 

@@ -18,7 +18,7 @@ from quorate.policy.solvers.lp import INFINITE, Program
 
 
 def added(places: Ints, amounts: Floats, count: int) -> Floats:
-    """Return, for each of ``count`` places, the sum of the ``amounts`` there."""
+    """Return the sums of ``amounts`` by place, for the places below ``count``."""
     return np.bincount(places, weights=amounts, minlength=count).astype(np.float64, copy=False)
 
 

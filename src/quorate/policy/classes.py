@@ -120,7 +120,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
     jobs = len(problem.jobs)
     if jobs <= FEW:
         return _classes_of_few(columns, at_most)
-    # A column with a single value distinguishes no jobs. If all are such, keep one.
+    # A column with a single value distinguishes no jobs. If all are such columns, keep one.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)

@@ -283,8 +283,8 @@ class JobKeeper:
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
         """Change a workload; return False if that must be tried again.
 
-        If the workload was changed or deleted in between, the watch reports it. If the API server
-        refuses a start as invalid, the run fails.
+        If the workload was changed or deleted meanwhile, the watch reports the change. If the API
+        server refuses a start as invalid, the run fails.
         """
         try:
             await asyncio.to_thread(self._api.merge, job.workload.path, patch)

@@ -1,8 +1,8 @@
 """Updates the nodes in the ledger from the nodes of clusters, while the service runs.
 
 Ledger and cluster are compared whenever one of them has changed, so a lost watch or a restart loses
-no change. Without a change nothing is written. The commands are those of operators, with the actor
-``kubernetes/CLUSTER``.
+no change. Without a change nothing is written. The recorded commands are those that an operator
+would send; their actor is ``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -126,9 +126,10 @@ def _place_text(node: Node) -> str:
 
 
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
-    """Return whether ``taint`` evicts a run from ``node``: not sensitive, and without a toleration.
+    """Return whether a run has to leave ``node`` because of ``taint``.
 
-    The cluster deletes its pods; while the run has leases, the executor would create them again.
+    Sensitive runs and runs that tolerate the taint stay. The cluster deletes the pods of other
+    runs; while such a run has leases, the executor would create new pods.
     """
     if taint is None:
         return False
@@ -165,7 +166,7 @@ def wanted_status(
 def _new_nodes(
     view: FleetView, pools: Collection[str], rules: NodeRules, seen: SeenNodes, now_s: float
 ) -> tuple[list[Node], list[LeftOut]]:
-    """Return the ready GPU nodes to declare in the ledger, and those left out, with the reasons.
+    """Return the ready GPU nodes to declare in the ledger, and nodes left out, with the reasons.
 
     A node to which the cluster admits no new pods is not declared yet, because the ledger would
     place work on it at once.

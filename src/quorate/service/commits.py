@@ -49,9 +49,9 @@ class CommitHealth:
     """Whether commits work. Written by the ledger thread, and read by any thread.
 
     A load balancer sends nothing to a service that is not ready, so no commit would show that the
-    store has recovered. So ``check_writable`` is called; it raises a ``QuorateError`` while the
-    store accepts no writes. A store on other machines may delay this call, so it runs on a thread
-    of its own.
+    store has recovered. Therefore the service calls ``check_writable``, which raises a
+    ``QuorateError`` while the store accepts no writes. The call runs on a thread of its own,
+    because a store on other machines may answer slowly.
     """
 
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:

@@ -179,7 +179,7 @@ def configured(
 ) -> Configuration:
     """Return the settings by key: of ``file``, overridden by ``environ``, then by ``flags``.
 
-    Raises ``CommandError`` with all faults; each line names the place of the faulty setting.
+    Raises ``CommandError`` with all faults; each line says where the faulty setting is.
     """
     in_file, roles, wrong = settings_in_file(file)
     hooks, wrong_hooks = webhooks_of(in_file.pop(WEBHOOKS_KEY, []), str(file))

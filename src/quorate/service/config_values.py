@@ -149,7 +149,7 @@ def run_as(value: object) -> job_users.RunAs:
 
 
 def web_address(value: object) -> str:
-    """Return the address of a service, which must use TLS or be on this machine."""
+    """Return the address of a service; the address must use TLS or be on this machine."""
     found = text(value)
     parts = urlsplit(found)
     is_near = Address(host=parts.hostname or "", port=0).is_loopback
@@ -219,7 +219,7 @@ def clusters(value: object) -> Clusters:
 
 
 def names(value: object) -> str:
-    """Return names separated by commas; the value is such a text, or a list."""
+    """Return names separated by commas; ``value`` is a list of names, or a text with commas."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list) or not found:
         raise WrongSettingError("must be names separated by commas, or a list of names")
@@ -230,7 +230,7 @@ def names(value: object) -> str:
 
 
 def taint_keys(value: object) -> str:
-    """Return keys of taints separated by commas; the value is such a text, or a list."""
+    """Return keys of taints separated by commas; ``value`` is a list, or a text with commas."""
     found = value.split(",") if isinstance(value, str) else value
     if found in ([""], []):
         return ""

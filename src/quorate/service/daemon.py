@@ -85,7 +85,7 @@ ELECTED_S: Final = 15.0
 """How long a start waits for a leader, which may be this service: several lease durations."""
 
 Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
-"""A part of the daemon beside REST, as a context manager; it yields its description once."""
+"""A part of the daemon besides REST, as a context manager that yields its description."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -273,7 +273,8 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # If no link is configured, no other part marks the recorded budgets as outdated.
+                # If no link to an accounting system is configured, no other part marks its budgets
+                # as outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 
@@ -347,7 +348,7 @@ class Daemon:
 
 
 class _Server(GuardedServer):
-    """A server that closes watchers first when it stops: they never end by themselves."""
+    """A server that closes the connections of watchers when it stops, because watches never end."""
 
     def __init__(
         self,
@@ -361,7 +362,7 @@ class _Server(GuardedServer):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal; raise nothing, because the ledger is closed after that."""
+        """Stop on a signal; raise nothing, because the ledger must still be closed."""
         if current_thread() is not main_thread():
             yield
             return

@@ -16,7 +16,7 @@ CONNECTIONS_MIN: Final = 16
 
 
 def connections_within(wanted: int, surfaces: int = 1) -> int:
-    """Return how many connections each of ``surfaces`` may have: ``wanted``, or as many as fit.
+    """Return how many connections each of ``surfaces`` may have: at most ``wanted``.
 
     Raises the soft limit of the process as far as allowed, and raises ``CommandError`` if the limit
     is too low to serve the ledger.

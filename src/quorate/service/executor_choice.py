@@ -131,7 +131,7 @@ def _job_users(configuration: Configuration) -> JobUsers | None:
 
 
 def check_kept(configuration: Configuration) -> None:
-    """Raise ``CommandError`` if runs of an unused local executor still work on this machine."""
+    """Raise ``CommandError`` if local runs still work, but ``local`` is not the executor now."""
     kept = kept_runs(_work_folder(configuration))
     if kept and configuration.executor != "local":
         raise CommandError(

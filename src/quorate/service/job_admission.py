@@ -282,7 +282,7 @@ def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: Jo
 
 
 def _end_foreign(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Cancel a run that names the workload of another run: it has no pods of its own."""
+    """Cancel a run that names the workload of another run, and so has no pods of its own."""
     if _ends_leases(view, record):
         found.commands += [Confirm(lease) for lease in record.leases]
     else:

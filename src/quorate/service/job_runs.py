@@ -1,4 +1,4 @@
-"""Makes a run of a workload of a cluster, or returns why that is not possible. Pure."""
+"""Makes a run from a cluster's workload, or returns why that is not possible. Pure."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class _Chosen:
 
 
 def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return the name ``said``, or the only name in ``there`` if none is said; else the fault."""
+    """Return ``said``, or if it is empty the only name in ``there``; else the fault."""
     if said and said not in there:
         return _Chosen(
             fault=f"there is no {what} {said!r}; choose one of: {', '.join(there) or '-'}"

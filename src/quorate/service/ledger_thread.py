@@ -81,7 +81,7 @@ _LOG = logging.getLogger(__name__)
 WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait while the thread answers other requests; it answers at least one."""
+"""How long submits may wait for other requests; at least one other request is answered."""
 SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU time deciding the submits of one block may take before other requests are answered.
 """
@@ -108,9 +108,9 @@ class LedgerThread:
     """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
     ``opening`` makes the engine on the ledger thread, which owns it from then on. ``reading`` opens
-    the ledger for reads on other threads; without it this thread also answers reads. With
-    ``ledger``, the URL of the store, separate processes answer reads. With a ``supply`` of
-    executors, this service decides while it leads (``stand``), and follows the ledger otherwise.
+    the ledger for reads on other threads; without it this thread also answers reads. If ``ledger``,
+    the URL of the store, is given, separate processes answer reads. If a ``supply`` of executors is
+    given, this service decides only while it leads (``stand``), and otherwise follows the ledger.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -454,7 +454,7 @@ class LedgerThread:
         )
 
     def _context_of(self, engine: Engine, queued: QueuedRequest) -> RequestContext:
-        """Return the context of ``queued``; deciding a large request is limited."""
+        """Return the context of ``queued``; the CPU time to decide a large request is limited."""
         context = self.context(engine, caller_of(queued))
         return replace(context, go_on=within_cpu(LARGE_CPU_S_MAX)) if queued.is_large else context
 
@@ -649,7 +649,7 @@ class LedgerThread:
         self._tell(deliver, settled)
 
     def _look(self, engine: Engine) -> None:
-        """Store the ledger's head, and notify followers if it has moved."""
+        """Store the ledger's head, and notify listeners if it has moved."""
         try:
             view = engine.view
         except QuorateError as error:
@@ -659,8 +659,8 @@ class LedgerThread:
             return
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
-            # The event loop reads these, so they are never changed, but replaced when an owner
-            # changes.
+            # The event loop reads both objects, so they are replaced when an owner changes, never
+            # changed.
             self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return
@@ -668,7 +668,7 @@ class LedgerThread:
             try:
                 listener(engine)
             except QuorateError as error:
-                # The events are recorded nevertheless; the follower reads them next time.
+                # The events are recorded nevertheless; the listener reads them next time.
                 _LOG.warning("recorded events cannot be read back: %s", error)
         self._tell(self._moved_to, engine.head.seq)
 

@@ -47,7 +47,7 @@ class HeadLook:
 
 
 class HeadWatch:
-    """Knows the end of a log; calls ``wake`` when a watch reports a new end, and after each read.
+    """Tracks the end of a log; calls ``wake`` when a watch reports a new end, and after each read.
 
     ``look`` is replaced, never changed, so that other threads may read it. ``on_look`` gets each
     look.
@@ -146,7 +146,7 @@ class OtherWriters:
         return bool(self.away) and not self._engine.is_behind
 
     def wait_s(self) -> float:
-        """Return how long until the next read is due; if there is a watch, it wakes the thread."""
+        """Return how long until the next read is due; infinite if a watch wakes the thread."""
         if not self._engine.is_shared:
             return inf
         if self.watch is not None:
@@ -163,7 +163,7 @@ class OtherWriters:
             return self._followed()
         look = self._taken = watch.look
         if look.trouble:
-            # The store would block this thread, too.
+            # The store does not answer, and would block this thread.
             if monotonic() - look.asked_s > AWAY_S:
                 self._failed(look.trouble)
             return False

@@ -117,7 +117,7 @@ class Line:
 
     @property
     def trouble(self) -> str:
-        """Why no more requests may wait; empty while there is room."""
+        """Why no more requests may wait; empty while more may wait."""
         return self._shares.trouble
 
     def put(self, queued: QueuedRequest) -> None:

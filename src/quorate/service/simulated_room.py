@@ -40,7 +40,7 @@ def at_once(left_ms: int) -> int:
 class SimulatedRoom:
     """An executor that runs on the time of ``clock``. For the ledger thread only.
 
-    ``machines`` is the simulation, advanced to the last call of any method.
+    ``machines`` is the simulation, advanced to the time of the last call.
     """
 
     def __init__(

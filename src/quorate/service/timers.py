@@ -19,7 +19,7 @@ from quorate.ports.executor_port import ServedExecutor
 _LOG = logging.getLogger(__name__)
 
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread, so that it soon notices a clock that was set."""
+"""The longest sleep of the thread, so that it soon notices that the clock was set."""
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0

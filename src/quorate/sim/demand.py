@@ -153,7 +153,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` with its least width as its declared width, so that it is never narrower."""
+    """Return ``run`` with its minimum of GPUs as its declared GPUs, so that it never has fewer."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)
@@ -213,7 +213,7 @@ def draw_wishes(
             at_ms = arrival.at_ms + chance.randrange(HOUR_MS)
             found.append(Wish(at_ms, _wish_about(chance, arrival.run)))
             continue
-        # A budget is lowered, or room is freed by hand, while runs are active.
+        # A budget is lowered, or GPUs are freed by hand, while runs are active.
         at_ms = min(until_ms, arrival.at_ms + chance.randrange(2 * HOUR_MS))
         if chance.randrange(2):
             found.append(Wish(at_ms, Apply((_changed(chance, chance.choice(specs)),))))
@@ -253,7 +253,7 @@ def _room(chance: Random) -> Resolve:
 
 
 def _changed(chance: Random, spec: Applied) -> Applied:
-    """Return ``spec`` with a small change: more, less, or in another place."""
+    """Return ``spec`` with a small change: a larger or smaller number, or another place."""
     match spec:
         case Node():
             gpus = max(1, spec.gpus + chance.choice((-1, 0, 1)))
@@ -275,7 +275,7 @@ def _changed(chance: Random, spec: Applied) -> Applied:
 
 
 def _tightened(chance: Random, budget: Budget) -> Budget:
-    """Return ``budget`` with one of its limits far below what may be in use.
+    """Return ``budget`` with one of its limits far below the possible usage.
 
     GPU-hours are not changed: spent GPU-hours cannot be taken back.
     """

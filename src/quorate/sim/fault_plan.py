@@ -263,7 +263,7 @@ class Faults:
         return self._chance.choice(hurt or self._nodes)
 
     def _unspared(self) -> list[str]:
-        """Return the nodes of runs whose spares others fill."""
+        """Return the nodes of runs whose spares are used by other runs."""
         engine = self._simulation.engine
         if engine is None:
             return []

@@ -1,9 +1,9 @@
 """A trace played through the production engine: the same decisions, another clock.
 
-Runs are submitted when their jobs arrive. Budgets pay for them, and their pool shares its nodes in
-rounds or binds each run until it ends. ``decide`` makes the decisions; this module has only the
-fleet, the arrivals and the real behaviour of each job. Only the lottery uses a seed, so two
-simulations of the same jobs are equal.
+Runs are submitted when their jobs arrive. Budgets pay for the runs, and the pool shares its nodes
+in rounds or gives a run its GPUs until it ends. ``decide`` makes the decisions; this module has
+only the fleet, the arrivals and the real behaviour of each job. Only the lottery uses a seed, so
+two simulations of the same jobs are equal.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ QUIET_MS: Final = 366 * DAY_MS
 class Costs:
     """The cost of stops. Work checkpoints every ``checkpoint_every_ms``.
 
-    With ``saves_at_stop``, work also checkpoints when its lease is stopped; otherwise a stop loses
+    If ``saves_at_stop``, work also checkpoints when its lease is stopped; otherwise a stop loses
     the work since the last checkpoint. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
     """
 
@@ -146,7 +146,7 @@ def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
 def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
     """Return each owner's part of ``gpus``, in proportion to its jobs' GPU time, times ``part``.
 
-    No owner gets fewer GPUs than its widest job takes, because that job could never run.
+    No owner gets fewer GPUs than its largest job takes, because that job could never run.
     """
     used: dict[str, float] = {}
     widest: dict[str, int] = {}
@@ -198,7 +198,7 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
 def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
     """Return the steps per second of ``job`` on each flavor that runs it.
 
-    Without a table or a type the result is empty: the job is equally fast on every flavor.
+    If there is no table or no type, the result is empty: the job is equally fast on every flavor.
     """
     table = fleet.table
     kind = None if table is None else kind_of(table, job)
@@ -212,8 +212,7 @@ def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, flo
 class FleetPlay:
     """A running simulation: each call of ``go_on`` lets simulated time pass.
 
-    With ``saved`` of an earlier play and a ``store`` with its ledger, this play continues the
-    earlier one.
+    If ``saved`` is given, this play continues the saved play, whose ledger is in ``store``.
     """
 
     def __init__(  # noqa: PLR0913 - what is played, and where it goes on
@@ -284,7 +283,7 @@ class FleetPlay:
         return self._executor.lost_gpu_ms
 
     def go_on(self, for_ms: int) -> bool:
-        """Let ``for_ms`` of simulated time pass; return whether the play can go on."""
+        """Let ``for_ms`` of simulated time pass; return whether the simulation can continue."""
         began_s = process_time()
         self._simulation.run(self.now_ms + for_ms)
         self._cpu_s += process_time() - began_s
@@ -400,10 +399,10 @@ class FleetPlay:
         return replace(found, runs=runs, cpu_s=self._cpu_s, estimated=())
 
     def _true_run(self, run: SimulatedRun, account: WorkAccount | None) -> SimulatedRun:
-        """Return ``run`` with its real work and losses, which the ledger allows only to estimate.
+        """Return ``run`` with its real work and losses, which the ledger does not record.
 
-        The trace has the run's work, and the simulated machine room has what was done and lost. The
-        deadline is the factor of its job times its duration. The run does not declare this
+        The trace has the work of the run; the simulated machine room has the done and the lost
+        work. The deadline is the job's ``slo`` times its duration. The run does not declare this
         deadline, because a run is refused if its declared deadline cannot be met.
         """
         job, account = self._jobs[run.name], account or WorkAccount()
@@ -435,8 +434,8 @@ class FleetPlay:
     def _arrive(self) -> None:
         """Submit the next job, and with it all that arrive at the same instant.
 
-        One after the other, the first would begin a round of a pool that was empty, and all others
-        would wait for the end of that round.
+        If jobs were submitted one after the other, the first would begin a round in an empty pool,
+        and the others would wait until the round ends.
         """
         begun, at_ms = self.came, self._arrives_ms(self.came)
         while self.came < len(self.jobs) and self._arrives_ms(self.came) == at_ms:

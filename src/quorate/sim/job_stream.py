@@ -54,7 +54,7 @@ TEMPLATES: Final = (
 class Wishes:
     """Which jobs to draw, from at least one template.
 
-    With ``has_sizes``, a job takes the drawn number of GPUs, or the most that its type can take.
+    If ``has_sizes``, a job takes the drawn number of GPUs, or the most that its type can take.
     ``gap_s`` is the mean time between two arrivals; if it is 0, all jobs arrive at once.
     """
 

@@ -18,7 +18,7 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 class RunInterval:
     """An interval in which a run had a constant number of GPUs of one flavor in one domain.
 
-    It has 0 GPUs if the run worked on the GPUs of another run, because they count for that run.
+    It has 0 GPUs if the run worked on the GPUs of another run; these GPUs count for the other run.
     """
 
     start_ms: int
@@ -35,7 +35,7 @@ class SimulatedRun:
     ``started_ms`` is None if the run never started, and ``ended_ms`` is None if it has not ended.
     ``ideal_ms`` is its duration alone on its fastest GPUs. The values of ``waits_ms`` sum to the
     time between submission and end in which it had no GPUs. If the run does not count steps,
-    ``steps_asked`` and ``steps_done`` are milliseconds of work at its declared width.
+    ``steps_asked`` and ``steps_done`` are milliseconds of work on its declared number of GPUs.
     """
 
     name: str

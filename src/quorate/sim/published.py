@@ -10,8 +10,8 @@ from typing import Final
 from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
-"""The flavors that the published mechanism knows, in the order in which they choose jobs. Other
-flavors get no work as published; here, they choose afterwards, ordered by name."""
+"""The flavors that the published mechanism knows, in the order in which they choose jobs. As
+published, other flavors get no work; in Quorate they choose last, ordered by name."""
 ORDER_SEED: Final = 5
 """This number plus a simulation's seed is the seed for the random order of flavors."""
 

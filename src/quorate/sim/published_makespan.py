@@ -60,7 +60,7 @@ class PublishedMakespan:
         return found
 
     def _alone_s(self, job: str, steps: float) -> float | None:
-        """Return how long ``job`` takes if it always has GPUs, alone.
+        """Return how long ``job`` takes if it runs alone and always has GPUs.
 
         Return None if it makes no progress on any flavor.
         """

@@ -1,4 +1,4 @@
-"""Leases and work in the simulated machine room: the progress and width of each run."""
+"""Leases and work in the simulated machine room: the progress and the GPUs of each run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from quorate.ports.executor_port import Order, StartLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The real behaviour of a run: it works ``work_ms`` at its declared width, exits with ``code``.
+    """The real behaviour of a run: it works ``work_ms`` on its declared GPUs, exits with ``code``.
 
-    ``speeds_ppm`` has its speeds by flavor, and under the suffix for several nodes its speeds on
-    GPUs of several nodes; it has full speed on other flavors. ``kind`` is its type of job, if
-    known. ``paired_ppm`` has its speed on a flavor beside another run of a type; beside a run of
-    any other type it has ``shared_ppm`` of its speed alone. It reports its steps after each
-    ``tells_every_ms`` of work; 0 means at any time.
+    ``speeds_ppm`` has the speed on each flavor; a key with the suffix for several nodes has the
+    speed on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
+    job, if known. ``paired_ppm`` has the speed on a flavor beside a run of a listed type; beside
+    any other run, the speed is ``shared_ppm`` of the speed alone. The run reports its steps after
+    each ``tells_every_ms`` of work; 0 means at any time.
     """
 
     work_ms: int
@@ -89,7 +89,7 @@ class Work:
     lost_gpu_ms: int = 0
     """All the work that was lost, and so had to be done again."""
     best_gpu_ms: int = 0
-    """The most work that a loss has left at a checkpoint."""
+    """The largest amount of checkpointed work after any loss."""
     better_ms: int = 0
     """The instant at which ``best_gpu_ms`` last grew."""
 
@@ -102,7 +102,7 @@ class Work:
         return self.done_gpu_ms + self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
 
     def throw_back(self) -> None:
-        """Lose the work since the last checkpoint; no work is done until the width is set again."""
+        """Lose the work since the last checkpoint; stop working until new GPUs are set."""
         kept = self._kept_of(self.done_gpu_ms)
         if kept > self.best_gpu_ms:
             self.best_gpu_ms, self.better_ms = kept, self.since_ms
@@ -112,7 +112,7 @@ class Work:
 
     def progressed_ms(self, now_ms: int) -> int:
         """Return the last instant at which the checkpointed work exceeded its former maximum."""
-        # Ended work has width 0: it makes no progress, although it was not thrown back.
+        # Ended work has no GPUs: it makes no progress, although it lost nothing.
         is_better = self.width > 0 and self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
         return now_ms if is_better else self.better_ms
 
@@ -124,8 +124,8 @@ class Work:
     def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> None:
         """Lose the work that an immediate stop of ``lease`` loses.
 
-        A lease of the first bundle loses all work since the last checkpoint, a step its own part of
-        that work, and a spare nothing.
+        A lease of the first bundle loses all work since the last checkpoint. A step loses its own
+        part of this work, and a spare loses nothing.
         """
         if lease.fact.role is Role.SPARE:
             return

@@ -76,9 +76,8 @@ class RoundJob:
 class Setting:
     """The input of a simulation. Jobs are in the order of their arrival, and may be endless.
 
-    With ``has_pairs``, any two jobs of one size may share GPUs, even if the allocation gives the
-    pair no share. The simulation ends when all jobs of ``measured`` have ended; None means all
-    jobs.
+    If ``has_pairs``, any two jobs of one size may share GPUs, even if the allocation gives the pair
+    no share. The simulation ends when all jobs of ``measured`` have ended; None means all jobs.
     """
 
     jobs: Iterable[RoundJob]
@@ -133,7 +132,7 @@ class Lasting(NamedTuple):
 class Span(NamedTuple):
     """An interval in which a job had the same GPUs.
 
-    With ``is_second``, the job is the second of a pair, and the first job has the same GPUs.
+    If ``is_second``, the job is the second of a pair, and the first job has the same GPUs.
     """
 
     start_s: float

@@ -41,7 +41,7 @@ def draw_round_world(
 ) -> World:
     """Return a random world in which a pool shares in rounds under one of ``policies``.
 
-    With ``with_pairs``, the pool has rates of job types and of their pairs; most runs have one of
+    If ``with_pairs``, the pool has rates of job types and of their pairs; most runs have one of
     these types, and few owners have most runs.
     """
     base = draw_world(chance, size)

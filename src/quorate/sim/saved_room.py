@@ -19,7 +19,7 @@ class LeaseStops(Struct, frozen=True, tag="lease-stops"):
 
 
 class WorkEnds(Struct, frozen=True, tag="work-ends"):
-    """The work of ``run`` ends, unless its width has changed since plan number ``plan``."""
+    """The work of ``run`` ends, unless its GPUs have changed since plan number ``plan``."""
 
     run: str
     plan: int

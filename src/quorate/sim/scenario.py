@@ -38,9 +38,9 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The parameters of a simulation. Fields that are None were not given.
 
     ``strict`` plays the published mechanism; otherwise the production engine plays under
-    ``discipline``. With ``budgets``, each owner's budget is its part of the fleet by its jobs' GPU
-    time, times this factor; without ``budgets``, each owner may use the whole fleet. ``depth`` is
-    the number of waiting runs that the planner plans.
+    ``discipline``. If ``budgets`` is given, an owner's budget is its part of the fleet, in
+    proportion to its jobs' GPU time, times ``budgets``; otherwise each owner may use the whole
+    fleet. ``depth`` is the number of waiting runs that the planner plans.
     """
 
     cluster: str | None = None

@@ -173,8 +173,8 @@ def staged(
     """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
     After the scenario has been checked, ``opened`` makes the store for the ledger of the production
-    engine; None keeps the ledger in memory. With ``saved``, the play continues the saved play,
-    whose ledger the store has.
+    engine; None keeps the ledger in memory. If ``saved`` is given, the play continues the saved
+    play, whose ledger is in the store.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     known = known_policies()
@@ -304,7 +304,7 @@ def _fleet_play(
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
     sizes = dict(zip(cluster.flavors, cluster.gpus, strict=True))
     for job in trace.jobs:
-        flavors, rates, _ = needs_of(fleet, job)  # Raises before a ledger is made.
+        flavors, rates, _ = needs_of(fleet, job)  # An error comes before a ledger.
         most = max(sizes[flavor] for flavor in rates or flavors)
         if job.gpus > most:
             raise ScenarioError(

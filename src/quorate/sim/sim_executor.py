@@ -1,10 +1,10 @@
 """The simulated executor: work takes its real duration, which may differ from the declared one.
 
-Work is counted in GPU-milliseconds, and progresses in proportion to the run's width. It makes no
-progress while a part of the first bundle is stopping or lost. At a stop, work checkpoints, unless
-``saves_at_stop`` is False; the loss of a node sets it back to its last checkpoint. The executor
-also checks its orders: ``wrongs`` names every order that would have put two pieces of work on one
-slot, started a lease twice, or given away slots still in use.
+Work is counted in GPU-milliseconds, and progresses in proportion to the number of the run's GPUs.
+It makes no progress while a part of the first bundle is stopping or lost. At a stop, work
+checkpoints, unless ``saves_at_stop`` is False; the loss of a node sets it back to its last
+checkpoint. The executor also checks its orders: ``wrongs`` names every order that would have put
+two pieces of work on one slot, started a lease twice, or given away slots still in use.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class SimExecutor:
     """Runs simulated work in ``timeline``; ``truth_of`` returns the real behaviour of a run.
 
     The executor reports a run with a lost lease after ``notice_ms``, unless the ledger deals with
-    the run earlier. Without ``saves_at_stop``, work checkpoints only periodically, and a stop loses
-    the work since the last checkpoint.
+    the run earlier. If ``saves_at_stop`` is False, work checkpoints only periodically, and a stop
+    loses the work since the last checkpoint.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -433,7 +433,7 @@ class SimExecutor:
         self._let_go_in(order, held)
 
     def _let_go_in(self, order: StopLease, held: HeldLease) -> None:
-        """Plan the end of a stopping lease, after the time that its work takes to stop."""
+        """Plan the end of a stopping lease for the time at which its work has stopped."""
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
@@ -555,7 +555,7 @@ class SimExecutor:
         self._plan(self._notice_ms, LossNoticed(held.fact.lease))
 
     def _reassess(self, work: Work) -> None:
-        """Compute the width at which a run works now, and plan its exit."""
+        """Compute the number of GPUs on which a run works now, and plan its exit."""
         now_ms = self._timeline.now_ms
         work.accrue(now_ms)
         held = [self._held[name] for name in work.leases]

@@ -52,7 +52,7 @@ class VirtualClock:
 
 @dataclass(slots=True)
 class Timeline:
-    """True time, and the planned actions; ties in the order of planning."""
+    """True time and planned actions; actions of one instant run in the order of planning."""
 
     clock: VirtualClock
     _planned: list[tuple[int, int, Action]] = field(default_factory=list)
@@ -152,7 +152,7 @@ class _Line:
 
 
 class Simulation:
-    """An engine in simulated time. Without an ``executor`` no work runs, and stops end at once.
+    """An engine in simulated time. If ``executor`` is None, no work runs, and stops end at once.
 
     An empty ``store`` gets a new ledger. The ledger of any other store continues, and the
     ``executor`` must have its open leases.

@@ -124,7 +124,7 @@ def pool_rates(
 ) -> tuple[FlavorRates, ...]:
     """Return the rates of ``kinds`` on ``flavors``, as a pool has them.
 
-    Pairs are of types of equal width, and only those whose two jobs both make progress.
+    The jobs of a pair have equally many GPUs, and both make progress.
     """
     found: list[FlavorRates] = []
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
@@ -149,7 +149,7 @@ def _types(
         one, other = table.types[first], table.types[second]
         if one not in kinds or other not in kinds or one.scale != other.scale:
             continue
-        if not min(pair) > 0:  # Also if a rate is NaN, which is a gap.
+        if not min(pair) > 0:  # Gaps are NaN, and are left out, too.
             continue
         rate, rate_of_other = (round(each * PPM) for each in pair)
         if one.model <= other.model:
@@ -170,7 +170,7 @@ def _types(
 def speeds_of(
     rates: Iterable[FlavorRates], kind: JobType, full: float
 ) -> tuple[Speeds, PairSpeeds]:
-    """Return the speeds of ``kind`` alone and beside other types, of which ``rates`` has the rates.
+    """Return the speeds of ``kind`` alone and beside the other types in ``rates``.
 
     The full speed is ``full`` steps per second.
     """

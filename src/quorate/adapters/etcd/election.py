@@ -84,7 +84,7 @@ class Election:
     """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats ``turn``.
 
     ``look`` returns the leader's key as soon as its revision differs from the given revision, or
-    after a time limit. The thread calls ``on_change`` with every new standing.
+    after a time limit. The thread calls ``on_change`` whenever the leader has changed.
     """
 
     def __init__(  # noqa: PLR0913 - what an election is made of
@@ -112,7 +112,7 @@ class Election:
 
     @property
     def standing(self) -> Standing:
-        """The last known standing of this candidate; ``leads`` checks the time as well."""
+        """Whether this candidate last led or followed; ``leads`` also checks the time."""
         return self._standing
 
     def leads(self) -> bool:
@@ -146,7 +146,7 @@ class Election:
                 return leader
 
     def wait(self, is_so: Callable[[Standing], bool], within_s: float) -> Standing:
-        """Return the first standing that ``is_so`` accepts, or the standing after ``within_s``."""
+        """Wait until ``is_so`` accepts the standing, at most ``within_s``; return the standing."""
         with self._changed:
             self._changed.wait_for(lambda: is_so(self._standing), within_s)
             return self._standing

@@ -67,7 +67,7 @@ class MemberStatus:
     """The status that one member reports.
 
     ``bytes_used`` is the size that its database would have after a defragmentation.
-    ``cluster`` and ``member`` are the ids that etcd has given to both.
+    ``cluster`` and ``member`` are the ids that etcd has given to the cluster and the member.
     """
 
     endpoint: str
@@ -97,7 +97,7 @@ class EtcdClient:
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
         """Return the rows of the range ``asked``; see ``KeyValues``.
 
-        With ``within_s`` the client asks one member, once; the next call asks another member.
+        If ``within_s`` is given, the client asks one member, once, and the next call another one.
         """
         request, called = _range(asked), method("KV", "Range")
         answer = self._repeated(
@@ -137,7 +137,7 @@ class EtcdClient:
     def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
         """Return the id of a new lease, which expires ``ttl_s`` after its last renewal.
 
-        With ``within_s`` the client asks one member, once.
+        If ``within_s`` is given, the client asks one member, once.
         """
         request = message_class("LeaseGrantRequest")(TTL=ttl_s)
         answer = self._repeated(
@@ -241,7 +241,7 @@ class EtcdClient:
             channel.close()
 
     def _repeated(self, send: Callable[[], T], for_s: float = REPEAT_S) -> T:
-        """Return what ``send`` returns; call it for one member after another until one answers."""
+        """Return the result of ``send``; try one member after another until one answers."""
         end_s = time.monotonic() + for_s
         while True:
             try:
@@ -295,7 +295,7 @@ class EtcdClient:
         )
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that authenticates a call; with a user, fetch a token first."""
+        """Return the metadata that authenticates a call; for a user, fetch a token first."""
         if not self.address.user:
             return ()
         with self._lock:

@@ -101,7 +101,7 @@ class KeyValues(Protocol):
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
         """Return the rows as a quorum has them now; an unanswered read is repeated.
 
-        With ``within_s`` the read is sent once, with that time limit.
+        If ``within_s`` is given, the read is sent once, with that time limit.
         """
         ...
 

@@ -96,7 +96,7 @@ def next_step(standing: Standing, now_s: float, timers: Timers) -> Step:
 def won(
     record: LeaderRecord, *, revision: int, lease: int, sent_s: float, timers: Timers
 ) -> Leading:
-    """Return the standing of a winner that requested its lease at ``sent_s``."""
+    """Return the state of a winner that requested its lease at ``sent_s``."""
     return Leading(
         record=record,
         revision=revision,
@@ -107,18 +107,18 @@ def won(
 
 
 def renewed(leading: Leading, *, sent_s: float, timers: Timers) -> Leading:
-    """Return the standing of a leader after an answer to the renewal that it sent at ``sent_s``."""
+    """Return the state of a leader after an answer to the renewal that it sent at ``sent_s``."""
     until_s = sent_s + timers.lease_s - timers.margin_s
     return replace(leading, renew_s=sent_s + timers.renew_every_s, until_s=until_s)
 
 
 def retried(leading: Leading, *, now_s: float) -> Leading:
-    """Return the standing of a leader whose renewal got no answer: it renews again soon."""
+    """Return the state of a leader whose renewal got no answer: it renews again soon."""
     return replace(leading, renew_s=now_s + (leading.until_s - now_s) / 8)
 
 
 def seen(standing: Standing, leader: LeaderRecord | None, *, made_at: int, as_of: int) -> Standing:
-    """Return the standing after a read of the leader's key at the revision ``as_of``.
+    """Return the candidate's state after a read of the leader's key at the revision ``as_of``.
 
     ``made_at`` is the revision at which the key was created; 0 if there is no key. A leader ignores
     a read from before its own victory.

@@ -52,10 +52,10 @@ CODE_NOT_KEPT: Final = 126
 class LocalExecutor:
     """Runs work below ``folder``; one thread receives orders, and another carries them out.
 
-    With ``users``, the work of each run has the system user of its owner or submitter; otherwise it
-    has the service's user. While another service holds the folder's lock, this service retries for
-    ``takeover_s``. A keeper that did nothing during ``silent_looks`` checks is killed if its work
-    is overdue.
+    If ``users`` is given, the work of each run has the system user of its owner or submitter;
+    otherwise all work has the service's user. While another service holds the folder's lock, this
+    service retries for ``takeover_s``. A keeper that did nothing during ``silent_looks`` checks is
+    killed if its work is overdue.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class LocalExecutor:
             is_idle = bool(self._book.stopping_idle(name))
             is_whole = self._is_whole
         if wanted is None and not is_whole:
-            return is_idle  # Its leases may be in an unread part of the ledger.
+            return is_idle  # The run's leases may be in an unread part of the ledger.
         # A keeper may still have work of a run without orders: that work must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:

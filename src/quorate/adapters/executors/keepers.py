@@ -148,8 +148,8 @@ class Keepers:
     def take_term(self, term: int) -> None:
         """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer term.
 
-        It reads the file once, because only this service uses the folder. Raises
-        ``WorkFolderError`` if the file cannot be read or written.
+        The file is read once, because only this service uses the folder. Raises ``WorkFolderError``
+        if the file cannot be read or written.
         """
         path = self._root / TERM
         remedy = f"if no other service uses this ledger, remove {path}"

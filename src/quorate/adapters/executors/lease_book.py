@@ -212,7 +212,7 @@ class Book:
     def _start(self, order: StartLease) -> None:
         fact = order.lease
         if (fact.lease, order.run.nonce) in self._ended:
-            return  # A repeated order.
+            return  # The order is a repetition.
         bounds = order.bounds or (None,) * len(order.runs)
         for spec, bound in zip(order.runs, bounds, strict=True):
             run = self._runs.get(spec.name)
@@ -311,6 +311,6 @@ def _on_node(fact: LeaseStarted, node: str) -> bool:
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:
-    """Return the sort key of a run's leases; a later step changes no rank of earlier steps."""
+    """Return the sort key of a run's leases; GPUs that a run gets later have higher ranks."""
     place = lease.fact.comp_path.rpartition("/")[2]
     return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

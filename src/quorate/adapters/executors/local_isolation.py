@@ -121,7 +121,7 @@ def _memory_bytes() -> int:
 def _why_others_show() -> str:
     """Return why other users' processes cannot be hidden from work; empty if they can.
 
-    A separate process tries to hide them, because hiding would affect all threads of this process.
+    A child process tries to hide them, because hiding would affect all threads of this process.
     """
     try:
         return subprocess.run(  # noqa: S603 - this program's own module
@@ -142,7 +142,7 @@ def work_maker(
 ) -> Callable[[Run, int], Work]:
     """Return a function from a run and its grace to its processes, folder and system user.
 
-    ``root`` holds the folders of the runs. Without ``isolate`` the user is the service's.
+    ``root`` holds the folders of the runs. If ``isolate`` is None, the user is the service's.
     """
 
     def work_of(run: Run, grace_ms: int) -> Work:

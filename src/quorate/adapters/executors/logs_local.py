@@ -1,4 +1,4 @@
-"""The output of this machine's runs, from the files of keepers, and the steps they reported."""
+"""The output of this machine's runs, and the steps that they reported, from files of keepers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _tail(folder: Path, name: str) -> list[bytes]:
     try:
         found = read_job_file(folder, STEPS, name, most=_TAIL_BYTES)
     except OSError:
-        found = None  # The file cannot be read: no step.
+        found = None  # The file cannot be read, so no step is known.
     return [] if found is None else found.splitlines()
 
 

@@ -1,7 +1,7 @@
 """A ConfigMap that records which ledger owns the work in a cluster, and the newest term.
 
-The ConfigMap also records the ledger's name for the cluster: with two names, a cluster would have
-two executors, and each would delete the pods of the other.
+The ConfigMap also records the ledger's name for the cluster: a cluster with two names would have
+two executors, each of which would delete the other's pods.
 """
 
 from __future__ import annotations

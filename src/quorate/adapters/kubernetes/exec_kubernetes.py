@@ -53,8 +53,9 @@ class KubernetesExecutor:
     """Runs the work of leases as pods of the cluster behind ``api``; ``close`` closes ``api``.
 
     One thread receives orders, and another carries them out in the cluster. ``cluster`` is the name
-    that pools use for it. All pods tolerate taints with the keys ``tolerated``. If the pods of a
-    run are not ready within ``pods_ready_s``, the executor reports that the run cannot be started.
+    that pools use for the cluster. All pods tolerate taints with the keys ``tolerated``. If the
+    pods of a run are not ready within ``pods_ready_s``, the executor reports that the run cannot
+    start.
     """
 
     def __init__(
@@ -214,12 +215,12 @@ class KubernetesExecutor:
         self._changed.update(dict.fromkeys(runs))
 
     def _namespace_of(self, run: str) -> str | None:
-        """Return the namespace of the objects of ``run``; None if it is unknown here."""
+        """Return the namespace of the objects of ``run``; None if the run is unknown."""
         spec = self._book.spec(run)
         return None if spec is None else self._namespaces.of(spec)
 
     def _place_of(self, run: Run) -> Placement:
-        """Return the nodes and tolerations for the pods of ``run``."""
+        """Return the ledger, the namespace and the tolerations for the pods of ``run``."""
         return Placement(
             ledger=self._ledger,
             namespace=self._namespaces.of(run),

@@ -32,7 +32,7 @@ class JobKind:
     """One kind of workload. ``templates`` yields the path and number of pods of each template.
 
     ``pod_label`` is the selector of its pods, with ``{name}`` and ``{uid}`` of the workload. If the
-    value of the label contains more than the workload's name, it must match ``pod_value``. With
+    value of the label contains more than the workload's name, it must match ``pod_value``. If
     ``by_affinity``, a suspended workload accepts a changed node affinity; otherwise it accepts only
     a changed node selector.
     """
@@ -191,7 +191,7 @@ KINDS: Final = (
         templates=_job_set_templates,
         ended=_by_conditions("Completed", "Failed"),
         pod_label="jobset.sigs.k8s.io/jobset-name={name}",
-        # Its webhook accepts a changed node selector, and refuses a changed affinity.
+        # The webhook of JobSet accepts a changed node selector, and refuses a changed affinity.
         by_affinity=False,
     ),
     JobKind(

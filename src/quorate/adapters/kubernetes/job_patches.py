@@ -82,9 +82,9 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
 
 
 def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
-    """Return whether all pods fit: largest first, each on the fullest node with room for it.
+    """Return whether all pods fit: largest first, each on the fullest node with enough free GPUs.
 
-    The fullest node with room for a pod stays the fullest afterwards, so it takes all pods of one
+    The fullest node with enough free GPUs for a pod stays the fullest, so it takes all pods of one
     size.
     """
     left = dict(gpus_of)

@@ -95,8 +95,9 @@ class KubeApi:
     def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> Tree | None:
         """Return the object as it is now, or None if it no longer exists.
 
-        With ``uid``, another object with the same name is not deleted. An answer without a resource
-        version means that another caller deleted the object at the same time; it no longer exists.
+        If ``uid`` is given, no other object of the same name is deleted. An answer without a
+        resource version means that another caller deleted the object at the same time; it no longer
+        exists.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
@@ -140,7 +141,7 @@ class KubeApi:
         """Yield changes from ``version`` on, until the server ends the watch.
 
         ``opened`` is called when the server has begun to answer. Raises ``ClusterRefusedError``
-        with ``GONE`` if ``version`` is too old: then the caller must list the objects again.
+        with ``GONE`` if ``version`` is too old; the caller must then list the objects again.
         """
         params = {
             "watch": "1",
@@ -240,6 +241,6 @@ def _watched(line: bytes) -> Watched:
             raise ClusterRefusedError(f"the watch cannot continue: {message}", status=GONE)
         raise ClusterDownError(f"the watch has failed: {status} {message}")
     if event.get("type") not in set(Change) or not isinstance(body, dict):
-        # A server may send such a line just after a kind of object was installed.
+        # A server may send a line without an object just after a CRD was installed.
         raise ClusterDownError("the watch sent a line that is not an event")
     return Watched(Change(event["type"]), body)

@@ -2,8 +2,8 @@
 
 A node has failed when the cluster no longer has it, when it has the out-of-service taint, or when
 it was not ready for too long. A cordon is not a failure. A node also gets no new work while it has
-a taint that keeps pods away, or offers fewer GPUs than the ledger has for it. In the latter case
-its kubelet would refuse pods of a run.
+a taint that keeps pods away, or offers fewer GPUs than the ledger has for it. If GPUs are missing,
+the node's kubelet would refuse pods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Health(StrEnum):
 class SeenNode:
     """A node of the cluster; ``declared`` is its Quorate node, None if it has no GPUs.
 
-    ``gpus`` is how many GPUs are allocatable there now.
+    ``gpus`` is how many GPUs are allocatable on the node now.
     """
 
     is_ready: bool
@@ -94,7 +94,7 @@ class SeenNodes:
     def finding(self, name: str, now_s: float, tolerance: Tolerance, gpus: int = 0) -> Finding:
         """Return the finding for a node that has ``gpus`` GPUs in the ledger.
 
-        With ``gpus`` 0 the number is not compared.
+        If ``gpus`` is 0, the number is not compared.
         """
         node = self.nodes.get(name)
         if node is None:

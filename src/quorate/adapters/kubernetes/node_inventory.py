@@ -1,4 +1,4 @@
-"""Makes Quorate nodes of the GPU nodes of a cluster, by their labels.
+"""Makes Quorate nodes from the GPU nodes of a cluster and their labels.
 
 Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
 ``gpu.flavor``). If a node has none of them, the labels of cloud providers and of NVIDIA's GPU

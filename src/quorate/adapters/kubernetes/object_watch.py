@@ -1,9 +1,9 @@
 """Follows the objects at one path of a cluster by a list and a watch.
 
-If the server ends a watch, or the watch is lost, it continues from the last resource version. With
-``lists_after_loss``, a list follows each lost watch instead. A watch that cannot continue (410
-Gone) starts again with a list. While the API server does not answer, the watch retries with growing
-pauses.
+If the server ends a watch, or the watch is lost, it continues from the last resource version. If
+``lists_after_loss``, a lost watch starts again with a list instead. A watch that cannot continue
+(410 Gone) starts again with a list. While the API server does not answer, the watch retries with
+growing pauses.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ObjectWatch:
         for event in events:
             if event.change is not Change.BOOKMARK:
                 self._follower.took(event.change, event.object)
-            # Reset the pause only now, after the change was applied; otherwise a list follows.
+            # The version moves only after the change was applied, so that no change is skipped.
             self._version = event.object["metadata"]["resourceVersion"]
 
     def _opened(self) -> None:

@@ -72,7 +72,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Placement:
     """The ledger and the namespace of a run's objects.
 
-    Its pods tolerate taints with the keys ``tolerated``.
+    The run's pods tolerate taints with the keys ``tolerated``.
     """
 
     ledger: str

@@ -15,7 +15,7 @@ from quorate.ports.executor_port import Readiness, Report, RunExited, RunUnstart
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The status of a run; ``unstarted`` says why it cannot be started, if it cannot."""
+    """The status of a run; ``unstarted`` is the reason if it cannot be started."""
 
     status: Status
     ready: Readiness

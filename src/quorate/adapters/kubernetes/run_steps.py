@@ -30,7 +30,7 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""The longest grace of the other pods when one pod has failed, because their work is lost."""
+"""The longest grace period of the other pods after one has failed, because their work is lost."""
 CODE_INVALID: Final = 126
 """The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422
@@ -40,7 +40,7 @@ PODS_READY_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class RunSteps:
-    """Takes the steps of runs, on one thread. ``place_of`` returns where the pods of a run go."""
+    """Takes the steps of runs, on one thread. ``place_of`` returns the ``Placement`` of a run."""
 
     place_of: Callable[[Run], Placement]
     retries: RunRetries

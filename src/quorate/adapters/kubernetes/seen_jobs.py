@@ -1,8 +1,8 @@
 """Reads a workload that names an owner from its Kubernetes object. Pure.
 
-Users write workloads, and the CRD of a kind may validate little. So any content can be read without
-an exception. If the content cannot become a run, the result has a ``fault``, which Quorate writes
-to the workload.
+Users write workloads, and the CRD of a kind may validate little. So this module reads any content
+without an exception. If the content cannot become a run, the result has a ``fault``, which Quorate
+writes to the workload.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class SeenJob:
     """A workload with an owner, as its cluster has it.
 
     ``is_idle`` is False while the controller reports that the workload still runs. ``fault`` says
-    why the workload cannot be a run; with a fault, its numbers mean nothing and ``pod_sets`` is
-    empty. Patches are made from ``tree``, which comparisons ignore.
+    why the workload cannot be a run; if there is a fault, the numbers of the workload mean nothing
+    and ``pod_sets`` is empty. Patches are made from ``tree``, which comparisons ignore.
     """
 
     workload: Workload

@@ -1,9 +1,9 @@
 """Appends to a ledger in etcd: one transaction, which compares the revision of the head key.
 
 Every append writes the head key, so the key's revision changes each time, and etcd refuses a writer
-that compares an older revision. With a leader, the transaction also compares the leader's key, so a
-deposed leader cannot append. A refused transaction returns the head and the first blocks of other
-writers, so that a writer that is a few blocks behind needs no further read.
+that compares an older revision. If the services elect a leader, the transaction also compares the
+leader's key, so a deposed leader cannot append. A refused transaction returns the head and the
+first blocks of other writers, so that a writer that is a few blocks behind needs no further read.
 
 An answer may be lost when etcd's leader changes or a deadline passes. etcd may then have carried
 out the transaction, or may carry it out a moment later, so the writer does not simply send it
@@ -73,7 +73,7 @@ STAGED_BLOCKS_MAX: Final = 64
 
 
 _NO_REVISION: Final = -1
-"""A revision that no key has: a fence with it lets no append pass."""
+"""A revision that no key has; a fence with this revision refuses every append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Fence:
 
 
 def fence_of(key: bytes, standing: Standing) -> Fence:
-    """Return the fence for ``standing``; the fence of a follower lets no append pass."""
+    """Return the fence for ``standing``; the fence of a follower refuses every append."""
     return Fence(key, standing.revision if isinstance(standing, Leading) else _NO_REVISION)
 
 
@@ -216,8 +216,8 @@ class EtcdAppender:
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
         """Return the transaction that appends ``block``.
 
-        A refused transaction reads the queue of writers, and later blocks. These may include blocks
-        above the head, which another writer has staged.
+        A refused transaction reads the queue of writers, and later blocks. The later blocks may
+        include blocks above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
         puts = (Put(first, block_value(block)), self._mark(block.head))
@@ -273,7 +273,7 @@ class EtcdAppender:
         raise StaleHeadError(expected=expected, actual=known.head, blocks=blocks)
 
     def _mark(self, head: Head) -> Put:
-        """Return the write that records, with the head, that this writer moved the head."""
+        """Return the write that names this writer as the one that moved the head."""
         return Put(self._own_key, head_value(head))
 
     def _is_recorded(self, sent: Head) -> bool:
@@ -293,7 +293,7 @@ class EtcdAppender:
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
     ) -> KnownHead:
-        """Return the head once the transaction to ``sent`` has succeeded or can no longer succeed.
+        """Return the head once the append of ``sent`` has succeeded or can no longer succeed.
 
         Raises ``UnsureAppendError`` if the result cannot be determined in time, or while this
         program leads, so that its callers do not wait longer.
@@ -326,7 +326,7 @@ class EtcdAppender:
         return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
-        """Write the parts of a too large body, under keys that contain the block's hash."""
+        """Write a body that is too large for one key in parts; keys contain the block's hash."""
         for number in range(part_count(block)):
             part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
             key = self._keys.part(block.height, block.hash, number)
@@ -342,7 +342,7 @@ class EtcdAppender:
     def _unstage(self, head: Head, revision: int) -> None:
         """Remove the blocks staged above ``head``, unless another writer has moved the head.
 
-        If that fails, later blocks overwrite them.
+        If the removal fails, later blocks overwrite these blocks.
         """
         keys, first, end = self._keys, head.height + 1, (1 << 64) - 1
         then = (

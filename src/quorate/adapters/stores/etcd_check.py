@@ -66,7 +66,7 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
 
 
 def cautions_of(address: EtcdAddress) -> list[str]:
-    """Return, as sentences, what a ledger at ``address`` would not survive or share."""
+    """Return warnings: ``address`` has too few members, or an archive of one machine only."""
     found: list[str] = []
     count = len(address.endpoints)
     if count < MEMBERS_MIN:

@@ -9,8 +9,8 @@ The append removes the entry.
 An entry is removed with its lease, so a writer that has crashed delays other writers for the
 duration of the lease only. If the lease ends during the writer's turn, its next lease is twice as
 long. If a writer loses a race during its turn, another program ignores the queue, for example an
-older version. Then, or if even the longest lease was too short for a turn, the writer appends
-without turns for some time: its entry would only delay writers that respect the queue.
+older version. In that case, or if even the longest lease was too short for a turn, the writer
+appends without turns for some time: its entry would only delay writers that respect the queue.
 """
 
 from __future__ import annotations

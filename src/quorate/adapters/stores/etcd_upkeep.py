@@ -1,8 +1,8 @@
 """Keeps a ledger in etcd small: moves closed segments to the archive, and compacts etcd.
 
 The file of a segment is written, read back and verified, block by block. Then one transaction
-removes its blocks from etcd and creates the key that names the file. If several programs do this at
-the same time, the transaction of one of them succeeds.
+removes its blocks from etcd and creates the key that names the file. If several programs move a
+segment at the same time, only one transaction succeeds.
 """
 
 from __future__ import annotations

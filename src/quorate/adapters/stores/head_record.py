@@ -1,8 +1,8 @@
 """Records the head of a SQLite ledger in its head file, and refuses a log that is shorter.
 
 The writer records the new head after each durable commit. If a log does not have the recorded
-block, acknowledged blocks were lost, or the log was rewritten: ``check_log`` raises, and the ledger
-is not opened. The format of the file is in ``head_file.py``, the signature in ``head_signing.py``.
+block, acknowledged blocks were lost, or the log was rewritten. Then ``check_log`` raises an error.
+The format of the file is in ``head_file.py``, the signature in ``head_signing.py``.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ LAYOUT: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
         head BLOB NOT NULL DEFAULT x'') WITHOUT ROWID""",
-    # The ids are never reused, so that they always order parcels.
+    # The ids are never reused, so that parcels are always in the order of their ids.
     """CREATE TABLE parcel (id INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL,
         key TEXT NOT NULL, line TEXT NOT NULL, body BLOB NOT NULL, seq INTEGER NOT NULL,
         attempts INTEGER NOT NULL, at_ms INTEGER NOT NULL, due_ms INTEGER, UNIQUE (sink, key))""",

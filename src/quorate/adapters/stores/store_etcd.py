@@ -139,8 +139,8 @@ class EtcdStore:
     ) -> Self:
         """Return the store of an existing ledger, for reading only; writers are not blocked.
 
-        Without ``is_following``, the store ends where the ledger ends now. With ``within_s``, it
-        asks etcd for this end once, with this time limit.
+        Unless ``is_following``, the store ends where the ledger ends now. If ``within_s`` is given,
+        the store asks etcd for this end once, with this time limit.
         """
         with ExitStack() as undo:
             store = cls(address)
@@ -188,8 +188,8 @@ class EtcdStore:
     ) -> Election:
         """Return a candidate called ``name``, reached at ``service``; the caller starts it.
 
-        From now on this store appends only while the candidate leads. A new standing applies to
-        appends before ``on_change`` is called with it.
+        From now on this store appends only while the candidate leads. A change of the leader
+        applies to appends before ``on_change`` is called with it.
         """
         self._check_writable()
         keys = self._keys

@@ -20,14 +20,14 @@ from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
 PAGE_BLOCKS: Final = 128
-"""The number of blocks in a page: one connection reads them, and memory has them all."""
+"""The number of blocks in a page; one connection reads a page, which is in memory as a whole."""
 
 
 class PagedReader:
     """A read-only ``EventStore`` that ends where the ledger ended at its creation.
 
-    With ``is_archive_kept``, the first look-up opens a connection to the archive, for one thread,
-    which stays open until ``close``. Without it, each look-up opens a connection.
+    If ``is_archive_kept``, the first look-up opens a connection to the archive, for one thread; it
+    stays open until ``close``. Otherwise each look-up opens and closes a connection.
     """
 
     is_shared = False

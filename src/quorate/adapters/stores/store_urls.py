@@ -200,7 +200,7 @@ def faults_of_servers(url: str) -> list[str]:
 
 
 def cautions(url: str) -> list[str]:
-    """Return what a ledger at ``url`` would not survive, judged by its URL."""
+    """Return warnings about a ledger at ``url``, such as too few members of etcd."""
     driver, place = _driver(url)
     return driver.cautions(place)
 
@@ -242,8 +242,8 @@ def read_pages(
 ) -> EventStore:
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
-    With ``is_archive_kept``, the archive of ended runs stays open, for one thread. With
-    ``within_s``, the store asks its servers for its end once, with this time limit.
+    If ``is_archive_kept``, the archive of ended runs stays open, for one thread. If ``within_s`` is
+    given, the store asks its servers for its end once, with this time limit.
     """
     driver, place = _driver(url)
     return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)

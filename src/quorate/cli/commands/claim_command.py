@@ -107,8 +107,8 @@ def claim(
         checkpoint=checkpoint,
         dry_run=dry_run,
     )
-    # Checked here first, so that errors name the option. The GPUs of a node are not known here, so
-    # the check uses one GPU.
+    # The claim is checked before it is sent, so that errors name the option. The check assumes one
+    # GPU if the number of GPUs is not given.
     claim_document(asked, gpus or 1, words=_OPTIONS)
     ask(settings, "claim-nodes", asked)
 

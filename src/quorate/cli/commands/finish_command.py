@@ -202,8 +202,8 @@ def _live_runs(
 ) -> tuple[str, ...]:
     """Return the waiting and running runs of an owner and a user; None means all of them.
 
-    With ``has_below`` also runs of owners below ``owner``. Waiting runs come first, newest first,
-    so that no run starts because a run that it follows was cancelled.
+    If ``has_below``, the result includes runs of owners below ``owner``. Waiting runs come first,
+    newest first, so that no run starts because a run that it follows was cancelled.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns

@@ -145,7 +145,7 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     from quorate.views.money.envelope_usage import COLUMNS, envelope_usage
     from quorate.views.table import table
 
-    del what  # There is only one thing to show.
+    del what  # The argument has only one valid value.
     trees = [
         tree_asked(settings, f"list-{kind}", ListThings())["items"]
         for kind in ("envelopes", "caps", "leases")

@@ -50,7 +50,7 @@ def statement(
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 
-    # Checked here first, so that errors name the option.
+    # The options are checked before the request is sent, so that errors name the option.
     prices_named(prices, "--price")
     if month is not None:
         month_named(month, "--month")

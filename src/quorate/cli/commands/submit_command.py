@@ -208,7 +208,7 @@ def submit(
 def _submit_and_watch(settings: Settings, operation: str, asked: Struct) -> None:
     """Submit one run, and watch it until it is over; raises ``CommandError`` unless it completed.
 
-    The first picture of ``watch`` shows the outcome of the request.
+    The first screen of ``watch`` shows the outcome of the request.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.commands.watch_command import watch_run

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class WatchOptions(NamedTuple):
     """The options of a watch: the interval, and at most ``redraws_max`` redraws.
 
-    With ``redraw`` the new screen replaces the last one; otherwise the state is printed once, and
+    If ``redraw``, the new screen replaces the last one; otherwise the state is printed once, and
     then a line for each new event.
     """
 

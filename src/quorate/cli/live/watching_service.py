@@ -97,7 +97,7 @@ class _View:
 
     def show(self) -> None:
         """Print the current state."""
-        # The cursor is read first: an event between both reads is printed twice, and not lost.
+        # The cursor is read before the text: an event in between is printed twice, not lost.
         tree: dict[str, Any] = self._client.ask_json("picture", self.watched)
         told = self._client.ask_text("picture", self.watched)
         self.seq, self._shown_s = tree["sequence"], monotonic()
@@ -151,7 +151,7 @@ class _View:
 
 def _line(event: Event) -> str:
     """Return an event as a line; only its tag if a newer Quorate has written it."""
-    # This is imported with the first event: until then a watch needs nothing that reads the ledger.
+    # These modules read the ledger; they are imported with the first event, to start faster.
     from quorate.documents.times import time_text
     from quorate.ledger.codec import event_from_json
     from quorate.ports.errors import QuorateError

@@ -43,7 +43,7 @@ def _limits(command: F) -> F:
     )
     command = parent(command)
     for flags, metavar, text in reversed(_LIMITS):
-        # The same parameter name, whichever of the options was typed.
+        # The parameter is named after the first form of the option, whichever form was typed.
         name = flags[0].removeprefix("--").replace("-", "_")
         command = click.option(*flags, name, metavar=metavar, help=text)(command)
     return command

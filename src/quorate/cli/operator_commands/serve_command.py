@@ -261,7 +261,7 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 def _keep(token: str, path: str) -> bool:
     """Write the token to a new file that only its owner can read; return whether it worked.
 
-    An existing file is not changed; then the token is printed, because it cannot be read again.
+    An existing file is not changed; instead the token is printed, because it cannot be read again.
     """
     import os
 

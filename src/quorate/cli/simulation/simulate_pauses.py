@@ -110,7 +110,7 @@ def _staged(
 def _recorded(url: str) -> EventStore:
     """Create a ledger with its lottery's secret beside it, and return its store.
 
-    With the secret every command can draw this ledger's lotteries again, as for any other ledger.
+    A command needs this secret to draw the ledger's lotteries again.
     """
     lottery = lottery_path(ledger_path(url))
     with ExitStack() as undo:

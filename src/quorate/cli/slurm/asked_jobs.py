@@ -76,7 +76,7 @@ def chosen(
 
 
 def job_words(text: str) -> list[str]:
-    """Return the jobs in a list with commas; empty places are ignored."""
+    """Return the jobs in a list with commas; empty items are ignored."""
     return [part for part in split_outside(text, ",") if part]
 
 
@@ -98,7 +98,7 @@ def now_of(settings: Settings) -> datetime:
 
 
 def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
-    """Return the matching jobs of ``phases``, oldest first in each; None is every phase.
+    """Return the matching jobs of ``phases``, in each phase oldest first; None means every phase.
 
     Running jobs include their nodes.
     """

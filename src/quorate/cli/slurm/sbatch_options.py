@@ -98,7 +98,7 @@ def _options(words: Sequence[str], where: str) -> Iterator[Option]:
 
 
 def _named(word: str) -> tuple[str, str, bool] | None:
-    """Return the option in ``word``, its value, and whether a value is given; None if no option."""
+    """Return the option in ``word``, its value, and whether a value is given; else None."""
     if word.startswith("--"):
         key, equals, value = word.removeprefix("--").partition("=")
         return key.replace("_", "-"), value, bool(equals)
@@ -113,8 +113,8 @@ def split_command_line(
 ) -> CommandLine:
     """Split ``words`` into Quorate's options, Slurm's options, and the script with arguments.
 
-    ``ours`` are options with a value, ``flags`` those without; every other option must be one of
-    sbatch, in ``known``. Raises ``CommandError`` for an unknown option.
+    ``ours`` are Quorate's options with a value, ``flags`` its options without a value; every other
+    option must be one of sbatch, in ``known``. Raises ``CommandError`` for an unknown option.
     """
     mine: list[str] = []
     options: list[Option] = []

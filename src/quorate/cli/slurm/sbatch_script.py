@@ -36,7 +36,7 @@ class Script:
     """The request of a job; ``said`` has the remarks about it, in order.
 
     ``limit_s`` is the time limit. The runs in ``after`` must have completed first, and those in
-    ``after_any`` must be over; with ``is_singleton``, runs of the same user and job name must be
+    ``after_any`` must be over; if ``is_singleton``, runs of the same user and job name must be
     over, too. Of each array in ``after_task``, the task with the same index must have completed.
     ``mail_kinds`` is None without ``--mail-type``.
     """

@@ -17,7 +17,7 @@ class NodeSpec(Fields):
 
 
 class NodeClaim(Fields):
-    """The claim that has the node, or after which the node has to be wiped."""
+    """The claim that has the node now, or that had it before and requires a wipe of the node."""
 
     name: str
     user: str

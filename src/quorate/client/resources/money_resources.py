@@ -48,7 +48,7 @@ class EnvelopeSpec(Fields):
 
 
 class EnvelopeStatus(Fields):
-    """The amounts that an envelope has spent and holds."""
+    """The GPUs that an envelope pays for now, and the amounts that it has spent and reserved."""
 
     owner: str
     active_gpus: int

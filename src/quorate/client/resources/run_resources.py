@@ -21,7 +21,7 @@ class RunResources(Fields):
 
 
 class RunLocality(Fields):
-    """How close together the GPUs have to be, and in which places."""
+    """How many GPUs have to be in one domain, and which regions, clusters and racks are allowed."""
 
     group_gpus: int | None
     allow_cross_group_spread: bool | None
@@ -29,7 +29,7 @@ class RunLocality(Fields):
 
 
 class RunMalleable(Fields):
-    """The range of widths of a malleable run."""
+    """The least and most GPUs of a malleable run, and the number of GPUs in a step."""
 
     min_total_gpus: int
     max_total_gpus: int
@@ -73,7 +73,7 @@ class RunMail(Fields):
 class RunFollow(Fields):
     """The runs that must complete first, and the runs that must only be over.
 
-    With ``after_task`` each task follows the task with the same index of another array.
+    If ``after_task`` is set, each task follows the task with the same index of another array.
     """
 
     after: tuple[str, ...]
@@ -197,7 +197,7 @@ class PlanStatus(Fields):
 
 
 class ShortageInfo(Fields):
-    """A place or payer that is short, and the missing amount."""
+    """A domain, payer or limit that is not sufficient, and the missing amount."""
 
     where: str
     wanted: int
@@ -207,7 +207,7 @@ class ShortageInfo(Fields):
 
 
 class RefusalTerms(Fields):
-    """The numbers of a refusal; ``also`` is the next refusal in line."""
+    """The numbers of a refusal; ``also`` is a second, independent reason."""
 
     code: str
     subject: str
@@ -235,7 +235,7 @@ class ReservationOfRun(ReservationStatus):
 
 
 class QueuePlace(ShareTerms):
-    """The place of a run in the queue, and the terms of its order."""
+    """The position of a run in the queue, and the terms that determine the position."""
 
     position: int
     eligible_since: str | None

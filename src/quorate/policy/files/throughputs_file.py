@@ -166,7 +166,7 @@ def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], 
     scales = [each.scale for each in types]
     pairs, paired = reading.pairs, reading.paired
     for (one, other), rates in seen.items():
-        # A pair that is listed under one type only has the same rates under the other type.
+        # If only one of the two types lists a pair, the other type has the same rates.
         mirror = seen.get((other, one)) if one <= other else None
         if scales[one] != scales[other]:
             message = "shares GPUs with a type of another scale"

@@ -67,7 +67,7 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
 
     This is the analytic center, at which interior point methods end. Within the available GPUs, it
     maximises the product of two factors per job: the time that the job gets above ``time``, and the
-    time that it still lacks. A narrow job gets a larger part of its lacking time than a wide job.
+    time that it still lacks. A job of few GPUs gets a larger part of its lacking time than others.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time
@@ -113,7 +113,7 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return the used GPUs of each flavor if ``wanted`` GPUs are given out, fastest first.
+    """Return the used GPUs of each flavor if ``wanted`` GPUs are assigned, fastest flavors first.
 
     The speed of a flavor is the average rate of jobs on it, each relative to its fastest flavor.
     """

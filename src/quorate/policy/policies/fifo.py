@@ -1,8 +1,8 @@
 """First in, first out: jobs run in the order of the problem, each on one flavor until it ends.
 
-A job gets GPUs of a flavor that has room. The search ends at the first job for which no flavor has
-room, so no job overtakes that job. As published, a job that makes no progress on any flavor with
-room is skipped, because it could not use the GPUs that later jobs then get.
+A job gets GPUs of a flavor with room (enough free GPUs). The search ends at the first job for which
+no flavor has room, so no job overtakes that job. As published, a job that makes no progress on any
+flavor with room is skipped, because it could not use the GPUs that later jobs then get.
 """
 
 from __future__ import annotations

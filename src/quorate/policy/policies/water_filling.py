@@ -47,7 +47,7 @@ RAISED_MAX: Final = 1e-5
 UNSURE_MAX: Final = 1e-2
 """The largest permitted tolerance; an answer names jobs that needed more than ``RAISED_MAX``."""
 TOGETHER: Final = 10.0
-"""Jobs stop with the job nearest to a wall if they are at most this many times as far from it."""
+"""Jobs stop with the job nearest to a wall if they are at most this many times as far away."""
 STALLED_MAX: Final = 5
 """The search fails when a missed level could not be lowered this many times."""
 NOTHING: Final = 1e-12
@@ -79,10 +79,10 @@ def water_filling(
     """Return the allocation in which no job can be raised without lowering a worse-off one.
 
     The objective is the level at which the first of the jobs that rise from the start is stuck.
-    Without entities, it is the objective of max-min fairness. Of several allocations with the same
-    rates, the one returned depends only on the order of jobs and flavors. If a problem bounds the
-    work, later levels may be left out; the remaining GPUs are then shared by weight, and the answer
-    names the unfinished jobs. GPUs that rounding leaves over are also shared by weight.
+    If there are no entities, it is the objective of max-min fairness. Of several allocations with
+    the same rates, the one returned depends only on the order of jobs and flavors. If a problem
+    bounds the work, later levels may be left out; the remaining GPUs are then shared by weight, and
+    the answer names the unfinished jobs. GPUs that rounding leaves over are also shared by weight.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -131,8 +131,8 @@ def _alike(problem: Problem) -> Classes | None:
         queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
         places = len(queues) + np.arange(jobs)
         kin = np.where(queued, places, problem.entity_of).astype(np.float64)
-    # Classes compare fields of the problem. The group is stored as the age, which water filling
-    # does not read.
+    # Classes compare fields of the problem. The groups of jobs are stored in the field of ages,
+    # which water filling does not read.
     marked = replace(problem, ages_s=kin)
     return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
 
@@ -156,8 +156,8 @@ def _filled(
 def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
     """Return the levels of all jobs, after each job has risen as far as it can.
 
-    With at least ``many`` jobs and no pairs, prices give a start. If rounding makes the solver fail
-    from this start, everything is computed again from level 0.
+    If there are at least ``many`` jobs and no pairs, prices give a start. If rounding makes the
+    solver fail from this start, everything is computed again from level 0.
     """
     jobs, _ = space.problem.shape
     work = WorkCount(space.problem.work_max)
@@ -256,7 +256,7 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
     Newton's method from above; it ends when a wall is met.
     """
     before, stalled = np.inf, 0
-    # If a wall no longer lowers the level, what is missing is the rounding of all jobs.
+    # If a wall no longer lowers the level, jobs miss the level by the rounding of all jobs.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):

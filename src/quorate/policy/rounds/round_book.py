@@ -189,7 +189,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     untouched = dict.fromkeys(book.flavors, start_s) if rules.forgets_owed else None
     owed: dict[Row, Mapping[str, float]] = {
         row: book.owed_s[row]
-        # The row was due no time and had none. Most pairs are such rows, and there are many pairs.
+        # The row was due no time and had none, like most of the many pairs.
         if row not in book.shares and had == untouched
         else {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
         for row, had in book.had_s.items()
@@ -249,8 +249,8 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind its share: its owed time over the share, to a millisecond.
 
-    A row that had no GPUs for some time is behind by this time, whatever its share and width. So a
-    wide row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
+    A row that had no GPUs for some time is behind by this time, whatever its share and GPUs. So a
+    large row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
     its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another round would
     make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS`` behind. If
     other rows are further behind, because there are too few GPUs, rows take turns in every round.

@@ -47,10 +47,10 @@ def place(
     """Return the GPUs of every chosen row; ``servers`` must have enough GPUs.
 
     A row keeps its GPUs of the last round (``before``) if all of them are available. The other rows
-    are placed next, widest first. A row goes to the server with room on which it leaves the fewest
-    GPUs free. If no server has room, the row goes to the domain with room in which it leaves the
-    fewest GPUs free, on the servers with most free GPUs first. If no domain has room, it is spread
-    over several. Ties go to the earlier server. Under ``STRICT`` rules, rows keep and take GPUs
+    are placed next, largest first. A row goes to the server on which it fits and leaves the fewest
+    GPUs free. If it fits on no server, it goes to the domain in which it fits and leaves the fewest
+    GPUs free, on the servers with most free GPUs first. If it fits in no domain, it is spread over
+    several domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep and take GPUs
     size by size, servers are filled in order, and rows outside the allocation get no new place.
     """
     return Places(servers, rules).of(chosen, before)

@@ -182,7 +182,7 @@ class Cheapest:
         """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
         Return how far other points lie below the new edges; points that are too slow may lie below.
-        Turning usually gives the same edges in twice the time.
+        ``_turn`` usually gives the same edges, but takes twice as long.
         """
         rates = self._rates(rows)
         bought = rates[:-1] * self._bought(priced)

@@ -98,8 +98,8 @@ def solve(
 
     ``start`` is a basis of the program, or of a program with the same rows and columns. The primal
     simplex method continues from this basis, which is fast if little has changed. The search for
-    whole numbers ends when the answer is proved, or after ``NODES_MAX`` nodes. With ``is_exact``
-    the tolerance is ``EXACT``, otherwise a thousand times as much.
+    whole numbers ends when the answer is proved, or after ``NODES_MAX`` nodes. If ``is_exact``, the
+    tolerance is ``EXACT``, otherwise a thousand times as much.
     """
     highs = _taken()
     _make_quiet(highs)
@@ -175,7 +175,7 @@ drop a solver takes as long as a program of thirty jobs."""
 def _taken() -> highspy.Highs:
     """Return a solver that no other caller has: an unused one, or else a new one."""
     try:
-        return _SPARE.pop()  # An atomic operation, so no two threads get the same solver.
+        return _SPARE.pop()  # ``pop`` is atomic, so no two threads get the same solver.
     except IndexError:
         return _new()
 

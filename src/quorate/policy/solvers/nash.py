@@ -51,8 +51,8 @@ class Point:
     """Shares, unused time and unused GPUs, and a price of each of them; all above 0.
 
     The unused amounts are stored, because computing them as 1 minus the used part would soon leave
-    only rounding errors. After a job was removed, they may be less than the true unused amounts;
-    the steps give out the difference.
+    only rounding errors. After a job was removed, the stored amounts may be less than the true
+    ones; the steps assign the difference.
     """
 
     shares: Floats

@@ -61,9 +61,9 @@ class Walls:
     def highest(self, path: Path, known: float | None = None) -> float:
         """Return the highest level of ``path`` within all walls.
 
-        ``known`` is the highest level within all walls but the last. Without it, the last few walls
-        are tried first, because they are usually the nearest. Of the other walls, only those that
-        are then violated are tried.
+        ``known`` is the highest level within all walls but the last. If it is None, the last few
+        walls are tried first, because they are usually the nearest; of the other walls, only those
+        that the level found so far violates are tried.
         """
         count = len(self.each)
         first = count - 1 if known is not None else max(0, count - _NEAREST)
@@ -114,8 +114,8 @@ def wall(
     """Return the wall of these dual prices, after correcting them so that the wall holds exactly.
 
     A column may not gain more than its jobs' time and its GPUs cost (weak duality); if it does
-    because of a solver's rounding, the price of its first job's time is raised. With ``gains``, the
-    gains of the columns are added to the sums.
+    because of a solver's rounding, the price of its first job's time is raised. If ``gains`` is
+    given, the gains of the columns are added to the sums.
     """
     count = len(space.rows)
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)

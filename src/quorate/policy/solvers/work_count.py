@@ -21,7 +21,7 @@ PER_STEP_AND_COLUMN: Final = 2
 
 @dataclass(slots=True)
 class WorkCount:
-    """The remaining work under a bound; None means no bound."""
+    """The work that a policy may still do; None means no limit."""
 
     left: int | None
 

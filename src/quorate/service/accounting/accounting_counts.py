@@ -28,7 +28,7 @@ class AccountingCounts:
         self._oldest = gauge(registry, m.ACCOUNTING_OLDEST)
 
     def stands(self, status: LinkStatus, owners: int, reported: int, now_ms: int) -> None:
-        """Record a link's status; ``reported`` is how many of its owners use the system's hours."""
+        """Record a link's status; ``reported`` counts the owners that use the system's hours."""
         for key, count in (
             ((m.Purpose.REMAINING, m.Way.DONE), status.answers),
             ((m.Purpose.REMAINING, m.Way.FAILED), status.failures),

@@ -47,7 +47,7 @@ class Pace:
 class Ends:
     """The ledger, outbox and accounting system of a link. ``record`` records a changed answer.
 
-    ``record`` runs on the ledger thread; its second argument has the resource of each owner.
+    ``record`` runs on the ledger thread; its second argument maps each owner to its resource.
     """
 
     ledger_id: str
@@ -78,7 +78,7 @@ class Link:
         """Carry out the work due at ``now_ms``; return the time at which the next step is due.
 
         Raises ``StoreError`` if the ledger or the outbox cannot be used, or if the outbox belongs
-        to another ledger. Even then no report is lost, and the link still reads the remaining
+        to another ledger. No report is lost by an error, and the link still reads the remaining
         hours.
         """
         self._note_time(now_ms)
@@ -115,8 +115,8 @@ class Link:
                     raise AccountingDownError(down)
                 told = self._ends.accounting.remaining(link.resource, link.components)
             except AccountingError as error:
-                # If the system is down, it is down for all owners; a refusal concerns this owner
-                # only.
+                # If the accounting system is down, it is down for all owners; a refusal concerns
+                # only this owner.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
                 silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
@@ -128,7 +128,7 @@ class Link:
         self._ends.record(news, {link.owner: link.resource for link in self._owners})
 
     def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
-        """Return a fall-back to the ledger's figures; None if the last answer is not too old."""
+        """Return a fall-back to the ledger's figures; None while the last answer is still valid."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
             _LOG.warning(
@@ -186,8 +186,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # A line is named after the resource, not the owner, because another owner that is
-            # linked to the resource later must replace the same figure.
+            # A line of the outbox is named after the resource, not the owner, because another owner
+            # that is linked to the resource later must replace the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -202,7 +202,7 @@ class Link:
             )
 
     def _deliver(self, now_ms: int) -> None:
-        """Send the first due parcel of each resource and month, until the system is down."""
+        """Send the first due parcel of each resource and month; stop if the system is down."""
         outbox = self._ends.outbox
         for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
             told = read_body(parcel.body)

@@ -62,9 +62,8 @@ class Ledgering:
     ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
         """Yield (link, month, usage) of each resource, for this month and earlier months.
 
-        Includes resources that the owners of ``links`` were linked to before: usage from before the
-        change may not have been reported yet. Reports for such former resources use the present
-        component names.
+        Includes former resources of the owners in ``links``, because their usage may not have been
+        reported yet. Reports for former resources use the present component names.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):
@@ -101,7 +100,7 @@ class Ledgering:
         return [link for name, link in found.items() if name not in {one.resource for one in links}]
 
     def _parts(self, resource: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int, int]]:
-        """Yield (owner, from, until): when owners were linked to ``resource`` within that time."""
+        """Yield (owner, from, until): when owners were linked to ``resource`` in the given time."""
         for owner, stretches in self._stretches.items():
             for each in stretches:
                 end_ms = until_ms if each.until_ms is None else min(each.until_ms, until_ms)

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 RECORD_S_MAX: Final = 60.0
 """How long the ledger thread may take to record answers before the link tries again."""
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread, so that it soon notices a clock that was set."""
+"""The longest sleep of the thread, so that it soon notices that the clock was set."""
 TROUBLE_S: Final = 5.0
 """How long to wait after an error of this service, not of Waldur."""
 TOKEN_BYTES_MAX: Final = 1_024
@@ -91,7 +91,7 @@ class Worker:
         self._thread = Thread(target=self._run, name="waldur", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop, ledger_id: str) -> None:
-        """Start; ``loop`` is the event loop that submits work to the ledger thread."""
+        """Start the thread; ``loop`` is the event loop that submits work to the ledger thread."""
         self._loop = loop
         self._ledger_id = ledger_id
         self._thread.start()

@@ -15,7 +15,7 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""It is compared with the caller's secret if the token is unknown: both cases take equally long."""
+"""Compared with the caller's secret if the token is unknown, so that no check is faster."""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 

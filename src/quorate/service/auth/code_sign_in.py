@@ -70,8 +70,8 @@ class CodeSignIn:
         """Return the issuer's endpoints; raises ``CommandError`` if the issuer states none."""
         async with self._asking:
             if self._is_due():
-                # Stored before the request, so that visitors do not each cause a request to an
-                # issuer that is down.
+                # The time is stored before the request; otherwise each visitor would cause a
+                # request to an issuer that is down.
                 self._asked_ms = self._clock.now_ms()
                 await self._discover()
         if self._found is None:
@@ -176,7 +176,7 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
 
 
 def _address_in(tree: Mapping[str, Any], name: str) -> str:
-    """Return an address from the issuer's metadata, which must use TLS or be on this machine."""
+    """Return an address from the issuer's metadata; it must use TLS or be on this machine."""
     said = tree.get(name)
     try:
         parts = urlsplit(said if isinstance(said, str) else "")

@@ -2,8 +2,8 @@
 
 An API server sends no access token, and needs none: the answer depends only on the request, and
 reveals nothing of the ledger. So any pod that reaches the port can call the webhook; connections
-and memory per client address are limited. With ``kubernetes.admission_ca`` a client must present a
-certificate of that authority.
+and memory per client address are limited. If ``kubernetes.admission_ca`` is set, a client must
+present a certificate of that authority.
 """
 
 from __future__ import annotations

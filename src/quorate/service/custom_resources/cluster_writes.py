@@ -37,7 +37,7 @@ SELDOM_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The inputs of a resource's status, which is kept until ``until_s`` if they stay the same."""
+    """The inputs of a status; if they stay the same, it is not written before ``until_s``."""
 
     resource: Resource
     ledger: object

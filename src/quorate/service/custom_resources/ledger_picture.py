@@ -65,7 +65,7 @@ class Wanted:
 class LedgerPicture:
     """The data that was read: ``seq`` is the last event in it, ``now`` its time.
 
-    ``owners`` has all owners. Conflicts that need not be read again have no tree.
+    ``owners`` has all owners. In ``outcomes`` a conflict that need not be read again is None.
     """
 
     seq: int

@@ -1,8 +1,8 @@
 """Custom resources as documents of the ledger, and their callers. Pure.
 
 Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
-the ledger ends with digits of its uid. So resources of the same name, in different namespaces or
-created one after the other, are different runs, and one resource is never submitted twice.
+the ledger ends with digits of its uid. So resources of the same name are different runs, whether
+they are in different namespaces or created one after the other. No resource is submitted twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The operator: compares the custom resources of a cluster with the ledger, and makes them agree.
 
-The operator compares both after every start, and whenever one of them has changed. A resource that
-a user writes becomes a request, with that user as its caller; the ledger's data becomes its status.
-Between two comparisons the operator keeps only caches and the refused requests. So a lost watch, a
-conflict or a restart needs no special code (docs/adr/0046).
+The operator compares resources and ledger after every start, and whenever a resource or the ledger
+has changed. A resource that a user writes becomes a request, with that user as its caller; the
+ledger's data becomes its status. Between two comparisons the operator keeps only caches and the
+refused requests. So a lost watch, a conflict or a restart needs no special code (docs/adr/0046).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ REST: Final = 3
 AGAIN_S: Final = 1.0
 """How long until the next comparison if the ledger failed, or the cluster cannot be watched."""
 PASSES_MAX: Final = 8
-"""How often a comparison is repeated for resources that refer to resources it has just declared."""
+"""How often a comparison is repeated for resources that refer to just declared resources."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted together, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
@@ -152,7 +152,7 @@ class ResourceOperator:
             await self._until_due()
             self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             if watch.seen() is None:
-                continue  # Compared as soon as all kinds are listed.
+                continue  # The first comparison needs all kinds.
             if watch.trouble:
                 self._has_trouble = True  # Nothing can be written, and no changes arrive.
                 continue
@@ -304,7 +304,7 @@ class ResourceOperator:
         return False
 
     async def _ask_all(self, asked: Sequence[tuple[Resource, Request]], seq: int) -> bool:
-        """Send requests to the ledger in order, runs together; return whether any was accepted."""
+        """Send requests to the ledger: runs last and together; return whether any was accepted."""
         is_taken = False
         runs: list[tuple[Resource, Request]] = []
         for resource, request in asked:

@@ -127,7 +127,7 @@ def status_news(
     at: str,
     now: Resource,
 ) -> dict[str, Any] | None:
-    """Return the new status of ``resource``; None if ``now``, as in the cluster, has that status.
+    """Return the new status of ``resource``; None if ``now``, from the cluster, already has it.
 
     Also None if the spec of ``resource`` was changed meanwhile, because the new spec must be
     compared with the ledger first.
@@ -171,7 +171,7 @@ def plain(value: Any) -> Any:
     """Return a tree of the ledger in JSON types.
 
     Null fields and empty texts are left out: API servers of version 1.20 treat both as null, which
-    their schemas refuse.
+    the schemas of the resources refuse.
     """
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items() if each not in (None, "")}

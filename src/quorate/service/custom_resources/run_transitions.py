@@ -101,7 +101,7 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
             return []
         word = str(stopping["reason"])
         if word == EndReason.START_REFUSED.value:
-            return []  # This is reported as an eviction, with the same reason.
+            return []  # The stop is reported as an eviction, with the same reason.
         note = str(stopping.get("note") or "")
         message = f"it releases its GPUs and waits again: {word}" + (f": {note}" if note else "")
         reason = PREEMPTED if word in _FOR_OTHERS else STOPPING

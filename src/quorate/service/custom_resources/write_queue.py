@@ -96,7 +96,7 @@ class WriteQueue:
         """Queue ``write``, unless a request for the same object is under way.
 
         If requests for the object pause, return the time at which the pause ends; the caller must
-        queue the write again then. Else return None.
+        queue the write again at that time. Otherwise return None.
         """
         rest = self._rests.get(key)
         if rest is not None and self._clock() < rest.until_s:

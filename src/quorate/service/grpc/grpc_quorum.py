@@ -51,7 +51,7 @@ MESSAGE_BYTES_MAX: Final = -1
 class GrpcQuorum:
     """Forwards calls of one service, in its event loop.
 
-    With ``trust`` the services serve gRPC with TLS; ``trust`` checks the leader's certificate.
+    If ``trust`` is given, services use gRPC with TLS; ``trust`` checks the leader's certificate.
     """
 
     ledger_thread: LedgerThread
@@ -132,7 +132,7 @@ class GrpcQuorum:
                 f"grpc.listen for every service of the ledger"
             )
         if self._leader != leader.grpc or self._channel is None:
-            # Set before the first await, so that other calls use the new channel and open no other.
+            # The channel is replaced before the first await, so that no other call opens one.
             old, self._channel = self._channel, self._made(leader.grpc)
             self._leader = leader.grpc
             if old is not None:

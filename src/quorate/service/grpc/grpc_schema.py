@@ -1,7 +1,7 @@
 """The messages and services of gRPC, derived from the table of operations.
 
 ``tools/protobuf.py`` writes them to proto/quorate/v1/quorate.proto, and the server registers its
-methods from here, so both agree.
+methods from here, so the file and the server agree.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Choice:
 
 
 Given = type[Struct] | Many | Choice | None
-"""What an operation returns; None means a free tree."""
+"""What an operation returns; None means any JSON object."""
 
 
 def name_of(given: Given) -> str:
@@ -121,7 +121,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """All methods, and the messages, ``structs`` and ``groups``, by name.
+    """All methods, and all messages by name: ``structs`` and ``groups``.
 
     ``taken`` are the Structs of requests, which distinguish an absent field from an empty field.
     """

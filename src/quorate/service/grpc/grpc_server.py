@@ -117,7 +117,7 @@ class GrpcLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """Certificates and keys in PEM. With ``client_authority``, a client needs its certificate."""
+    """Certificates and keys in PEM. ``client_authority``, if set, signs clients' certificates."""
 
     certificate: bytes
     key: bytes
@@ -233,7 +233,7 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # The method is registered as a stream of one message, so that authentication comes first.
+        # The method is a stream of one message, so that authentication precedes reading it.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:

@@ -2,8 +2,8 @@
 
 A Struct distinguishes absent, null and empty; protobuf distinguishes only two of them. So a field
 that may be null and has another default is a ``google.protobuf.Value``, and a list that may be left
-out of a request is a ``google.protobuf.ListValue``: both can be present, empty, or absent. A reader
-of a response treats an empty list and an absent one as the same. Free trees are
+out of a request is a ``google.protobuf.ListValue``: these two types can be present, empty, or
+absent. A reader of a response treats an empty list and an absent one as the same. Free trees are
 ``google.protobuf.Struct``. Enums are strings, so that an old client can read a new value.
 """
 
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """``name`` is for protobuf, ``wire`` for JSON; an empty ``wire`` has all other fields."""
+    """Its ``name`` in protobuf and ``wire`` in JSON; an empty ``wire`` means all other fields."""
 
     name: str
     wire: str
@@ -83,7 +83,7 @@ _ITEMS: Final = (types.ListType, types.VarTupleType)
 
 
 def message_name(struct: type[Struct]) -> str:
-    """Return the name of the message that carries ``struct``; a request's ends in ``Request``."""
+    """Return the name of the message for ``struct``; the name for a request ends in ``Request``."""
     name = struct.__name__
     return name.removesuffix("Request") + "Request" if issubclass(struct, Asked) else name
 

@@ -84,8 +84,8 @@ class Gate:
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
-            # Counted only after a failure: a valid caller may share an address with a caller that
-            # guesses.
+            # Only failures are counted, because a valid caller may share an address with a caller
+            # that guesses tokens.
             self._failures.take(address)
             raise
         self._rate.take(caller.whose)
@@ -95,7 +95,7 @@ class Gate:
 def grpc_surface(
     settings: GrpcSettings,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that serves gRPC; it yields the address once."""
+    """Return a context manager that serves gRPC and yields the address."""
 
     async def surface(
         ledger_thread: LedgerThread, authenticator: Authenticator

@@ -25,7 +25,7 @@ from quorate.views.exits import CommandError, Exit
 EXACT_MAX: Final = 2**53
 """The largest whole number up to which a double holds every whole number."""
 WHERE_CHARS_MAX: Final = 200
-"""How many characters of a path a message repeats."""
+"""How many characters of a field's path an error message shows."""
 
 
 def plain(value: object) -> Any:

@@ -78,7 +78,7 @@ class Connections:
     def begin(self, connection: object, address: str) -> bool:
         """Count an open ``connection`` for ``address``; return False if the address has too many.
 
-        Before that, the longest idle connection of that address is closed.
+        At its limit, the address's longest idle connection is closed to admit the new one.
         """
         most = self._of_address_max
         if most is None:

@@ -24,7 +24,7 @@ from quorate.service.limits.tenant_shares import (
 THREADS: Final = 2
 """How many bodies are read at a time; others wait, limited by the memory that they take."""
 AT_ONCE_BYTES: Final = 2_048
-"""A body up to this length is read in the event loop: another thread would cost more."""
+"""A body up to this length is read in the event loop: handing it to a thread takes longer."""
 
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much memory all bodies take together, unless configured."""
@@ -81,7 +81,7 @@ class BodyReader:
 
     @property
     def trouble(self) -> str:
-        """Why no body is accepted; empty while there is room."""
+        """Why no body is accepted; empty while memory is left."""
         return self._shares.trouble
 
     @contextmanager
@@ -96,7 +96,7 @@ class BodyReader:
     async def run(self, length: int, read: Callable[[], T]) -> T:
         """Return the result of ``read`` for a body of ``length`` bytes, or raise its exception.
 
-        A body that still waits is not read once its caller has disconnected.
+        A body that waits to be read is dropped when its caller disconnects.
         """
         if length <= AT_ONCE_BYTES:
             return read()

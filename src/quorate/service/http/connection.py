@@ -27,7 +27,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._heads = 0
         self._is_in_head = True
-        # Whether the parser has read a part of a request, even of its head.
+        # Whether the parser has read a part of a request, even if only a part of its head.
         self._has_begun = False
         self._timer: TimerHandle | None = None
         self.counted: Connections | None = None
@@ -64,7 +64,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # Count ``data`` only if no head ended in it: then all of it belongs to one head.
+        # Count ``data`` only if no head ended in it, so that all of it belongs to one head.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -102,7 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for the next head; its time starts with its first byte."""
+        """Wait for the next head; its time limit starts with its first byte."""
         self._is_in_head, self._has_begun = True, False
         self._head_bytes = 0
         answer, self._shed_answer = self._shed_answer, None

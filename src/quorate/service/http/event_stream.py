@@ -3,8 +3,8 @@
 ``log_watcher.py`` sends the output of a run in the same way.
 
 No events are queued for a watcher. The watcher reads from its cursor whenever something was
-recorded. A watcher that does not read is disconnected, gets its cursor, and may resume from there
-(docs/adr/0019).
+recorded. A watcher that does not read is disconnected, gets its cursor, and may resume from this
+cursor (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FIRST: Final = "first"
 
 
 class Following(Protocol):
-    """Reads events for one watcher, on the ledger thread: ``operations/ledger/following.py``."""
+    """Reads events for a watcher, on the ledger thread; see ``operations/ledger/following.py``."""
 
     cursor: int
 
@@ -162,7 +162,7 @@ class WatchRegistry:
         self._frames_bytes = 0
 
     def fit(self, connections: int) -> None:
-        """Limit the watchers, so that ``connections`` leave room for other requests."""
+        """Limit the watches, so that some of ``connections`` stay free for other requests."""
         self._watches.share = watch_share(connections)
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ def _ending(kind: str, cursor: int) -> bytes:
 
 
 def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:
-    """Return the request, resumed after the last event that the client has."""
+    """Return the request, changed to begin after the last event that the client has."""
     last = headers.get(b"last-event-id", "").strip()
     if not last:
         return asked

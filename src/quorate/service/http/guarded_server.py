@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # The base class closes these like asyncio servers, and calls no other method of them.
+        # The base class takes the acceptors for asyncio servers, and only closes them.
         self.servers = acceptors
         self.started = True

@@ -45,7 +45,7 @@ async def bind(
 async def when_free(
     take: Callable[[], T], address: Address, setting: str, wait_s: float = TAKEOVER_S
 ) -> T:
-    """Return what ``take`` returns; call it again for ``wait_s`` while ``address`` is in use.
+    """Return the result of ``take``; retry for ``wait_s`` while ``address`` is in use.
 
     Raises ``CommandError``, which names ``setting``, if ``take`` raises another OSError.
     """

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_PER_S_MIN: Final = 16 * 1024
-"""The lowest rate at which a body must arrive; its first seconds are not measured."""
+"""The lowest rate at which a body must arrive; the first seconds of a body are not measured."""
 ABORT: Final = "quorate.abort"
 """The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"
@@ -196,7 +196,7 @@ class _Exchange:
             self.handled.status = message["status"]
             self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
-            # A copy, because the same message may be sent to other callers, too.
+            # The message is copied, because other callers may get the same message.
             own = list(message.get("headers", ()))
             names = {name for name, _ in own}
             always = [each for each in _ALWAYS if each[0] not in names]

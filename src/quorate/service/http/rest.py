@@ -163,8 +163,8 @@ class _Gate:
         try:
             caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
-            # Counted only after a failure: a valid caller may share an address with a caller that
-            # guesses.
+            # Only failures are counted, because a valid caller may share an address with a caller
+            # that guesses tokens.
             self._failures.take(_address(scope))
             raise
         handled(scope).caller = caller.shown
@@ -225,7 +225,7 @@ class _Asked:
         ledger_thread = self._gate.parts.ledger_thread
         least = headers.get(MIN_SEQUENCE.encode())
         if waits_first(headers, len(body)):
-            # A request that waits here does not count as under way.
+            # From here on the request counts as admitted, not as arriving.
             arrived(scope)
         asked = await ledger_thread.bodies.run(
             len(body), lambda: asked_of(operation, path, query, headers, body)
@@ -343,7 +343,7 @@ async def _respond(
     if reply.notes and form not in (Form.TOLD, Form.WIDE):
         head.append((NOTES.encode(), _notes(reply.notes)))
     if reply.cpu_s is not None:
-        # Lets a caller that polls adapt its rate.
+        # A caller that polls can adapt its rate to this time.
         head.append((b"server-timing", b"cpu;dur=%.1f" % (1e3 * reply.cpu_s)))
     status = 200
     body = reply.body

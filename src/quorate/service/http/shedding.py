@@ -69,7 +69,7 @@ class Shedding:
         self._holder_of = holder_of
         self.rests = admission.rests
         self._reads = _reads_with_bodies()
-        # Made once, because a rejection must be cheap.
+        # The answers are made once, because a rejection must be cheap.
         self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}
 
     @property

@@ -1,4 +1,4 @@
-"""Paths of the table; operations share a path if theirs differ only in placeholder names."""
+"""The paths of operations; paths that differ only in the names of placeholders are one path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def renamed(path: str, operation: Operation, parts: Mapping[str, str]) -> dict[s
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Return ``paths`` with fixed segments before placeholders: /runs/batch first."""
+    """Return ``paths`` ordered so that fixed segments are tried before placeholders."""
     return sorted(
         paths, key=lambda path: [(part.startswith("{"), part) for part in path.split("/")]
     )

@@ -4,8 +4,8 @@ Requests above the limit are rejected before they are read, which costs little, 
 overloaded service keeps its throughput. The rate of answers is measured in intervals in which
 requests wait all the time. The highest rate of the last few intervals counts, so that one long
 commit changes nothing. The limit is the number of requests that are answered at this rate in
-``ANSWER_S_MAX``, and half of that while the event loop is behind. The measurements are dropped when
-no request has been under way for ``FORGET_S``.
+``ANSWER_S_MAX``; while the event loop is behind, the limit is half as high. The measurements are
+dropped when no request has been under way for ``FORGET_S``.
 
 One tenant may have half of the limit at most, and one caller a quarter. So during a burst of one
 tenant, requests of other tenants are still admitted, and tenants take turns. While the loop is
@@ -212,9 +212,9 @@ class Admission:
 
 
 _FULL: Final = problem(UNAVAILABLE, "too many requests are under way; try again later")
-"""Made once, because a rejection must be cheap."""
+"""The refusal is made once, because a rejection must be cheap."""
 
 
 def _share(limit: int) -> Share:
-    """Return the usual shares in ``limit``; admins need no reserve: they may exceed it."""
+    """Return the usual shares in ``limit``; admins need no reserve, because they may exceed it."""
     return replace(Share.of_all(limit, "requests for the ledger"), kept=0)

@@ -24,8 +24,8 @@ KEPT_PART: Final = 20
 class Share:
     """Limits: ``most`` for all, ``of_tenant_max`` for one tenant, ``of_one_max`` for one caller.
 
-    ``kept`` places are reserved for admins, and only ``most`` limits admins, because admins must be
-    able to act when other callers have reached their limits. ``what`` names the counted objects.
+    ``kept`` of ``most`` are reserved for admins, and only ``most`` limits admins, because admins
+    must be able to act when other callers have reached their limits. ``what`` names the objects.
     """
 
     most: int

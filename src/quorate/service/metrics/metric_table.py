@@ -311,7 +311,7 @@ WATCHERS_DROPPED = _counter("watchers_dropped", "Watches ended because they were
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryMetrics:
-    """The metrics of one kind of receiver; the kind is also the label of their names."""
+    """The metrics of one kind of receiver; the kind is also the label for the receivers' names."""
 
     deliveries: Metric
     waiting: Metric
@@ -364,7 +364,7 @@ DELIVERY_METRICS: Final[dict[str, DeliveryMetrics]] = {
         ),
     ),
 }
-"""By the kind of receiver."""
+"""The metrics of deliveries, by the kind of receiver."""
 ACCOUNTING_REQUESTS = _counter(
     "accounting_requests", "Requests to an accounting system.", "purpose", "way"
 )

@@ -54,8 +54,8 @@ class KnownState(Protocol):
 class Begun:
     """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
 
-    ``term`` is the term in which the service led then, by its lease; 0 if it did not lead, or if
-    etcd did not confirm, for a read, that the state is complete.
+    ``term`` is the term in which the service held the leader's lease at that time; 0 if it did not
+    lead. For a read it is also 0 if etcd did not confirm that the state is complete.
     """
 
     seq: int
@@ -87,8 +87,8 @@ def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple
     """Return the headers on the age of an answer that was begun at ``before``.
 
     No lag is stated if this service has led since ``before`` and, for a read, etcd has confirmed
-    the state: then the data is no older than the request. A read includes all events recorded
-    before it began; a command includes its own events.
+    the state, because the data is then no older than the request. A read includes all events
+    recorded before it began; a command includes its own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

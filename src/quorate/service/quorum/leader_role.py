@@ -58,7 +58,7 @@ class CandidateAddress:
 
 
 class ExecutorSupply:
-    """Makes an executor for each leadership. The first is made now, so that faults show early."""
+    """Makes an executor for each leadership; makes the first at once, so that faults show early."""
 
     def __init__(self, make: Callable[[], ServedExecutor | None]) -> None:
         self._make = make

@@ -36,7 +36,7 @@ class LeaderTrust:
     def roots(self) -> bytes | None:
         """Return the certificates in PEM; None if the machine has none.
 
-        Without them gRPC uses roots of its own, and not those of the machine.
+        If gRPC gets no certificates, it uses its own, not those of the machine.
         """
         if self.ca_file:
             try:

@@ -28,9 +28,9 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""The number of readers. Long reads leave one reader free; so do the reads of one tenant.
+"""The number of readers. One stays free of long reads, and one of the reads of any single tenant.
 
-The long reads of one tenant leave one of the readers for long reads free.
+Of the readers for long reads, one stays free of the long reads of any single tenant.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
@@ -153,8 +153,8 @@ class ReadPool:
     ) -> T:
         """Run ``do`` on a thread of the pool for ``caller``, and return its result.
 
-        Reads with ``is_long``, and those that do not read the ledger (``is_apart``), always leave
-        one reader free. A tenant has at most one ``is_apart`` read answered at a time.
+        Long reads (``is_long``), and reads of other data than the ledger (``is_apart``), always
+        leave one reader free. A tenant has at most one ``is_apart`` read answered at a time.
 
         Raises ``CommandError`` if too many reads wait, in all or of this caller. An admin's read
         may wait even above these limits, up to ``OPEN_MAX``.
@@ -170,7 +170,7 @@ class ReadPool:
         """Run ``do`` on a thread of the pool, and return its result.
 
         Raises ``CommandError`` if too many reads wait, unless this read continues an answer that
-        has begun (``goes_on``). Each such answer has at most one waiting read.
+        has begun (``goes_on``). An answer that has begun has at most one waiting read.
         """
         found: T = await self._run(_QueuedRead(self._future(), do), is_let_in=goes_on)
         return found
@@ -232,7 +232,7 @@ class ReadPool:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # This is done outside the lock, so that no caller waits for it.
+            # The memory is released outside the lock, so that no caller waits for this.
             reader.forget()
 
     def _wait(self, within_s: float) -> _QueuedRead | None:

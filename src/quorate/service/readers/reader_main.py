@@ -39,13 +39,13 @@ from quorate.views.failures import as_command_error
 _LOG = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 0.5
-"""The shortest pause before an idle reader follows the ledger again."""
+"""The shortest pause before an idle reader reads the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
 """The longest pause between two such reads: ten commits are read almost as fast as one."""
 FEW_EVENTS: Final = 50
 """If an idle reader has read no more events than this, it pauses longer before the next read."""
 GLANCE_S: Final = 1.0
-"""How long an idle reader waits for its store; a question that arrives then waits as long."""
+"""How long an idle reader waits for its store; a question that arrives meanwhile waits, too."""
 NICE: Final = 5
 """The nice value of readers, so that commits come first if both need the same core."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -55,7 +55,7 @@ Prctl = Callable[..., Any]
 
 def main() -> None:
     """Carry out orders from standard input, which is a socket, until it is closed."""
-    # Only the service ends this process, whatever signal a terminal or a supervisor sends to both.
+    # Only the service ends this process, whatever signal a terminal or supervisor sends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     control = socket.socket(fileno=os.dup(0))
@@ -77,7 +77,7 @@ class _Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._prctl = find_prctl()
-        # Readers have the reading end, and get end-of-file there when this process ends.
+        # Readers have the reading end of this pipe, and get end-of-file when this process ends.
         self._alive = os.pipe()
         self._woken, self._wakes = socket.socketpair()
         self._pids: dict[int, int] = {}
@@ -262,7 +262,7 @@ def _answered(reader: Reader, sent: SentQuestion) -> Reply | Exception:
 
 @contextmanager
 def _bounded(cpu_s_max: float) -> Iterator[None]:
-    """Raise ``_WorkSpentError`` in the body once it has used more CPU time than this."""
+    """Raise ``_WorkSpentError`` in the body once it has used more CPU time than ``cpu_s_max``."""
     signal.setitimer(signal.ITIMER_PROF, cpu_s_max)
     try:
         yield

@@ -45,9 +45,9 @@ class ReaderConfig:
 
     ``glancing`` opens the ledger for an idle reader, with a short time limit.
 
-    ``is_executed`` says whether an executor runs the work; plans depend on it. Without ``logs``
-    readers have no output of runs, and without ``reports`` no reports of simulations. For
-    ``mail_domains`` see ``RequestContext``.
+    ``is_executed`` says whether an executor runs the work; plans depend on it. Readers can show the
+    output of runs only if ``logs`` is given, and reports of simulations only if ``reports`` is
+    given. For ``mail_domains`` see ``RequestContext``.
     """
 
     reading: Callable[[], EventStore]
@@ -95,7 +95,7 @@ class Reader:
     def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyContext:
         """Return the context for requests of ``caller``, with all events recorded by now.
 
-        With ``seq`` the context may be older, but has all events up to that sequence.
+        If ``seq`` is given, the context may be older, but has all events up to ``seq``.
         """
         config = self._config
         if operation.of_blocks:

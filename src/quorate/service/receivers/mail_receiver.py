@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends an addressed notice: makes the mail from the address and the notice when it is sent.
+    """Sends an addressed notice, and makes the mail only when it sends it.
 
-    So a notice that waited is sent from the sender that is configured by then.
+    So a notice that waited has the sender that is configured when it is sent.
     """
 
     kind = KIND

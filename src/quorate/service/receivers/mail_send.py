@@ -98,7 +98,7 @@ class Mailer:
         code, words = smtp.docmd("STARTTLS")
         if code != _READY:
             raise _UnusableServerError(f"the server starts no TLS: {_reply(code, words)}")
-        # The server's answers before TLS, read or unread, are void (RFC 3207).
+        # Answers that the server sent before TLS must be discarded (RFC 3207).
         if smtp.file is not None:
             smtp.file.close()
             smtp.file = None

@@ -157,7 +157,7 @@ def mail_address(value: object) -> str:
 
 
 def mail_domains(value: object) -> str:
-    """Return domains separated by commas; the value is such a text, or a list."""
+    """Return domains separated by commas; ``value`` is a list of domains, or a text with commas."""
     found = value.split(",") if isinstance(value, str) else value
     words = found if isinstance(found, list) else []
     cleaned = [each.strip().lower() if isinstance(each, str) else "" for each in words]

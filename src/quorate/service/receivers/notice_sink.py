@@ -40,7 +40,7 @@ DELIVERIES_MAX: Final = 200
 DUE_MAX: Final = 20
 """How many lines of the outbox are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
-"""The longest sleep of the thread, so that it soon notices a clock that was set."""
+"""The longest sleep of the thread, so that it soon notices that the clock was set."""
 
 
 class Receiver(Protocol):
@@ -79,7 +79,7 @@ class Addressed:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The data that notices need in addition to events: runs, conflicts, and the family."""
+    """The data that notices need in addition to events: runs, conflicts, and owners."""
 
     known: KnownFew
     owners: frozenset[str] | None
@@ -132,8 +132,8 @@ class NoticeSink:
     def begin(self) -> None:
         """Record that a new receiver gets notices of events from now on.
 
-        Raises ``QuorateError`` like ``step``; then the first ``step`` that succeeds records this
-        instant.
+        Raises ``QuorateError`` like ``step``; the first ``step`` that succeeds then makes this
+        record.
         """
         store = self._source.reading()
         self._begins_at = store.head()
@@ -189,7 +189,7 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Set the cursor: the last event sent, or for a new receiver the end at ``begin``."""
+        """Set the cursor to the last event sent, or for a new receiver to the end at ``begin``."""
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:

@@ -47,9 +47,9 @@ def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
 
 
 def mail_receivers(server: MailServer | None, named: Sequence[MailReceiver]) -> list[Receiver]:
-    """Return the mail receivers: the addresses of runs, and those that were ``named``.
+    """Return one mail receiver for each of ``named``, and one for the addresses of runs.
 
-    Each sends its own mail. Raises ``KeyFileError``, and ``CommandError`` if the authorities of
+    Each has its own connection. Raises ``KeyFileError``, and ``CommandError`` if the authorities of
     ``server`` cannot be read.
     """
     if server is None:
@@ -147,8 +147,7 @@ async def receivers_served(
         sink = NoticeSink(receiver, source=source, outbox=outbox, clock=clock, counts=counts)
         counts.begun(receiver.name)
         line = _Line(sink, receiver)
-        # This precedes the first answer to a request, because the receiver's thread may begin
-        # later.
+        # The start is recorded before the first request is answered; the thread may begin later.
         await asyncio.to_thread(line.begin)
         lines.append(line)
         ledger_thread.listeners.append(line.wake)

@@ -74,7 +74,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The figures of policies over the same seeds, and the differences of each two policies."""
+    """The figures of policies over the same seeds, and the differences of each pair of policies."""
 
     names: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -195,7 +195,7 @@ def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[fl
 
 
 def _student_t(freedom: int) -> float:
-    """Return Student's t at 97.5 %, beyond the table by the first terms of a series."""
+    """Return Student's t at 97.5 %; beyond the table, from the first terms of a series."""
     if freedom <= len(_T_975):
         return _T_975[freedom - 1]
     z = NormalDist().inv_cdf(0.975)

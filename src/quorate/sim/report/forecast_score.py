@@ -67,8 +67,8 @@ def scored_starts(
 ) -> tuple[list[ScoredStart], int, int, int]:
     """Return (forecasts, runs without a forecast, runs that started at once, end) of a ledger.
 
-    With ``every`` of n, only each n-th waiting run is forecast, because a forecast costs as much as
-    a plan.
+    If ``every`` is n, only each n-th waiting run is forecast, because a forecast takes as long as a
+    plan.
     """
     state, asked, waiting = State(), _Asked([]), 0
     started: dict[str, int] = {}

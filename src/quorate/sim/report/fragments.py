@@ -66,7 +66,7 @@ def _steps(line: Timeline, sign: int) -> list[tuple[int, int, int]]:
 
 
 def _waits(runs: list[SimulatedRun], now_ms: int) -> list[tuple[int, int, int]]:
-    """Return (instant, 1 or -1, width) for each run that begins (1) or ceases (-1) to wait."""
+    """Return (instant, 1 or -1, GPUs) for each run that begins (1) or ceases (-1) to wait."""
     found: list[tuple[int, int, int]] = []
     for run in runs:
         for from_ms, to_ms in waits(run, now_ms):

@@ -1,7 +1,7 @@
 """Step functions over time: busy GPUs, capacity, the queue, and the GPUs of each owner.
 
-A timeline is a tuple of (instant, value) in ascending order. A value holds until the next instant;
-before the first instant the value is 0.
+A timeline is a tuple of (instant, value) in ascending order. A value applies until the next
+instant; before the first instant the value is 0.
 """
 
 from __future__ import annotations

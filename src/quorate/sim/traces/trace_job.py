@@ -59,7 +59,7 @@ class Trace:
 
     @property
     def gpus_max(self) -> int:
-        """How many GPUs the widest job takes."""
+        """How many GPUs the largest job takes."""
         return max((job.gpus for job in self.jobs), default=0)
 
     @property

@@ -1,7 +1,7 @@
 """Makes a fork: a ledger up to an instant, then changes, then new decisions on recorded arrivals.
 
 The engine, the driver and every rule are those of production. The fork copies no event after the
-instant: it decides everything again. Without changes, this gives the same events.
+instant: it decides everything again. Without changes, the fork has the same events as the ledger.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class _Fork:
     def _act(self) -> bool:
         """Take the next action and all others of its recorded block; return whether any was valid.
 
-        They are taken together, before any due work, because a driver records together everything
-        that its executor has reported by then.
+        The actions are taken together, before any due work, because a driver records all reports of
+        its executor in one block.
         """
         at_ms, seq, _, action = heappop(self._heap)
         is_valid = action()
@@ -321,7 +321,7 @@ class _Fork:
 
 
 def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
-    """Return whether the ledger had an executor: it reported, or a stop ended in a later block."""
+    """Return whether the ledger had an executor: a report, or a stop that took several blocks."""
     for block in blocks:
         ended = {each.lease for each in block if isinstance(each, e.LeaseEnded)}
         for event in block:

@@ -84,8 +84,8 @@ def inputs_of(
     ``owners`` has the owners that existed before ``blocks``.
 
     If a person's block records no known command, the command changed nothing and only due work was
-    recorded. Such a block becomes a tick. Without ``has_driver``, only commands cause due work, so
-    every block without a known command becomes a tick.
+    recorded. Such a block becomes a tick. If ``has_driver`` is False, only commands cause due work,
+    so every block without a known command becomes a tick.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))

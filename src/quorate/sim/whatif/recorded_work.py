@@ -1,11 +1,11 @@
 """Derives from a ledger how long the work of each run takes.
 
-The work of a run that binds its GPUs is GPU time under its leases, without spares. The work of a
-run that shares in rounds is counted in steps, by its rate on each flavor (``recorded_speeds.py``).
-A run that ended has done all its work; for a run that had not ended, the rest of its declared
-duration remains, or a small amount of work. A recorded stop takes its recorded time; any other stop
-takes the median time of all stops. The leases of a claim are not work, because a claim ends at its
-stated time.
+The work of a run that keeps its GPUs until it ends is the GPU time of its leases, without spares.
+The work of a run that shares in rounds is counted in steps, by its rate on each flavor
+(``recorded_speeds.py``). A run that ended has done all its work; for a run that had not ended, the
+rest of its declared duration remains, or a small amount of work. A recorded stop takes its recorded
+time; any other stop takes the median time of all stops. The leases of a claim are not work, because
+a claim ends at its stated time.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Lengths:
     efforts: Mapping[str, Effort]
     rates: RecordedRates
     told: Mapping[str, ToldSteps]
-    """For each run that reported steps, the counts and the work at which they were reported."""
+    """For each run that reported steps, each count of steps and the work done by then."""
     stops: Mapping[str, tuple[int, int]]
     """For each lease that was stopped, the time its stop took, and the sequence of its end."""
     usual_stop_ms: int
