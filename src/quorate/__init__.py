@@ -3,7 +3,7 @@
 Work is paid for before it is placed, every decision is an event in a hash-chained ledger, and
 everything else is derived from it.
 
-``Client`` and ``AsyncClient`` ask a service; they are imported when they are first used.
+``Client`` and ``AsyncClient`` send requests to a service; they are imported when first used.
 """
 
 from __future__ import annotations

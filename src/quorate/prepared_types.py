@@ -1,8 +1,8 @@
 """Types that several threads may read at once.
 
 msgspec gathers the fields of a struct when the struct is first read, and crashes the process when
-two threads do that together (seen with msgspec 0.22). So a type that threads read either belongs to
-a module's ``Decoder``, which is made while the module is imported, or is prepared here first.
+two threads do that together (seen with msgspec 0.22). So there are two ways for a type that several
+threads read: a ``Decoder`` that is made while its module is imported, or a call of ``prepared``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The API of a training script: whether to stop, its world, and its last checkpoint.
 
-It uses only the standard library, so importing it is cheap, and a script that uses it runs
+The module uses only the standard library, so importing it is cheap, and a script that uses it runs
 anywhere. Without Quorate the world is one process, and no stop is ever requested.
 
 ``SIGTERM`` is the warning before a stop. In a process of a run, this module handles the signal
@@ -77,9 +77,9 @@ class Notice:
 class Lease:
     """The round in which the run started: it has its GPUs for ``seconds``, until ``until_ms``.
 
-    ``steps`` is the number of steps that it is expected to do in that time; it is never more than
-    the steps that are left. A run that keeps its GPUs in the next round gets no message. A run that
-    loses them is stopped.
+    ``steps`` is the number of steps that the run is expected to do in this time, and at most the
+    number of steps that it has left. A run that keeps its GPUs in the next round gets no message. A
+    run that loses them is stopped.
     """
 
     steps: int
@@ -143,7 +143,7 @@ def notice() -> Notice | None:
 def checkpoints() -> Path:
     """Return the folder for checkpoints, which is kept across all starts of the run.
 
-    Without Quorate it is below the working directory of the process.
+    Without Quorate the folder is below the working directory of the process.
     """
     found = (_folder() or Path()) / CHECKPOINTS
     found.mkdir(parents=True, exist_ok=True)

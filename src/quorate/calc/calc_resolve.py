@@ -137,7 +137,7 @@ def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Q
 
 
 def _for_run(standing: Standing, at: At, name: str) -> Question | str | None:
-    """Return the conflict that makes room for a run, in the slice that lacks the fewest GPUs."""
+    """Return the conflict that makes room for a run, in the domains that lack the fewest GPUs."""
     state, known = standing.state, standing.runs.get(name)
     place = at.child("resolve").child("run")
     if known is None:

@@ -171,8 +171,8 @@ def _job_id(value: object, at: At) -> str | None:
 def _servers(fields: Fields, gpus: Mapping[str, int]) -> tuple[Server, ...]:
     """Return the servers with the numbers of their GPUs.
 
-    The numbers are those of ``worker_ids``. Without that field, GPUs are numbered from 0, flavor by
-    flavor in the order of their names.
+    The numbers are those of ``worker_ids``. If ``worker_ids`` is missing, GPUs are numbered from 0,
+    flavor by flavor in the order of their names.
     """
     sizes = dict(fields.optional("num_gpus_per_server", _counts, ()))
     named = fields.maybe("worker_ids", _numbered)
@@ -252,7 +252,7 @@ def _by_flavor_and_row(
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
     """Return ``resets``, with the shares of missing pairs computed from their priorities.
 
-    A recording leaves out a pair if all its shares are below 1e-9. But such a share still decides
+    A recording leaves out a pair if all its shares are below 1e-9. But even a smaller share decides
     which row gets GPUs that no other row wants. At a reset every row has had GPUs for the same
     time, so the share of a pair is its priority divided by the number of rows.
     """

@@ -1,8 +1,8 @@
 """Reads scripts: the steps of a scenario, as commands with their times.
 
 A step may have one deed (``submit``, ``failNode`` ...), the instant of the deed (``at``), and what
-is expected after it (``expect``). A step may also be in the form of the system that Quorate
-descends from (``op`` and its arguments); it is read as the deed with the same effect.
+is expected after it (``expect``). A step may also have the form ``op`` and arguments, of the system
+that Quorate descends from. Such a step is read as the deed with the same effect.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class Stage:
         return found
 
     def violations(self, *, whole: bool = False) -> list[Violation]:
-        """Return the violations in the state; with ``whole``, also those in the whole history."""
+        """Return the violations in the state and, if ``whole``, in the whole history."""
         found = sweep(self.view)
         if whole:
             found += audit(self._events, view=self.view)

@@ -111,8 +111,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
     """Report the first cycle of parents, if there is one.
 
-    The world states the parents of owners in ``declared`` in the field ``owners``, and those of
-    other owners in the owners' budgets.
+    The world states the parents of the owners in ``declared`` in its field ``owners``, and the
+    parents of other owners in their budgets.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:

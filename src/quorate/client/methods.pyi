@@ -67,7 +67,7 @@ class Methods:
     def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and the reason; with ``now`` its work
+        """Stop a run, or withdraw it from the queue. The run, and the reason; if ``now``, its work
         gets no grace to checkpoint."""
     def claim_nodes(
         self,
@@ -206,9 +206,9 @@ class Methods:
     def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node and stop the work on it. A node, and the reason."""
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
-        """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
-        its start is computed even if the run is beyond the planning depth of its pool. All runs
-        ahead of it are then planned for this answer, up to a bound that the answer states."""
+        """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
+        start is computed even if the run is beyond the planning depth of its pool. All runs ahead
+        of it are then planned for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -287,7 +287,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_caps(
         self,
@@ -298,8 +298,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_charges(
         self,
         *,
@@ -309,7 +308,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_claims(
         self,
@@ -320,7 +319,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_domains(
         self,
@@ -331,7 +330,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_envelopes(
         self,
@@ -342,7 +341,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_events(
         self,
@@ -365,7 +364,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_nodes(
         self,
@@ -376,8 +375,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_notices(
         self,
         *,
@@ -399,7 +397,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_pools(
         self,
@@ -410,8 +408,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_queue(
         self,
         *,
@@ -424,10 +421,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Runs, perhaps only those of one owner or in one phase;
-        with ``newest``, the last ones. With ``newest``, the first page has the last runs, and
-        ``next`` is the cursor of the page before it. A page always lists its oldest run first.
-        ``grouped`` lists an array once instead of each of its tasks."""
+        """List the waiting runs, in order. Runs, perhaps only of one owner or in one phase; the
+        last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
+        the cursor of the previous page. A page always lists its oldest run first. ``grouped`` lists
+        an array once instead of each of its tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     def list_reservations(
@@ -439,7 +436,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_resolveroutcomes(
         self,
@@ -450,8 +447,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. With ``names``, only the named resources; with ``at``, the state at a
-        past instant."""
+        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_runs(
         self,
         *,
@@ -464,10 +461,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Runs, perhaps only those of one owner or in one phase; with ``newest``, the
-        last ones. With ``newest``, the first page has the last runs, and ``next`` is the cursor of
-        the page before it. A page always lists its oldest run first. ``grouped`` lists an array
-        once instead of each of its tasks."""
+        """List runs. Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
+        If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
+        page. A page always lists its oldest run first. ``grouped`` lists an array once instead of
+        each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -477,7 +474,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_tokens(
         self,
@@ -499,9 +496,9 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A report that a node is
-        clean or, with ``failed``, could not be wiped. With ``after``, the report counts only if
-        that claim was the last one on the node, so that a late report does not free a node that was
-        claimed again."""
+        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report counts
+        only if this claim was the last one on the node. So a late report does not free a node that
+        was claimed again."""
     def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -555,17 +552,16 @@ class Methods:
         """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
         pools to show; of pools everything, or only the firm starts."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
-        """Show when a run starts, and the conditions of that start. A submitted run. With
-        ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
-        All runs ahead of it are then planned for this answer, up to a bound that the answer
-        states."""
+        """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
+        the start is computed even if the run is beyond the planning depth of its pool. All runs
+        ahead of it are then planned for this answer, up to a bound that the answer states."""
     def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
         submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. With ``exact``, there must be one document only, and its start is
-        computed even beyond the planning depth of the pool."""
+        proposed commands. If ``exact``, there must be one document only, and its start is computed
+        even beyond the planning depth of the pool."""
     def put_budget(
         self,
         name: str,
@@ -574,8 +570,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document with the name ``name``; with ``if_match``,
-        only if it still has that version."""
+        """Create or replace one budget. The document with the name ``name``; ``if_match``, if
+        given, must be its present version."""
     def put_node(
         self,
         name: str,
@@ -584,8 +580,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one node. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     def put_owner(
         self,
         name: str,
@@ -594,8 +590,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one owner. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     def put_pool(
         self,
         name: str,
@@ -604,13 +600,13 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one pool. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; with ``if_match``, only if
-        it still has that version."""
+        """Replace the settings of the installation. The System document; ``if_match``, if given,
+        must be its present version."""
     def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
         one owner, or of all owners that the caller sees."""
@@ -632,18 +628,19 @@ class Methods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. Without domains the scope has all domains. A
-        domain is given by its key, region/cluster/domain, or by its last part if that is unique.
-        ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
-        BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
-        ``pool`` the pool is ``default``, or the only one that has the flavor."""
+        to those that are free, and in which scope. If no domains are given, the scope has all
+        domains. A domain is given by its key, region/cluster/domain, or by its last part if that is
+        unique. ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``,
+        given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. The
+        default ``pool`` is ``default``, or the only pool that has the flavor."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
         """Show the output of a run. The output of a run: at most ``limit`` lines, from line
-        ``from`` on, counted from 0. With ``tail``, only the last ``tail`` lines that exist."""
+        ``from`` on, counted from 0. If ``tail`` is given, the answer has only the last ``tail``
+        lines that exist."""
     def run_reports(self, run: str) -> RunProgress:
         """Show the steps, rate and figures that a run has reported. The run whose reports are
         requested."""
@@ -747,7 +744,7 @@ class Methods:
         first: int | None = None,
     ) -> Iterator[Event]:
         """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
-        without it, events that are recorded from now on."""
+        without ``from``, events that are recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> Iterator[Logs]:
         """Follow the output of a run until the run is over. The output of a run from line ``from``
         on, counted from 0."""
@@ -755,8 +752,8 @@ class Methods:
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
         """Watch your notices as they are recorded, from a sequence on. Notices from the event
-        ``from`` on; without it, those that are recorded from now on. ``kind`` (several may be
-        given) and ``owner`` select notices."""
+        ``from`` on; without ``from``, notices that are recorded from now on. ``kind`` (several may
+        be given) and ``owner`` select notices."""
     def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""
 
@@ -783,7 +780,7 @@ class AsyncMethods:
     async def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and the reason; with ``now`` its work
+        """Stop a run, or withdraw it from the queue. The run, and the reason; if ``now``, its work
         gets no grace to checkpoint."""
     async def claim_nodes(
         self,
@@ -922,9 +919,9 @@ class AsyncMethods:
     async def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node and stop the work on it. A node, and the reason."""
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
-        """Explain why a run waits, and what would start it now. A submitted run. With ``exact``,
-        its start is computed even if the run is beyond the planning depth of its pool. All runs
-        ahead of it are then planned for this answer, up to a bound that the answer states."""
+        """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
+        start is computed even if the run is beyond the planning depth of its pool. All runs ahead
+        of it are then planned for this answer, up to a bound that the answer states."""
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1003,7 +1000,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_caps(
         self,
@@ -1014,8 +1011,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_charges(
         self,
         *,
@@ -1025,7 +1021,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_claims(
         self,
@@ -1036,7 +1032,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_domains(
         self,
@@ -1047,7 +1043,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_envelopes(
         self,
@@ -1058,7 +1054,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_events(
         self,
@@ -1081,7 +1077,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_nodes(
         self,
@@ -1092,8 +1088,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_notices(
         self,
         *,
@@ -1115,7 +1110,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_pools(
         self,
@@ -1126,8 +1121,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
-        answer. With ``names``, only the named resources; with ``at``, the state at a past
-        instant."""
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_queue(
         self,
         *,
@@ -1140,10 +1134,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Runs, perhaps only those of one owner or in one phase;
-        with ``newest``, the last ones. With ``newest``, the first page has the last runs, and
-        ``next`` is the cursor of the page before it. A page always lists its oldest run first.
-        ``grouped`` lists an array once instead of each of its tasks."""
+        """List the waiting runs, in order. Runs, perhaps only of one owner or in one phase; the
+        last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
+        the cursor of the previous page. A page always lists its oldest run first. ``grouped`` lists
+        an array once instead of each of its tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     async def list_reservations(
@@ -1155,7 +1149,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_resolveroutcomes(
         self,
@@ -1166,8 +1160,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. With ``names``, only the named resources; with ``at``, the state at a
-        past instant."""
+        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_runs(
         self,
         *,
@@ -1180,10 +1174,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Runs, perhaps only those of one owner or in one phase; with ``newest``, the
-        last ones. With ``newest``, the first page has the last runs, and ``next`` is the cursor of
-        the page before it. A page always lists its oldest run first. ``grouped`` lists an array
-        once instead of each of its tasks."""
+        """List runs. Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
+        If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
+        page. A page always lists its oldest run first. ``grouped`` lists an array once instead of
+        each of its tasks."""
     async def list_tenants(
         self,
         *,
@@ -1193,7 +1187,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. With ``names``, only the named resources; with ``at``, the state at a past
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_tokens(
         self,
@@ -1215,9 +1209,9 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A report that a node is
-        clean or, with ``failed``, could not be wiped. With ``after``, the report counts only if
-        that claim was the last one on the node, so that a late report does not free a node that was
-        claimed again."""
+        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report counts
+        only if this claim was the last one on the node. So a late report does not free a node that
+        was claimed again."""
     async def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -1271,17 +1265,16 @@ class AsyncMethods:
         """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
         pools to show; of pools everything, or only the firm starts."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
-        """Show when a run starts, and the conditions of that start. A submitted run. With
-        ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
-        All runs ahead of it are then planned for this answer, up to a bound that the answer
-        states."""
+        """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
+        the start is computed even if the run is beyond the planning depth of its pool. All runs
+        ahead of it are then planned for this answer, up to a bound that the answer states."""
     async def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
         submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. With ``exact``, there must be one document only, and its start is
-        computed even beyond the planning depth of the pool."""
+        proposed commands. If ``exact``, there must be one document only, and its start is computed
+        even beyond the planning depth of the pool."""
     async def put_budget(
         self,
         name: str,
@@ -1290,8 +1283,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document with the name ``name``; with ``if_match``,
-        only if it still has that version."""
+        """Create or replace one budget. The document with the name ``name``; ``if_match``, if
+        given, must be its present version."""
     async def put_node(
         self,
         name: str,
@@ -1300,8 +1293,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one node. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     async def put_owner(
         self,
         name: str,
@@ -1310,8 +1303,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one owner. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     async def put_pool(
         self,
         name: str,
@@ -1320,13 +1313,13 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document with the name ``name``; with ``if_match``, only
-        if it still has that version."""
+        """Create or replace one pool. The document with the name ``name``; ``if_match``, if given,
+        must be its present version."""
     async def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; with ``if_match``, only if
-        it still has that version."""
+        """Replace the settings of the installation. The System document; ``if_match``, if given,
+        must be its present version."""
     async def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
         one owner, or of all owners that the caller sees."""
@@ -1348,18 +1341,19 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. Without domains the scope has all domains. A
-        domain is given by its key, region/cluster/domain, or by its last part if that is unique.
-        ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``, given as
-        BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. Without a
-        ``pool`` the pool is ``default``, or the only one that has the flavor."""
+        to those that are free, and in which scope. If no domains are given, the scope has all
+        domains. A domain is given by its key, region/cluster/domain, or by its last part if that is
+        unique. ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``,
+        given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. The
+        default ``pool`` is ``default``, or the only pool that has the flavor."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The token, by its id, and why."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
         """Show the output of a run. The output of a run: at most ``limit`` lines, from line
-        ``from`` on, counted from 0. With ``tail``, only the last ``tail`` lines that exist."""
+        ``from`` on, counted from 0. If ``tail`` is given, the answer has only the last ``tail``
+        lines that exist."""
     async def run_reports(self, run: str) -> RunProgress:
         """Show the steps, rate and figures that a run has reported. The run whose reports are
         requested."""
@@ -1465,7 +1459,7 @@ class AsyncMethods:
         first: int | None = None,
     ) -> AsyncIterator[Event]:
         """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
-        without it, events that are recorded from now on."""
+        without ``from``, events that are recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> AsyncIterator[Logs]:
         """Follow the output of a run until the run is over. The output of a run from line ``from``
         on, counted from 0."""
@@ -1473,7 +1467,7 @@ class AsyncMethods:
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
         """Watch your notices as they are recorded, from a sequence on. Notices from the event
-        ``from`` on; without it, those that are recorded from now on. ``kind`` (several may be
-        given) and ``owner`` select notices."""
+        ``from`` on; without ``from``, notices that are recorded from now on. ``kind`` (several may
+        be given) and ``owner`` select notices."""
     async def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""

@@ -1,4 +1,4 @@
-"""Decisions: who pays (cover), on which slots (pack), both (admit), and the events (decide).
+"""Decisions: payers (cover), placement (pack), both together (admit), and events (decide).
 
 Pure functions of a view of the state and a command. No module here does I/O.
 """

@@ -54,7 +54,7 @@ class Cancel:
 class CancelTasks:
     """Cancel tasks of an array together, as ``Cancel`` cancels one run.
 
-    No other run starts in between. Tasks that are over already stay as they are.
+    No other run starts in between. Tasks that are already over do not change.
     """
 
     runs: tuple[str, ...]
@@ -64,7 +64,7 @@ class CancelTasks:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has failed; ``has_gone`` is as for ``Complete``."""
+    """The run's work has failed; ``has_gone``: an executor has seen its last process exit."""
 
     run: str
     note: str = ""
@@ -91,11 +91,11 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Reports of the executor, in order; the queue is tried once, after the last of them.
+    """Reports of the executor, in order; the queue is tried once, after the last report.
 
-    So no planned start moves because of a lease whose end is in the same batch. At the end of a
-    round all leases have ended before other runs start. A refused report changes nothing, and the
-    other reports are still recorded.
+    If the queue were tried after each report, a lease whose end is in the same batch could move a
+    planned start. At the end of a round all leases have ended before other runs start. A refused
+    report changes nothing, and the other reports are still recorded.
     """
 
     reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
@@ -151,8 +151,8 @@ class Shrink:
 class Resolve:
     """Free ``gpus`` more GPUs in a scope, after the notice period; no domains means all domains.
 
-    With a ``cap``, as BUDGET/CAP, the command frees GPUs that the envelopes of the cap pay for, in
-    any domain.
+    If ``cap`` (BUDGET/CAP) is given, the command frees GPUs, in any domain, that its envelopes pay
+    for.
     """
 
     pool: str
@@ -197,8 +197,8 @@ class UpdateOwner:
     """Change the given fields of an owner and no others.
 
     ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` of
-    None leaves the parents unchanged. With a ``version``, the change applies only if the owner is
-    still at that version.
+    None leaves the parents unchanged. If ``version`` is given, the change applies only if it is
+    still the owner's version.
     """
 
     name: str
@@ -212,7 +212,7 @@ class UpdateOwner:
 class RemoveOwner:
     """Remove an owner that holds nothing.
 
-    With a ``version``, the owner is removed only if it is still at that version.
+    If ``version`` is given, the owner is removed only if it is still the owner's version.
     """
 
     name: str
@@ -295,9 +295,9 @@ class FallBack:
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares``, ``prices`` and ``causes`` come from the policy. They are recorded, but no decision
-    reads them. ``steps`` are the last steps that runs have reported. A run can keep its GPUs even
-    if its grant does not say so.
+    ``shares``, ``prices`` and ``causes`` come from the policy. The shares, prices and causes are
+    recorded, but no decision reads them. ``steps`` are the last steps that runs have reported. A
+    run can keep its GPUs even if its grant does not say so.
     """
 
     pool: str

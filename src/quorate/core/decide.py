@@ -1,7 +1,7 @@
 """Decide: (view, command) -> Decision. Pure: time and actor are arguments; nothing is random.
 
-Every command first carries out due changes (such as holds that ran out), then its own change. Then
-it tries the waiting runs, because it may have made room for them.
+Every command first carries out due changes (such as holds that ran out), then its own change. After
+its own change, a command tries the waiting runs, because it may have made room for them.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         if refusal is not None:
             return Decision(refusals=(refusal,))
     if not run.sensitive or view.reservations:
-        give_out(trial)  # A claim takes no promised room, so earlier runs start before it.
+        give_out(trial)  # A claim takes no promised GPUs, so earlier runs start before it.
     record = trial.view.runs[run.name]
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
         held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
@@ -385,8 +385,8 @@ def _when_over(
 ) -> Decision:
     """Return what ``command`` does to a run or a claim that is over: nothing, or a refusal.
 
-    A request for the end that the run has already had is no error: a user may have typed the
-    command twice, or its response may have been lost.
+    It is no error to request the end that the run already had: a user may have typed the command
+    twice, or its response may have been lost.
     """
     is_claim, name = record.spec.sensitive, record.spec.name
     had = {

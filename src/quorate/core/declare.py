@@ -258,7 +258,7 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
     """
     units = _units(specs)
     ordered = dict.fromkeys(_ordered(_followed_units(units)))
-    ordered |= dict.fromkeys(units)  # Runs in a cycle, and runs that follow these.
+    ordered |= dict.fromkeys(units)  # Runs in a cycle, and runs that follow runs in a cycle.
     runs = [run for unit in ordered for run in units[unit]]
     if len({run.name for run in runs}) < len(runs):
         return list(specs)  # Two runs have one name: ``_declare_run`` handles them.

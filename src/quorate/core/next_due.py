@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""If a search of the heap of holds reads more than one lease in this many, all leases are scanned.
+"""A search of the heap of holds that reads more than 1 lease in this many scans all leases.
 
-The search reads at least ``_LOOKED_MIN`` leases before that.
+Before a search scans all leases, it reads at least ``_LOOKED_MIN`` leases.
 """
 
 
@@ -45,7 +45,7 @@ def next_due_ms(
     Usually only the top of the heap of holds is read, however many leases there are. Anything that
     a tick at ``after_ms`` has handled is left out. A start that waits for an event expected at
     exactly ``after_ms`` is due right after it. The round of a pool in ``round_waits`` is not due
-    before the instant given there.
+    before the instant that ``round_waits`` has for the pool.
     """
     first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
@@ -100,7 +100,7 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
     These instants are:
 
     - a reservation starts, or a bundle has to stop for a reservation;
-    - a lease has outlasted the end on which the places of reservations rely;
+    - a lease has outlasted the end on which reservations rely;
     - a recalled bundle has to stop, or a conflict is due;
     - a follower fails, or a pledge on a filled spare lapses;
     - the cool-down of a run that was cut by hand ends;

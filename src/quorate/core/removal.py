@@ -1,7 +1,7 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. Its recorded
-cause is that of a drained node, or of a budget that lost its envelopes.
+Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The recorded
+cause of the move is that of a drained node, or of a budget that lost its envelopes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Documents without apiVersion and kind, in requests that take one kind only.
 
-``quorate submit`` takes runs, and ``PUT /budgets/rai`` takes the budget rai. In such a request
+``quorate submit`` takes runs, and ``PUT /budgets/rai`` takes the budget rai. In such requests
 apiVersion and kind may be left out. The request may also be a spec alone, with the name as one of
 its fields.
 """

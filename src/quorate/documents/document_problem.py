@@ -1,8 +1,8 @@
 """The faults of a document as values: path, message and remedy.
 
 A message is either a predicate about its path ("must be positive, got 0") or a clause of its own
-("12 is not on the grid of ..."). Both can follow the path, so the same message is used in the line
-``path: message; remedy`` and in the sentence ``path message``.
+("12 is not on the grid of ..."). Either form can follow the path, so the same message is used in
+the line ``path: message; remedy`` and in the sentence ``path message``.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class At(Struct, gc=False):
         return len(self.faults) > FAULTS_MAX
 
     def fault(self, message: str, remedy: str) -> None:
-        """Record a fault at this place. After ``FAULTS_MAX`` faults, one last fault says so."""
+        """Record a fault at this place; the last of too many faults says that there are more."""
         if len(self.faults) < FAULTS_MAX:
             self.faults.append(Fault(self.path, message, remedy))
         elif len(self.faults) == FAULTS_MAX:

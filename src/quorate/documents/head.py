@@ -50,7 +50,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 def read_api_version(top: Fields, *, lenient: bool) -> None:
-    """Check ``apiVersion``; with ``lenient`` it may be left out."""
+    """Check ``apiVersion``, which may be left out if ``lenient``."""
     remedy = f"add apiVersion: {API_VERSION}"
     top.required("apiVersion", _api_version, remedy=remedy, otherwise="" if lenient else None)
 

@@ -55,8 +55,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# A sequence of more than DIGITS_MAX digits has DIGITS_MAX / 2 digits at some offset that is a
-# multiple of DIGITS_MAX / 2, wherever the sequence begins.
+# Wherever a sequence of more than DIGITS_MAX digits begins, it has DIGITS_MAX / 2 digits at an
+# offset that is a multiple of DIGITS_MAX / 2.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 

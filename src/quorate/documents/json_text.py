@@ -186,7 +186,7 @@ def _measure(tree: object) -> tuple[int, int]:
 
 
 def _exact_int(written: str) -> int | Decimal:
-    # Python cannot read integers of thousands of digits. As a Decimal, such a number is refused
+    # Python cannot read integers of thousands of digits. As a Decimal, a long integer is refused
     # with its path.
     return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
 

@@ -66,7 +66,7 @@ def may_have_half(text: str) -> bool:
 def has_half(tree: object) -> bool:
     """Return whether a string in ``tree`` holds half of a surrogate pair.
 
-    UTF-8 cannot encode such a string, so the service could neither record nor return it.
+    UTF-8 cannot encode half of a pair, so the service could neither record nor return the string.
     """
     waiting = [tree]
     while waiting:

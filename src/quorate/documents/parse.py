@@ -112,7 +112,7 @@ def parse_documents(
     """Return the documents of ``text``, or every problem; ``source`` names the text in problems.
 
     Bytes must be UTF-8. A ``List``, as ``get`` prints it, is read as its items. Two documents of
-    the same kind and name are refused, except runs with a generated name. Without ``needs_owner`` a
+    the same kind and name are refused, except runs with a generated name. Unless ``needs_owner``, a
     run may leave out its owner; the owner in its spec is then empty. ``bare`` is the kind of a
     document without apiVersion and kind.
     """
@@ -195,10 +195,10 @@ def parse_tree(  # noqa: PLR0913 - two values, and how they are read
 ) -> Parsed:
     """Return the document in ``tree``, a decoded object, or its problems.
 
-    With ``kind`` None the document names its kind. ``lenient`` is for ``calc``, which also reads
-    manifests of Jobtree: names and a run's owner may be left out, and namespaces, labels and a
-    budget's parents are dropped. A Reservation is only checked: a valid one gives no items. For
-    ``needs_owner`` and ``bare`` see ``parse_documents``.
+    If ``kind`` is None, the document must name its kind. ``lenient`` is for ``calc``, which also
+    reads manifests of Jobtree: names and a run's owner may be left out, and namespaces, labels and
+    a budget's parents are dropped. A Reservation is only checked: no items are returned for a valid
+    Reservation. For ``needs_owner`` and ``bare`` see ``parse_documents``.
     """
     judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner, bare=bare)
     if judged.faults:

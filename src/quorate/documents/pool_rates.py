@@ -55,7 +55,7 @@ def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
 
 
 def _rates_in(table: dict[object, object]) -> int:
-    """Return the number of rates in a table; parts with a wrong shape are not counted."""
+    """Return the number of rates in a table; malformed parts are not counted."""
     flavors = [each for each in table.values() if isinstance(each, dict)]
     return sum(len(each) for types in flavors for each in types.values() if isinstance(each, dict))
 
@@ -150,7 +150,7 @@ def _pair(value: object, at: At) -> _Pair | None:
 def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
     """Report a pair whose types have different GPU counts or whose two entries differ.
 
-    Otherwise add the entry of the other type.
+    If there is no fault, add the entry of the second type.
     """
     one, other = pair
     rates, at = reading.beside[pair]

@@ -1,7 +1,8 @@
 """Field names of the systems that Quorate descends from, read as fields of Quorate.
 
 A synonym is another name of a field. Documents that Quorate writes have the field's own name. If a
-document has both names, the values must be equal. Faults of the value are reported at the synonym.
+document has both names, their values must be equal. Faults of the value are reported at the
+synonym.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]
-"""The path of a synonym -> the path of the field with that meaning, both in one mapping."""
+"""The path of a synonym -> the path of the field with the same meaning, in the same mapping."""
 
 
 def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:

@@ -1,7 +1,7 @@
 """Times and durations: RFC 3339, ``1h30m``, ``PT1H30M``.
 
-Both are read exactly, in whole milliseconds, or refused; ``time_text`` and ``duration_text`` write
-them.
+Times and durations are read exactly, in whole milliseconds, or refused; ``time_text`` and
+``duration_text`` write them.
 """
 
 from __future__ import annotations

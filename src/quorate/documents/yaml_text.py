@@ -1,9 +1,9 @@
 """Reads YAML 1.2 into plain trees, from the events of libyaml's parser.
 
-A loader is not used, because it constructs the objects that tags name, reads ``no`` and ``1:30`` by
-the rules of YAML 1.1, and drops line numbers. Scalars follow the core schema of YAML 1.2 (section
-10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. Aliases are shared, not copied; the limit on
-values counts them as if they were copied.
+A loader is not used for three reasons: it constructs the objects that tags name, it reads ``no``
+and ``1:30`` by the rules of YAML 1.1, and it drops line numbers. Scalars follow the core schema of
+YAML 1.2 (section 10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. Aliases are shared, not
+copied; the limit on values counts them as if they were copied.
 
 The length of a text limits the number of its values, their nesting depth, and the number of tags
 that it declares. Paths are computed only for a faulty document.

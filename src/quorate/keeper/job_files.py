@@ -1,6 +1,6 @@
 """Reads files that a job has written, without trusting the job.
 
-The reader may be root, but the folder belongs to the job: a name in it may be a link to a file of
+The reader may be root, but the folder belongs to the job. A name in it may be a link to a file of
 another user, or a pipe on which a reader would wait for ever.
 """
 

@@ -126,7 +126,7 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Stop listening, so that a daemon that sends a notice sees that the keeper has ended."""
+        """Stop listening: a daemon that sends a notice then sees that the keeper has ended."""
         os.close(self._poke)
         self._output.close()
 

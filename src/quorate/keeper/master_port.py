@@ -1,8 +1,8 @@
 """The port at which the processes of a run meet.
 
 The port is chosen before rank 0 listens at it, and another program could take it in between. The
-kernel gives ports of its local range to programs that connect or ask for any port, so the port is
-outside of this range if possible.
+kernel gives ports of its local range to programs that connect, or that ask for any port. So the
+chosen port is outside of this range if possible.
 """
 
 from __future__ import annotations

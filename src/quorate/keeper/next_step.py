@@ -84,7 +84,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         return Kill() if now_ms >= by_ms else waiting
     if gang.slots == frozenset(wanted.slots):
         return Rest()
-    # The ledger sets the deadline of a stop. Without a stop, the grace sets it.
+    # The ledger sets the deadline of a stop. If there is no stop, the grace sets the deadline.
     return Warn(
         by_ms=min(_deadlines(wanted), default=now_ms + wanted.work.grace_ms),
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",

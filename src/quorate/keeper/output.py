@@ -1,8 +1,8 @@
 """Keeps the output of a run's processes in segments, and drops the oldest segments.
 
-A segment is named by the number of its first line. It is a sequence of records: a head in one line
-of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept, so that
-no run fills a disk. The number of a line never changes.
+A segment is named by the number of its first line. A segment is a sequence of records: a head in
+one line of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept,
+so that no run fills a disk. The number of a line never changes.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
     """Return the variables of a process, as ``NAME=value``; none if it has ended.
 
     The result is also empty if the process belongs to another user, or takes longer than the pauses
-    to execute its program. A file system may cause such a delay, and must not delay the caller.
+    to execute its program. A slow file system may delay the process, but must not delay the caller.
     """
     for pause_s in pauses_s:
         try:
@@ -38,8 +38,8 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 def may_show_more(pid: int) -> bool:
     """Return whether a process that showed no environment may show its environment soon.
 
-    A process without memory will not show it, because it has ended or is a thread of the kernel.
-    Neither will a process that was started with an empty environment.
+    A process without memory will not show it, because it has ended or is a thread of the kernel. A
+    process that was started with an empty environment will not show one either.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

@@ -46,7 +46,7 @@ def bare(inherited: Mapping[str, str]) -> dict[str, str]:
 def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of one process.
 
-    It consists of ``base``, the run's own variables, and the variables of its rank.
+    The environment has ``base``, the run's own variables, and the variables of the rank.
     """
     return {
         **base,
@@ -243,8 +243,8 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
-    # All processes are found before any is killed: a process that has cleared its environment is
-    # known only by its parent, which it loses when the parent is killed.
+    # All processes are found before any is killed. A process that has cleared its environment can
+    # only be found through its parent, and not after the parent was killed.
     below = {*roots, *(pid for pid, _ in descendants(roots))}
     found = [
         each
@@ -262,7 +262,7 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
 def kill_leftovers(folder: Path) -> int:
     """Kill the processes that an earlier keeper of ``folder`` left behind; return their number.
 
-    Such a process is found by the mark of the folder in its environment, by the sessions of the
+    Processes are found by the mark of the folder in their environment, by the sessions of the
     keeper and its work, or by the run's cgroup. A keeper also has the mark, so a keeper that lost
     its lock because its folder was removed is killed with its work.
     """
@@ -272,8 +272,8 @@ def kill_leftovers(folder: Path) -> int:
     killed: dict[int, bool] = {}
     for _ in range(KILL_PASSES_MAX):
         before = len(killed)
-        # The newest process is killed first, and each as soon as it is found: a process that forks
-        # often may have ended before all older processes were examined.
+        # The newest process is killed first, and each process as soon as it is found. A process
+        # that forks and exits quickly may be gone before all older processes are examined.
         for pid in sorted(all_pids() - killed.keys() - {os.getpid()}, reverse=True):
             if pid in inside or not marks.isdisjoint(environ_of(pid)) or sessions.is_of(pid, left):
                 killed[pid] = _signal(pid, signal.SIGKILL)

@@ -51,8 +51,9 @@ def start_error(
 ) -> StartError:
     """Return ``error`` as a message for the author of the command.
 
-    ``account`` is the system user that the process had become. If it is given, the command's file
-    is not read, because this process may be allowed to read it although the system user is not.
+    ``account`` is the system user that the process had become. If ``account`` is given, the
+    command's file is not read: this process might have a right to read it that the system user
+    lacks.
     """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):

@@ -10,7 +10,7 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""The most reads of one pipe in a row. They are enough for the content of a pipe, and a process
+"""The most reads of one pipe in a row: enough for the content of a pipe. With this bound, a process
 that keeps writing does not delay the reading of other pipes."""
 WORDS_BYTES_MAX: Final = 200
 """The most bytes of its last line that are reported when a process fails."""

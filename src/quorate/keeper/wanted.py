@@ -27,7 +27,7 @@ HOME: Final = "home"
 JOBS: Final = "jobs"
 """The folder, beside the folder of runs, with files that runs of other system users may access."""
 JOB_FOLDER: Final = "folder"
-"""The folder of such a run, which belongs to the system user of the run."""
+"""The folder, below ``JOBS``, of a run with a system user of its own, to whom it belongs."""
 
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
@@ -78,8 +78,9 @@ class Isolation:
 class Work:
     """The work to run: one process for each ``gpu``, each ``node`` or the whole ``run``.
 
-    Without ``isolation`` it runs as the user of the service. In a pool that shares in rounds, the
-    work has its GPUs for ``round_steps`` steps, for ``round_ms`` and until ``round_until_ms``.
+    If ``isolation`` is None, the work runs as the user of the service. In a pool that shares in
+    rounds, the work has its GPUs for ``round_steps`` steps, for ``round_ms`` and until
+    ``round_until_ms``.
     """
 
     run: str

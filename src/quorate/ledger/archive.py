@@ -1,9 +1,10 @@
 """The archive of ended runs: the part of a snapshot that is written once and read a run at a time.
 
 A snapshot has the runs that are not over. Each run that was over when the snapshot was taken is a
-row of the archive, written with the snapshot. Both are caches: the same data follows from the
-events, and ``ledger verify --deep`` compares them. A row never changes. It names the snapshot that
-archived it, so that a reader of an earlier snapshot does not see later rows (docs/adr/0033).
+row of the archive, written with the snapshot. Snapshot and archive are caches: the same data
+follows from the events, and ``ledger verify --deep`` compares them. A row never changes. A row
+names the snapshot that archived it, so that a reader of an earlier snapshot does not see later rows
+(docs/adr/0033).
 """
 
 from __future__ import annotations

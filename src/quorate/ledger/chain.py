@@ -94,7 +94,7 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body with its events decoded in the same pass; all must have current shapes."""
+    """A block's body with its events decoded in the same pass; all must be current versions."""
 
     format: int
     height: int
@@ -146,15 +146,15 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
-    """Return the events of the sound ``block``, each in its stored shape and in all later ones."""
+    """Return the events of the sound ``block``, each in its stored version and all later ones."""
     return event_shapes(_BODY.decode(block.body).events, first_seq=block.first_seq)
 
 
 def _body(block: Block) -> _BodyWhole:
     """Return the parsed body of ``block``, in one pass if that is possible.
 
-    A second pass decodes events of older shapes, or raises an error that says which event cannot be
-    read and whether a newer Quorate wrote it.
+    A second pass decodes older versions of events, or raises an error that says which event cannot
+    be read and whether a newer Quorate wrote it.
     """
     try:
         whole = _BODY_WHOLE.decode(block.body)
@@ -217,9 +217,9 @@ def verify_blocks(
 ) -> Verified | Broken:
     """Return whether ``blocks`` are a sound chain from ``after`` on, reading each block once.
 
-    Checks hashes, order and counts. With ``deep``, it also decodes every event and checks that time
-    never goes back. One block at a time is in memory. If the store raises ``CorruptLedgerError``
-    while it reads, that fault is returned as ``Broken``. Other errors of a store are raised, as is
+    Checks hashes, order and counts. If ``deep``, every event is also decoded, and times must never
+    go back. One block at a time is in memory. If the store raises ``CorruptLedgerError`` while it
+    reads, that fault is returned as ``Broken``. Other errors of a store are raised, as is
     ``NewerLedgerError``.
     """
     head, at_ms, blocks_read = after, 0, 0

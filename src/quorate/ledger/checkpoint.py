@@ -122,7 +122,7 @@ def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: byte
 def signed_bytes(checkpoint: Checkpoint) -> bytes:
     """Return the bytes that the signature covers.
 
-    They contain all other fields, in a fixed order and encoding.
+    The bytes contain all other fields, in a fixed order and encoding.
     """
     fields = (
         checkpoint.ledger_id,

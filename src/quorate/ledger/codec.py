@@ -1,9 +1,9 @@
 """Conversion of events: to and from MessagePack for the ledger, and named fields for exports.
 
-A tag such as ``lease-started/1`` names a shape for ever. When a shape must change, the new shape
-gets the next number in ``model/events.py``. The old class moves here, keeps its tag, and gets an
-entry in ``UPCASTERS`` that converts it to the current event. Decoding checks the type of every
-field, so the result is a whole event or an error.
+A tag such as ``lease-started/1`` names one version of an event, with a fixed list of fields, for
+ever. When the fields must change, the new version gets the next number in ``model/events.py``. The
+old class moves here, keeps its tag, and gets an entry in ``UPCASTERS`` that converts it to the
+current event. Decoding checks the type of every field, so the result is a whole event or an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from quorate.model.specs import EnvelopeId, Run
 from quorate.model.task_arrays import is_alike, task_run
 
 Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
-"""For each old shape, the function that returns the event in the next newer or current shape."""
+"""For each old version, the function that returns the event in a newer or the current version."""
 
 
 _OWED_ROUNDS_MAX: Final = 10
@@ -149,15 +149,15 @@ UPCASTERS: Final[Upcasters] = {
     _RoundShared1: _round_shared_1,
     _RoundShared2: _round_shared_2,
 }
-"""The old shapes, and the functions that convert them to the current ones."""
+"""The old versions of events, and the functions that convert them to the current ones."""
 
-# The errors that msgspec raises for bytes of another shape. Besides DecodeError, a bad string
-# raises UnicodeDecodeError, and bytes that nest too deeply raise RecursionError.
+# The errors that msgspec raises for bytes that are not a valid event. Besides DecodeError, a bad
+# string raises UnicodeDecodeError, and bytes that nest too deeply raise RecursionError.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventDecoder:
-    """Reads every shape that was ever written, and returns current events."""
+    """Reads every version of an event that was ever written, and returns current events."""
 
     def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
         shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters, TaskSubmitted)
@@ -200,7 +200,7 @@ class EventDecoder:
         return found
 
     def _since(self, event: Fact) -> tuple[Fact, ...]:
-        """Return ``event`` in its own and each later shape; the last is current."""
+        """Return ``event`` in its own and each later version; the last is current."""
         found = [event]
         while (lift := self._upcasters.get(type(found[-1]))) is not None:
             found.append(lift(found[-1]))

@@ -24,8 +24,8 @@ LONG_EVENTS: Final = 10_000
 def collector_paused() -> Iterator[None]:
     """Pause the cycle collector, which would walk the many objects of a replay repeatedly.
 
-    A replay makes no reference cycles, so the collector would find nothing. Without it a replay is
-    more than twice as fast.
+    A replay makes no reference cycles, so the collector would find nothing. Without the collector a
+    replay is more than twice as fast.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,8 +1,8 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is only a cache. It names the head at which it was taken. It is ignored if its format is
-not that of this program. ``restore(take(state))`` equals the state that the events give. Indexes
-are not stored; they are rebuilt from the tables.
+A snapshot is only a cache. A snapshot names the head at which it was taken, and is ignored if its
+format is not that of this program. ``restore(take(state))`` equals the state that the events give.
+Indexes are not stored; they are rebuilt from the tables.
 
 A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
 archive (``archive.py``). So a snapshot grows only with the live runs. The thread that owns the
@@ -241,7 +241,7 @@ class Cut:
     def payload(self) -> bytes:
         """The state without the archived runs, as bytes.
 
-        It is encoded entry by entry, so that other threads can run: one call for all entries would
+        The state is encoded entry by entry, so that other threads can run: a single call would
         block them for its whole duration.
         """
         returned = self.returned
@@ -377,8 +377,8 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
 def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
     """Return the state stored in ``payload``; None if it is not a snapshot of this format.
 
-    ``rows`` has the runs that were archived up to the snapshot. Without ``rows`` the result is None
-    if the snapshot leaves runs to an archive.
+    ``rows`` has the runs that were archived up to the snapshot. If ``rows`` is not given, the
+    result is None if the snapshot leaves runs to an archive.
     """
     with collector_paused():
         try:

@@ -1,8 +1,8 @@
 """The secrets of the lottery's chains on this machine, and when to record a secret.
 
 The secret of the first chain is in a file beside the ledger. The ledger itself has the encrypted
-(sealed) secrets of later chains, and also that of the present chain if several machines share the
-ledger (docs/adr/0052).
+(sealed) secrets of later chains. If several machines share the ledger, it also has the sealed
+secret of the present chain (docs/adr/0052).
 """
 
 from __future__ import annotations

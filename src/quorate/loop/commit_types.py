@@ -16,8 +16,8 @@ from quorate.model.events import Event
 class Made:
     """The head at which a command was made and allowed, and how to make it at a later head.
 
-    ``again`` makes the command for the engine's head. It raises an error if the command is no
-    longer allowed, because a version has changed, or a permission or a token was revoked.
+    ``again`` makes the command for the engine's head. ``again`` raises an error if the command is
+    no longer allowed: a version has changed, or a permission or a token was revoked.
     """
 
     at: Head

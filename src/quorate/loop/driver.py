@@ -1,8 +1,8 @@
 """The driver: sleeps until an action is due, and then calls the engine.
 
-It commits the executor's reports, lets the engine settle conflicts that are due, and ticks when a
-hold must be renewed or a planned start is due. The caller supplies the function that waits. So a
-daemon can be woken early, and a simulation need not sleep at all.
+The driver commits the executor's reports, lets the engine settle conflicts that are due, and ticks
+when a hold must be renewed or a planned start is due. The caller supplies the function that waits.
+So a daemon can be woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Driver:
 
         A second call at the same instant changes nothing. A tick may record nothing: for example, a
         lease has outlasted its expected end, but no start has to move. The state then still reports
-        the same instant as due. It is ignored until another block is recorded.
+        the same instant as due. The driver ignores this instant until another block is recorded.
         """
         self._relay()
         self._engine.settle_due()

@@ -1,9 +1,9 @@
 """The engine: one state over one store. It follows, decides, commits and acts (docs/adr/0044).
 
 Commands that arrive together are decided one after the other, each on the state after the previous
-ones. They are committed as one block with one flush: a group commit. No response is sent before
-that block is durable, and no block is appended whose events cannot be applied. If another writer
-committed first, the engine applies that writer's blocks and decides again.
+ones. All of these commands are committed as one block with one flush: a group commit. No response
+is sent before that block is durable, and no block is appended whose events cannot be applied. If
+another writer committed first, the engine applies that writer's blocks and decides again.
 
 If other programs write to the store, commands are decided on an overlay. The state changes when the
 block is in the store, so a failed commit leaves the state unchanged. An engine that is the only
@@ -139,10 +139,10 @@ class Engine:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
         The engine stores a snapshot when ``snapshot_events`` events were recorded since the last
-        one. It sends ``executor`` an order for every open lease and every stop that is under way.
-        Conflicts that need a draw stay open unless the caller gives the secret of the ledger, or a
-        seal that decrypts the secret in the ledger. Raises ``CorruptLedgerError`` if the log does
-        not verify, and ``LedgerEmptyError`` if the ledger has no event.
+        one. The engine sends ``executor`` an order for every open lease and every stop that is
+        under way. Conflicts that need a draw stay open unless the caller gives the secret of the
+        ledger, or a seal that decrypts the secret in the ledger. Raises ``CorruptLedgerError`` if
+        the log does not verify, and ``LedgerEmptyError`` if the ledger has no event.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
@@ -214,7 +214,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use first reads the store, which did not answer the last append."""
+        """Whether the next use reads the store first: it did not answer the last append."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -235,9 +235,9 @@ class Engine:
         return self._followed(height)
 
     def _catch_up(self, stale: StaleHeadError) -> int:
-        """Apply the blocks because of which ``stale`` was raised; return how many there are.
+        """Apply the blocks that ``stale`` reports as new; return how many there are.
 
-        ``stale`` may have some of these blocks; only the others are read from the store.
+        ``stale`` may have some of these blocks; the remaining ones are read from the store.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -429,7 +429,7 @@ class Engine:
             raise DecidingStoppedError(self.stopped)
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
-        """Decide at the engine's head, append there, and then apply the decided events."""
+        """Decide at the engine's head, append the block, and then apply the decided events."""
         draft = BlockDraft(self._state, self.group_bytes_max, self.block_bytes_max)
         try:
             for each in [each.at_head(self._head) for each in asked]:
@@ -461,9 +461,9 @@ class Engine:
     def _check_is_at_end(self) -> None:
         """Raise ``StaleHeadError`` if the store has blocks after the engine's head.
 
-        An append detects such blocks by itself. A response without an append, such as a refusal,
-        must be true at the store's head as well. Another writer may have committed a block that
-        changes the response.
+        An append detects blocks after the engine's head by itself. A response without an append,
+        such as a refusal, must be true at the store's head as well. Another writer may have
+        committed a block that changes the response.
         """
         actual = self._store.head()
         if actual != self._head:
@@ -500,8 +500,8 @@ class Engine:
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.
 
-        It equals the first receipt of the request, which the caller may not have received. Raises
-        ``CorruptLedgerError`` if the block of the request cannot be read.
+        The receipt equals the first receipt of the request, which the caller may not have received.
+        Raises ``CorruptLedgerError`` if the block of the request cannot be read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))

@@ -1,7 +1,7 @@
 """A ledger up to the head that its engine has read, while other writers append to it.
 
-Code that reads blocks together with the state must not read a block that the state does not
-contain, because the runs, nodes and owners of that block would be unknown.
+Code that reads blocks together with the state must not read blocks that are newer than the state:
+their runs, nodes and owners would be unknown.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint unless it states a time."""
 
-# Bounds of the values in documents. With them every product of two amounts fits into a signed
-# 64-bit integer, as the stored form requires: 2**20 GPUs x 200 years < 2**63 GPU-ms.
+# Bounds of the values in documents. With these bounds every product of two amounts fits into a
+# signed 64-bit integer, as the stored form requires: 2**20 GPUs x 200 years < 2**63 GPU-ms.
 GPUS_PER_NODE_MAX: Final = 64
 GPUS_MAX: Final = 1_048_576
 STEPS_MAX: Final = 128
@@ -28,11 +28,11 @@ STEPS_MAX: Final = 128
 GROUPS_MAX: Final = 4_096
 """The most groups that a run may have; each has a lease of its own."""
 FLAVORS_MAX: Final = 16
-"""How many flavors a run may name; a start is searched with each of them."""
+"""How many flavors a run may name; a start is searched on each of them."""
 RATES_MAX: Final = 64
 """For how many flavors a run may declare its rate."""
 UPSTREAMS_MAX: Final = 1_000
-"""How many runs a run may follow: as many as one request may submit."""
+"""How many runs a run may follow: the number of runs that one request may submit."""
 SPONSORS_MAX: Final = 100
 """How many sponsors a run may name; every envelope of each sponsor is examined."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS

@@ -1,9 +1,9 @@
 """The events of a ledger, as facts in the past tense.
 
-A tag names a shape for ever; a new shape is a new version with an upcaster in ``ledger/codec.py``.
-Fields are stored by position, so their order here is part of the format. ``at_ms`` is the ledger's
-time of the fact. A fact that took effect earlier states that instant in a field of its own
-(``start_ms``, ``end_ms``), and accounting uses that field.
+A tag names a list of fields for ever; other fields need a new tag with an upcaster in
+``ledger/codec.py``. Fields are stored by position, so their order here is part of the format.
+``at_ms`` is the ledger's time of the fact. A fact that took effect earlier states that instant in a
+field of its own (``start_ms``, ``end_ms``), and accounting uses that field.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Share(Part, frozen=True):
 
 
 class Slice(Part, frozen=True):
-    """The place of a planned start: GPUs by domain, spares included, in pack order."""
+    """The GPUs of a planned start: GPUs by domain, spares included, in pack order."""
 
     flavor: str
     gpus: int
@@ -165,7 +165,7 @@ class Scope(Part, frozen=True):
     """The subject of a conflict: a flavor in domains of a pool, or the leases under one limit.
 
     ``limit`` is empty, or names the envelope, cap or lending that was tightened: ``envelope B/E``,
-    ``cap B/C``, ``lending B/E``. No domains means everywhere.
+    ``cap B/C``, ``lending B/E``. If no domains are given, all domains are in scope.
     """
 
     pool: str
@@ -316,7 +316,7 @@ class NodeApplied(Fact, frozen=True, tag="node-applied/1"):
 
 
 class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
-    """A node was marked ready, cordoned or failed; only a ready one takes work."""
+    """A node was marked ready, cordoned or failed; only ready nodes take work."""
 
     node: str
     status: NodeStatus
@@ -338,7 +338,7 @@ class PoolRemoved(Fact, frozen=True, tag="pool-removed/1"):
 
 
 class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
-    """Nodes were reserved for one user until ``end_ms``; the leases of ``claim`` start next."""
+    """Nodes were reserved for one user until ``end_ms``; the leases of ``claim`` follow."""
 
     claim: str
     user: str
@@ -388,8 +388,8 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system reported an owner's hours left, which replace the ledger's own figure.
 
     The hours count until the next report, or until ``budget-fell-back``. A field is None if the
-    report has no such hours. ``resource`` is the resource of the accounting system that the owner
-    is linked to; it is empty in older ledgers.
+    report does not have its kind of hours. ``resource`` is the resource of the accounting system
+    that the owner is linked to; it is empty in older ledgers.
     """
 
     owner: str
@@ -446,11 +446,11 @@ class RunRefused(Fact, frozen=True, tag="run-refused/1"):
 class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
     """A run got slots, and ``payer`` is charged for them from ``start_ms`` on.
 
-    ``partner`` is the second of two runs that share the GPUs. ``bundle`` is the number of the part
-    of the run that starts and ends together: 0 is a fixed run or a malleable run's minimum, n its
+    ``partner`` is the second of two runs that share the GPUs. A ``bundle`` is a part of a run that
+    starts and ends together: number 0 is a fixed run or a malleable run's minimum, and n is its
     n-th step. ``backfill`` is true if the lease started while a run before it in the queue had a
-    planned start and waited. After its declared end such a lease may be stopped for a firm start of
-    a run that was waiting when the lease started.
+    planned start and waited. A lease with ``backfill`` may be stopped after its declared end, for a
+    firm start of a run that was waiting when the lease started.
     """
 
     lease: str
@@ -496,7 +496,7 @@ class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
 class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
     """A run is stopping; when its last lease has ended, the run is over or waits again.
 
-    With an ``outcome`` of None it waits again, in its old place in the queue.
+    If ``outcome`` is None, the run waits again, at its old position in the queue.
     """
 
     run: str
@@ -513,7 +513,7 @@ class RunResized(Fact, frozen=True, tag="run-resized/1"):
 
 
 class RunRequeued(Fact, frozen=True, tag="run-requeued/1"):
-    """A run lost its leases and waits again, in its old place."""
+    """A run lost its leases and waits again, at its old position in the queue."""
 
     run: str
     reason: EndReason
@@ -545,7 +545,7 @@ class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
     """A bundle that borrows from ``payer`` has to end, or to get other payers, by ``due_ms``.
 
     The lender's own run ``waiting_run`` waits only for the lent GPUs. Until ``due_ms`` the bundle
-    continues as before. Its leases end for the reason ``Recalled``.
+    continues as before. The leases of the bundle end for the reason ``Recalled``.
     """
 
     run: str
@@ -624,8 +624,8 @@ class MoveCode(Word):
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """The run was to start by a conflict, but may not call one.
 
-    A run calls its conflict when its start is due. The codes below are the reasons why it could
-    not. Old ledgers have the reason in ``note``.
+    A run calls its conflict when its start is due. The codes below say why the run may not call
+    a conflict. Old ledgers have the reason in ``note``.
     """
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
@@ -642,7 +642,7 @@ class MoveCode(Word):
     CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
     """The owner has used up its budget, or the run would exceed the owner's target share."""
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
-    """The place of the planned start has enough free GPUs by now."""
+    """The domains of the planned start have enough free GPUs by now."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
     """Ending all work that may be ended in the domains of the start would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
@@ -689,8 +689,8 @@ class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
 class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
     """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are now fixed.
 
-    ``preimage_index`` is the number of the chain's link that will be revealed, and ``commitment``
-    (hex) is the link before it, to which that link must hash. ``short`` is how many GPUs are
+    ``preimage_index`` is the number of the chain's link that will be revealed. ``commitment`` (hex)
+    is the link before it, which is the hash of the revealed link. ``short`` is how many GPUs are
     missing after the structural cuts, and ``size_max`` is the size of the largest token in the
     lottery.
     """
@@ -745,8 +745,8 @@ class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
     """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
 
     ``runs`` are the runs whose owners are notified. When the conflict is first planned, or when its
-    instant or scope has changed, these are all runs that may be drawn. Otherwise they are the runs
-    of owners whose odds have changed.
+    instant or scope has changed, these are all runs that may be drawn. In later announcements they
+    are the runs of owners whose odds have changed.
     """
 
     reservation: str
@@ -847,11 +847,11 @@ class RoundCause(Part, frozen=True):
 class RoundShared(Fact, frozen=True, tag="round-shared/3"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
-    ``gpus`` has how many GPUs of each of ``flavors`` were shared. ``prices`` has how much one more
-    GPU of each flavor is worth to the policy, in millionths of its objective; it is empty if the
-    policy has no prices. ``causes`` say why runs were left out, why ``policy`` is not the pool's
-    own, or why every run kept its GPUs. ``owed_rounds_max`` is how many rounds of a flavor a run
-    can be owed at the end of this round.
+    ``gpus`` has how many GPUs of each of ``flavors`` were shared. ``prices`` has, for each flavor,
+    the value of one more GPU to the policy, in millionths of its objective. ``prices`` is empty if
+    the policy has no prices. ``causes`` say why runs were left out, why ``policy`` is not the
+    pool's own, or why every run kept its GPUs. ``owed_rounds_max`` is how many rounds of a flavor a
+    run can be owed at the end of this round.
     """
 
     pool: str

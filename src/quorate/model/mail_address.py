@@ -1,4 +1,4 @@
-"""Mail addresses: which ones documents and settings may have.
+"""Mail addresses: the form that documents and settings accept.
 
 An address is plain and in ASCII, as ``ada@lab.example``: without a display name, quotes, comment or
 space. So an address can be put into a header and into an SMTP command unchanged.

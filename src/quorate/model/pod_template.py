@@ -1,8 +1,8 @@
 """A run's declarations about its pods, other than its command: volumes, tolerations, requests.
 
-A pool whose executor is Kubernetes runs its work in pods. The names are those of objects in the
-namespace of the run's owner. No field gives a pod access to its machine: host paths, host networks
-and privileges cannot be declared.
+A pool whose executor is Kubernetes runs its work in pods. Declared names are names of objects in
+the namespace of the run's owner. No field gives a pod access to its machine: host paths, host
+networks and privileges cannot be declared.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaintEffect(Word):
 
 
 class Toleration(Spec, frozen=True, kw_only=True):
-    """A taint that the pods tolerate; without an ``effect``, they tolerate all of its effects."""
+    """A taint that the pods tolerate; if ``effect`` is None, they tolerate all of its effects."""
 
     key: str
     operator: TolerationOperator = TolerationOperator.EQUAL

@@ -47,7 +47,7 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One place or payer with too few GPUs: ``available`` of ``wanted``, bounded by ``limit``."""
+    """One domain or payer with too few GPUs: ``available`` of ``wanted``, bounded by ``limit``."""
 
     where: str
     wanted: int = 0
@@ -56,7 +56,7 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @property
     def short(self) -> int:
-        """How many GPUs are missing here; never negative."""
+        """The number of missing GPUs; never negative."""
         return max(0, self.wanted - self.available)
 
 

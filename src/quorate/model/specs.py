@@ -1,9 +1,9 @@
 """The values that users declare: nodes, owners, budgets, pools, runs.
 
-``documents`` makes these values from YAML or JSON, validated and in the core's units. They are
+``documents`` makes these values from YAML or JSON, validated and in the core's units. Specs are
 stored inside events. So a field may be added with a default, but never renamed, retyped or removed;
-a new shape is a new event version (CONTRIBUTING.md, "A new event"). Times are Unix milliseconds,
-durations are milliseconds, budgets are GPU-milliseconds.
+any other change needs a new event version (CONTRIBUTING.md, "A new event"). Times are Unix
+milliseconds, durations are milliseconds, budgets are GPU-milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_POOL = "default"
 
 
 class Node(Spec, frozen=True, kw_only=True):
-    """A machine: ``gpus`` slots of one flavor, with labels for its place."""
+    """A machine: ``gpus`` slots of one flavor, with labels for region, cluster, domain and rack."""
 
     name: str
     flavor: str
@@ -93,8 +93,8 @@ class Sharing(Word):
 class Lending(Spec, frozen=True, kw_only=True):
     """To which owners outside the family an envelope lends, how much, and on which terms.
 
-    With ``recall_notice_ms`` the lender may recall its loans with that notice when one of its own
-    runs waits only for these GPUs. If it is None, a loan continues to its end.
+    If ``recall_notice_ms`` is set, the lender may recall its loans with this notice, when one of
+    its own runs waits only for the lent GPUs. If it is None, a loan continues to its end.
     """
 
     allow: bool = False
@@ -116,7 +116,7 @@ class Lending(Spec, frozen=True, kw_only=True):
 
 
 class Envelope(Spec, frozen=True, kw_only=True):
-    """One line of a budget: a number of GPUs of a flavor, in some places, in one window."""
+    """One line of a budget: GPUs of a flavor, in the places of a selector, during one window."""
 
     name: str
     flavor: str
@@ -205,10 +205,10 @@ class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations that are not set follow from ``notice_ms``.
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it. The value 0 still forbids conflicts; other values are ignored. Without an
-    ``executor`` the service's own executor runs the work of the pool. ``cluster`` is for
-    Kubernetes. ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of
-    the unit of currency.
+    sets it. The value 0 still forbids conflicts; other values are ignored. If ``executor`` is None,
+    the service's own executor runs the work of the pool. ``cluster`` is for Kubernetes.
+    ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of the unit of
+    currency.
     """
 
     name: str
@@ -244,7 +244,7 @@ class Pool(Spec, frozen=True, kw_only=True):
     def counts_gpus(self) -> bool:
         """Whether a lease says how many GPUs of a node it has, but not which ones.
 
-        The device plugin of a cluster chooses the devices. The slots of such a lease are its share
+        The device plugin of a cluster chooses the devices. The slots of a lease are then its share
         of the node in the ledger, so that no GPU is given twice; they are not device numbers.
         """
         return self.executor is PoolExecutor.KUBERNETES
@@ -258,8 +258,8 @@ class Pool(Spec, frozen=True, kw_only=True):
     def least_runtime_ms(self) -> int:
         """How long a bundle runs before it may enter a lottery: by default four notice periods.
 
-        It is never less than a second, and by default never less than a minute. ``pause_ms`` keeps
-        two runs from ending each other in turn.
+        The time is never less than a second, and by default never less than a minute. ``pause_ms``
+        keeps two runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -269,8 +269,7 @@ class Pool(Spec, frozen=True, kw_only=True):
     def pause_ms(self) -> int:
         """How long a run may call no conflict after it was cut: by default eight notice periods.
 
-        It is never less than a minute. Otherwise two runs could end each other in turn without
-        progress.
+        The time is never less than a minute: otherwise two runs could end each other in turn.
         """
         stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
         return max(MINUTE_MS, stated_ms)
@@ -315,7 +314,7 @@ class UpstreamFailure(Word):
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs and arrays that must complete first; with ``UpstreamFailure.START`` they need only end.
+    """Runs and arrays that must complete first, or only end if ``UpstreamFailure.START`` is set.
 
     Runs and arrays in ``after_any`` must be over, however they end. ``after_task`` names arrays:
     each task of the following array follows the task with the same index in each of these arrays.
@@ -366,7 +365,7 @@ class RoundsWork(Spec, frozen=True, kw_only=True):
 class TaskArray(Spec, frozen=True, kw_only=True):
     """The array to which tasks belong: its indexes, such as ``0-9,20``, and how many run at once.
 
-    Without ``at_once_max``, as many tasks run at once as there is room for.
+    If ``at_once_max`` is None, the number of tasks that run at once is not limited.
     """
 
     name: str

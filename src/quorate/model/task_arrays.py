@@ -23,7 +23,7 @@ _PARTS: Final = re.compile(r"(?P<array>[^\[\]]+?)_?\[(?P<tasks>[^\[\]]*)\]")
 
 
 class Upstream(NamedTuple):
-    """A run or an array that another run follows; with ``any_end`` it need not complete."""
+    """A run or an array that another run follows; it need not complete if ``any_end``."""
 
     name: str
     any_end: bool

@@ -12,7 +12,7 @@ from quorate.views.runs.instant import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``tree`` is for programs, ``lines`` (wide or not) for people; both are made on demand.
+    """``tree`` is for programs, ``lines`` (wide or not) for people. They are made on demand.
 
     ``csv`` is for spreadsheets, if the answer is a table. ``notes`` go to standard error or a
     header. ``done`` describes the recorded changes, in case the output can no longer be printed.

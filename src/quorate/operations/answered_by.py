@@ -55,7 +55,7 @@ def place_of(operation: Operation, asked: Struct) -> Place:
 def is_for_writer(operation: Operation, asked: Struct | None = None) -> bool:
     """Return whether only the ledger thread answers ``operation``.
 
-    Without ``asked``, the result is True if the ledger thread may have to answer it.
+    If ``asked`` is None, the result is True if the ledger thread may have to answer ``operation``.
     """
     return (operation.effect is Effect.WRITE and not is_dry_run(asked)) or operation.of_service
 

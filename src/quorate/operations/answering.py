@@ -38,8 +38,8 @@ def ordered_at_end(
 ) -> Answer | Order:
     """Return what ``ordered`` returns; before a command is refused, read the ledger to its end.
 
-    The command may be allowed there. For example, another writer may have submitted the run that
-    the command cancels.
+    The command may be allowed at the ledger's end. For example, another writer may have submitted
+    the run that the command cancels.
     """
     is_dry_run = getattr(asked, DRY_RUN, False)
     while True:

@@ -82,8 +82,8 @@ def arrays_once(
 ) -> Iterator[tuple[str, str]]:
     """Yield (name to list, run) for the runs ``names`` of ``query``, in order.
 
-    An array is listed once, at the position of its first task. It is left out if an earlier page
-    listed one of its tasks: a task up to ``query.after_seq``, or from ``query.before_seq`` on.
+    An array is listed once, at the position of its first task. An array is left out if an earlier
+    page listed one of its tasks: a task up to ``query.after_seq``, or from ``query.before_seq`` on.
     """
     seen: set[str] = set()
     for name in names:

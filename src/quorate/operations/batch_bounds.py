@@ -1,8 +1,8 @@
 """How much one request to a service may decide at once, while other requests wait.
 
-Runs submitted together are accepted together or not at all, so they are one decision and one block,
-and no other request is decided in between. Deciding tries a run at each of its widths, and each
-width costs about the same.
+Runs submitted together are accepted together or not at all. So such runs are one decision and one
+block, and no other request is decided meanwhile. Deciding tries a run at each of its widths, and
+each width costs about the same.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def carry_out(
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(order.command, Keyed):
-            # The caller also gets the conflicts that were settled afterwards, except for a request
-            # with a key: its repetition is answered from its own events alone.
+            # The caller also gets the conflicts that were settled afterwards. A request with a key
+            # does not get them, because its repetition is answered from its own events alone.
             decision, head = _with_settled(engine, decision, head)
     if decision.refusals:
         redaction = Sight(engine.view, context.caller).redaction
@@ -250,7 +250,7 @@ class _Outcome:
 
 
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
-    """Return ``decision`` with the events that the caller may see, and the number of the others.
+    """Return ``decision`` with the events that the caller may see, and the number of hidden events.
 
     The record of the request itself is the caller's own, so it is not counted.
     """

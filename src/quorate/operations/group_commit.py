@@ -54,7 +54,7 @@ def answer_together(
     """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
 
     When ``go_on`` returns False, the remaining requests get no answer and have no effect; the first
-    is always answered. An error of one request is returned for that request, and the others
+    is always answered. An error of one request is returned for that request, and the other requests
     continue. Raises a ``StoreError`` if the block cannot be committed; then no request had an
     effect.
     """
@@ -110,8 +110,8 @@ def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Re
 
     Commands for which there was no time left (``go_on``), or no space in the block, are left out.
 
-    A bug, or a command that is too large, fails the block before it is committed. Then each command
-    is tried in a block of its own.
+    A bug, or a command that is too large, fails the block before it is committed. After such a
+    failure, each command is tried in a block of its own.
     """
     before = engine.head
     try:

@@ -58,7 +58,7 @@ class Repeat(StrEnum):
     SAME = "same"
     """The repetition changes nothing, because the state is already as requested."""
     KEYED = "keyed"
-    """The repetition is a new request, unless both carry the same idempotency key."""
+    """The repetition is a new request, unless it has the idempotency key of the first request."""
     ANEW = "anew"
     """Each repetition is carried out again."""
 

@@ -16,8 +16,8 @@ from quorate.views.runs.instant import Moment
 def as_it_was(context: RequestContext, at: str) -> Moment:
     """Return the state at the RFC 3339 time ``at``, with holds settled; a note names the block.
 
-    The cost of replaying the ledger up to that time grows with its length, so only callers that see
-    the whole ledger may ask. A future time is refused.
+    Only callers that see the whole ledger may ask, because the ledger is replayed up to this time.
+    A future time is refused.
     """
     if not context.caller.oversees:
         raise CommandError(

@@ -1,9 +1,9 @@
 """Which callers may give which commands. Everything that is not allowed here is denied.
 
 Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
-envelopes and caps. A tenant-admin may lower those of its own tenants, and set sharing and lending.
-Users act on the runs of their own tenant. An accounting system sets limits and budgets of the
-owners that are linked to it, and nothing else. The owner of a run comes from the token
+envelopes and caps. A tenant-admin may lower envelopes and caps of its own tenants, and set sharing
+and lending. Users act on the runs of their own tenant. An accounting system sets limits and budgets
+of the owners that are linked to it, and nothing else. The owner of a run comes from the token
 (docs/adr/0019). Claiming nodes takes the scope ``claim``, which only an admin grants, because a
 claim cannot be cut (docs/adr/0027).
 """

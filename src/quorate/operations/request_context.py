@@ -1,8 +1,8 @@
 """The request context: a ledger as of now, and the caller.
 
-Changes that are due since the last event, such as holds that ran out, are settled for readers in an
-overlay, so that amounts are right to the millisecond. These changes are recorded by the next
-command that writes.
+For readers, changes that are due since the last event, such as holds that ran out, are made in an
+overlay. So amounts are right to the millisecond. These changes are recorded by the next command
+that writes.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class Instant:
 class RequestContext:
     """The context of one request. ``prefix`` are the CLI options that reach the same ledger.
 
-    Without a ``signer`` no checkpoint can be signed. ``recent`` are the decoded blocks that all
-    followers of the ledger share; without it each follower reads the store. ``logs`` has the output
-    of runs, ``reports`` the reports of simulations, ``accounting`` the status of the link to an
-    accounting system, ``clock_control`` the check of the wall clock, and ``quorum`` the services of
-    the ledger; each is None if it does not exist. ``mail_domains`` are the domains to which the
+    If ``signer`` is None, no checkpoint can be signed. ``recent`` are the decoded blocks that all
+    followers of the ledger share; if it is None, each follower reads the store. ``logs`` has the
+    output of runs, ``reports`` the reports of simulations, ``accounting`` the status of the link to
+    an accounting system, ``clock_control`` the check of the wall clock, and ``quorum`` the services
+    of the ledger; each is None if it does not exist. ``mail_domains`` are the domains to which the
     service sends the mail that runs ask for; None without a service. ``is_executed`` means that the
     executor of another engine runs the work; the engine here only reads. ``instant`` is the shared
-    instant of answers to several callers; without it, the answer is as of now.
-    ``widths_max`` is the most widths of all runs in one request if other requests wait for the same
-    ledger (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, the decision of
-    an order is given up.
+    instant of answers to several callers; if it is None, the answer is as of now. ``widths_max`` is
+    the most widths of all runs in one request if other requests wait for the same ledger
+    (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, the decision of an
+    order is given up.
     """
 
     engine: Engine
@@ -178,7 +178,7 @@ class BlocksContext:
 
     @property
     def now_ms(self) -> int:
-        """The time; without a state it is not guaranteed to be monotonic."""
+        """The time; it may go back, because there is no state to compare it with."""
         return self.clock.now_ms()
 
 

@@ -37,7 +37,7 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
     """Return whether the ledger remembers a request with the key of ``asked``.
 
-    Then the effects of that first request are in the ledger: a resource that it removed is gone.
+    If so, the effects of the first request are in the ledger: a resource that it removed is gone.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):

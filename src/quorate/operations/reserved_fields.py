@@ -1,8 +1,8 @@
 """Document fields that only Quorate writes: a caller may repeat their value, but not set them.
 
-A workload is started and stopped with the run that names it, so the field is the permission to
-start and stop the workload. The service that admits Jobs writes the field, for the owner of the
-namespace (docs/adr/0047).
+A workload is started and stopped with the run that names it. So whoever may set the field may start
+and stop the workload. The service that admits Jobs writes the field, for the owner of the namespace
+(docs/adr/0047).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 CLI, REST, gRPC and clients are registered from it, and a test checks that each of them has every
 operation. A command needs one operation, and importing all request types would take longer than the
-command itself, so modules are imported one by one until one has the requested operation.
+command itself. So modules are imported one by one, until one has the requested operation.
 """
 
 from __future__ import annotations

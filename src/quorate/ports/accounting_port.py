@@ -64,7 +64,7 @@ class Accounting(Protocol):
         ...
 
     def report(self, consumption: Consumption) -> None:
-        """Record ``consumption`` there, in place of the earlier report of that month."""
+        """Record ``consumption`` in the other system, in place of the month's earlier report."""
         ...
 
     def close(self) -> None:

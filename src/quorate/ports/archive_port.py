@@ -25,7 +25,7 @@ class FileArchive(Protocol):
         ...
 
     def put_file(self, name: str, source: Path) -> None:
-        """Store a copy of the file ``source`` as ``name``, with the promises of ``put``."""
+        """Store a copy of the file ``source`` as ``name``, with the guarantees of ``put``."""
         ...
 
     def get_file(self, name: str, target: Path) -> None:

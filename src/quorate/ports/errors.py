@@ -184,8 +184,8 @@ class StoreError(QuorateError):
 class StaleHeadError(StoreError):
     """The ledger is no longer at the head for which the decision was made; decide again.
 
-    ``blocks`` are blocks after ``expected`` that the store returned with the refusal. There may be
-    none, or not all up to ``actual``.
+    ``blocks`` are blocks after ``expected`` that the store returned with the refusal. ``blocks``
+    may be empty, or end before ``actual``.
     """
 
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:

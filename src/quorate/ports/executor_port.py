@@ -7,12 +7,12 @@ lease again, because the ledger may have been restored from a backup.
 
 Each order has the term of the leader that gives it; the term is 0 if a ledger has one writer. An
 executor that has accepted orders of a term refuses orders of older terms from any service, at any
-later time. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots,
-the work there continues. This happens in a hand-over, in a swap, and if a step takes the place of a
-lost group.
+later time. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots, the
+work on these slots continues. Work continues in this way in a hand-over, in a swap, and if a step
+replaces a lost group.
 
 The loop polls for ends: ``reports`` returns each end until an ``EndLease`` shows that the ledger
-has it, so no end is lost between a process and a commit. The end of a wipe is reported until the
+has recorded it. So no end is lost before it is committed. The end of a wipe is reported until the
 node takes work again.
 
 ``testing/executor_contract.py`` tests these rules, and every executor passes the tests.
@@ -83,7 +83,7 @@ class WipeNode:
 
 @dataclass(frozen=True, slots=True)
 class FenceNode:
-    """``node`` has failed: end at once all work there under leases that are open now."""
+    """``node`` has failed: end at once all its work under leases that are open now."""
 
     node: str
 
@@ -108,7 +108,7 @@ class RunExited:
 class RunUnstarted:
     """The work of a run has not begun for too long; ``note`` says why. See ``RunExited``.
 
-    It is reported until the leases of the run are ordered to stop.
+    The report is repeated until the leases of the run are ordered to stop.
     """
 
     run: str
@@ -165,8 +165,8 @@ class Executor(Protocol):
         Unless ``is_whole``, work of other leases continues, because the ledger may have later
         leases that were not read yet. A new leader then reads them, and resumes with ``is_whole``.
 
-        The orders have a stop after the start of each stopping lease. They name again the nodes
-        that have failed or have to be wiped. Raises ``OldTermError`` as ``carry_out`` does.
+        The orders have a stop after the start of each stopping lease. The orders also name the
+        nodes that have failed or have to be wiped. Raises ``OldTermError`` as ``carry_out`` does.
         """
         ...
 

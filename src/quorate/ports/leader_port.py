@@ -161,8 +161,8 @@ class LedStore(Protocol):
         """Limit each call for blocks to the time that ``left_s`` returns, from now on.
 
         When that time is 0, the calls raise ``NotLeaderError`` at once, without a request to the
-        servers of the store. With None, the calls have no limit. ``wait_for`` and ``look_at_head``
-        have limits of their own.
+        servers of the store. If ``left_s`` is None, the calls have no limit. ``wait_for`` and
+        ``look_at_head`` have limits of their own.
         """
         ...
 

@@ -35,8 +35,8 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``first`` is the number of the first line. It is higher than requested if older lines are no
-    longer kept. ``is_last`` is true if there are no later lines now.
+    ``first`` is the number of the first line. ``first`` is higher than requested if older lines are
+    no longer kept. ``is_last`` is true if there are no later lines now.
     """
 
     lines: Sequence[Line]

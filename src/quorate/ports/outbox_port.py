@@ -1,8 +1,8 @@
 """The outbox port: deliveries to other systems, kept until they succeed (ADR-0021).
 
-A *sink* delivers to one receiver. It makes *parcels* while it reads the ledger. It stores each
-parcel in one transaction with its cursor: the last event that it has read. So after any crash it
-continues from the cursor, and a parcel is delivered at least once. The key of a parcel lets the
+A *sink* delivers to one receiver. A sink makes *parcels* while it reads the ledger. A sink stores
+each parcel in one transaction with its cursor: the last event that it has read. So after any crash
+it continues from the cursor, and a parcel is delivered at least once. The key of a parcel lets the
 receiver detect repetitions.
 
 ``testing/outbox_contract.py`` tests these rules, and every adapter passes the tests.
@@ -22,7 +22,7 @@ BACK_OFF_MS_MAX: Final = 300_000
 """The longest wait before the next attempt after any failure of a parcel."""
 
 WAITING_MAX: Final = 100_000
-"""How many parcels of one sink may wait; with more, the sink reads no further in the ledger."""
+"""How many parcels of one sink may wait; if more wait, the sink stops reading the ledger."""
 
 KEYS_KEPT_EVENTS: Final = 1_000_000
 """The key of a delivered parcel is forgotten when it is this many events behind the cursor."""
@@ -68,7 +68,7 @@ class Waiting:
     """The reason of the last failure of a line that still fails; empty if no line fails."""
 
     trouble_ms: int | None
-    """The instant of that failure."""
+    """The instant of the failure in ``trouble``."""
 
 
 class Outbox(Protocol):
@@ -98,8 +98,8 @@ class Outbox(Protocol):
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
         Later parcels of a line wait for the first parcel, however long its delivery takes. A parcel
-        that is due more than the longest back-off after ``now_ms`` counts as due, because the clock
-        was set back since the parcel failed.
+        counts as due if it is due later than the longest back-off after ``now_ms``: the clock was
+        then set back since the parcel failed.
         """
         ...
 
@@ -113,7 +113,7 @@ class Outbox(Protocol):
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
         """Count one more attempt of the first parcel of a line; return when it is due again.
 
-        It is due ``back_off_ms`` after ``now_ms``.
+        The parcel is due ``back_off_ms`` after ``now_ms``.
         """
         ...
 

@@ -25,7 +25,7 @@ class EventStore(Protocol):
         """Whether other programs may append while this store is open for writing.
 
         If true, an engine decides on an overlay, so that it loses little work if another program
-        appends first. It also reads the blocks of other programs.
+        appends first. The engine then also reads the blocks of other programs.
         """
         ...
 
@@ -37,7 +37,7 @@ class EventStore(Protocol):
         """Return the last record of the log's end that is stored apart from the log.
 
         Returns None if there is none. Without this record, a log whose end is missing looks whole.
-        If a store has such a record and the log ends before it, opening the store raises
+        If a store has this record and the log ends before it, opening the store raises
         ``CorruptLedgerError``.
         """
         ...
@@ -95,10 +95,11 @@ class EventStore(Protocol):
     ) -> None:
         """Store ``payload``, the state at ``head``, and drop the previous snapshot.
 
-        Either both happen or neither. The runs ``ended`` are added to the archive of the snapshot
-        at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. If the stored snapshot is
-        not the one at ``base_seq``, raises ``StoreError`` and changes nothing. This method may run
-        on another thread than the other methods, one call at a time, and no append waits for it.
+        Either both changes are made or none. The runs ``ended`` are added to the archive of the
+        snapshot at ``base_seq``. If ``base_seq`` is 0, they are the whole archive. If the stored
+        snapshot is not the one at ``base_seq``, raises ``StoreError`` and changes nothing. This
+        method may run on another thread than the other methods, one call at a time, and no append
+        waits for it.
         """
         ...
 

@@ -21,7 +21,7 @@ from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
 
 Named = tuple[str, str]
-"""An object by kind and name, as in causes; ("family", owner) means the parents of the owner."""
+"""The kind and the name of an object; the kind "family" is for the parents of the named owner."""
 
 
 class Changes:

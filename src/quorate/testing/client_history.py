@@ -10,7 +10,7 @@ got one. ``check_history`` returns the violations of these rules:
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
 - a write that was sent after another request was answered has a higher sequence. A read that may
-  not lag is at least as new as every acknowledged write, and every other such read, that was
+  not lag is at least as new as all acknowledged writes, and all reads that may not lag, that were
   answered before the read was sent. A read that may lag is at least as new as every answer that the
   same client had before. Each read returns the run as of the sequence in the answer, or later.
 
@@ -54,7 +54,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A client reads the run; with ``may_lag`` it accepts an answer that is not up to date."""
+    """A client reads the run; if ``may_lag``, it accepts an answer that is not up to date."""
 
     may_lag: bool = False
 
@@ -101,9 +101,9 @@ Answer = Written | Found
 class Operation:
     """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
 
-    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None if the client
-    got no answer. A request that is repeated with the same idempotency key is one operation;
-    without a key, each repetition is an operation.
+    ``sent`` and ``answered`` are instants of one clock, in any unit. ``answered`` and ``answer``
+    are None if the client got no answer. A request that is repeated with the same idempotency key
+    is one operation; without a key, each repetition is an operation.
     """
 
     client: str

@@ -1,7 +1,7 @@
-"""Checks firm places by brute force: at every instant, with every lease, without a cache.
+"""Checks firm starts by brute force: at every instant, with every lease, without a cache.
 
-A firm place is the recorded time, domains and payers of a firm start. This module does not use
-``core/planning``: it adds up the resources of all leases and firm places at each instant at which
+A firm start has a recorded instant, domains and payers. This module does not use
+``core/planning``: it adds up the resources of all leases and firm starts at each instant at which
 they change. The resources are GPUs and whole nodes by domain and by rack, the concurrency and
 GPU-hours of payers, lending and caps, and hard quotas of runs and nodes.
 """
@@ -23,7 +23,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A firm place: the run, and the start, domains and payers that were recorded for it."""
+    """A firm start: the run, and its recorded instant, domains and payers."""
 
     run: str
     start_ms: int
@@ -51,7 +51,7 @@ class PutBack:
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
-    """Return the firm places of ``view`` whose room does not come from a conflict, oldest first."""
+    """Return the firm starts of ``view`` whose room does not come from a conflict, oldest first."""
     found = []
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
         if record.planned_start_ms is None or record.by_conflict or name in without:
@@ -103,7 +103,7 @@ def _lacking(
 
 
 def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
-    """Yield the domains in which a place uses part of a node of a pool that gives whole nodes."""
+    """Yield the domains whose pool gives whole nodes and in which a start uses part of a node."""
     run = view.runs[place.run].spec
     if not view.pools[run.pool].whole_nodes:
         return
@@ -126,7 +126,7 @@ def _short_of_racks(
     """Yield the nodes with too few free GPUs for payers and runs that may only use these nodes.
 
     Only selectors that name racks count. For each payer, and for every two payers together, their
-    nodes must have enough free GPUs for all places that may use only these nodes.
+    nodes must have enough free GPUs for all starts that may use only these nodes.
     """
     if any(("domain", domain) in back.limits for domain, _ in place.slice.domains):
         return
@@ -171,7 +171,7 @@ def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[fr
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what the payers of a place, their lending and caps lack for all places ``there``."""
+    """Yield what the payers of a start, their lending and caps lack for all starts ``there``."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -198,7 +198,7 @@ def _unpaid(
 def _over_caps(
     view: StateView, caps: Iterable[CapId], there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what ``caps`` lack for all places of ``there``."""
+    """Yield what ``caps`` lack for all starts of ``there``."""
     for cap in caps:
         if ("cap", cap) in back.limits:
             continue
@@ -215,7 +215,7 @@ def _over_caps(
 
 
 def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = False) -> int:
-    """Return how many GPUs ``payers`` pay for in ``places``; with ``lent``, only lent ones."""
+    """Return how many GPUs ``payers`` pay for in ``places``; if ``lent``, count only lent GPUs."""
     return sum(
         share.gpus
         for place in places
@@ -227,9 +227,9 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield by how many nodes each owner above ``place`` exceeds its quota with places ``there``.
+    """Yield by how many nodes each owner above ``place`` exceeds its quota with starts ``there``.
 
-    The places use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the
+    The starts use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the
     owner already has are used first.
     """
     for owner in _lineage(view, place.run):
@@ -258,7 +258,7 @@ def _nodes_short(
 def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[str, int]:
     """Return the GPUs per node that ``owner`` and owners below it hold at ``at_ms``.
 
-    Their filled spares count until the end of the spare's run.
+    Filled spares of these owners count until the end of the spare's run.
     """
     used = dict[str, int]()
     for name, lease in view.leases.items():
@@ -277,7 +277,7 @@ def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[
 def _runs_left(
     view: StateView, place: Place, at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many more runs the quota of each owner above a place allows at ``at_ms``."""
+    """Yield how many more runs the quota of each owner above a start allows at ``at_ms``."""
     limits = dict[str, int]()
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -399,8 +399,8 @@ def _over_ms(view: StateView, run: str, back: PutBack) -> int:
     """Return the expected end of ``run``: the end of its last lease other than a spare.
 
     Leases in ``back`` do not count. If some leases are not stopping, and ``back`` has all of these,
-    the run counts as over. Stopping leases count only if all leases of the run are stopping,
-    because a lease on a drained node may stop after the end of its run.
+    the run counts as over. Stopping leases count only if all leases of the run are stopping: a
+    lease on a drained node may stop after the end of its run.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
@@ -414,7 +414,7 @@ def _over_ms(view: StateView, run: str, back: PutBack) -> int:
 def _used(
     view: StateView, payers: Collection[str], at_ms: int, back: PutBack, *, lent: bool = False
 ) -> int:
-    """Return how many GPUs ``payers`` pay for at ``at_ms``; with ``lent``, only lent ones."""
+    """Return how many GPUs ``payers`` pay for at ``at_ms``; if ``lent``, count only lent GPUs."""
     used = sum(
         share.gpus
         for name, lease in view.leases.items()
@@ -475,7 +475,7 @@ def _climbed(view: StateView, from_ms: int, end_ms: int) -> int:
 
 
 def is_counted(view: StateView, place: Place) -> bool:
-    """Return whether a place with enough GPUs by number certainly has room for its run.
+    """Return whether a start with enough GPUs by number certainly has room for its run.
 
     Return False if the run or a payer selects racks, if the pool gives whole nodes of several
     sizes, or if a node quota bounds shared nodes. In these cases it matters which GPUs of the
@@ -497,11 +497,11 @@ def is_counted(view: StateView, place: Place) -> bool:
 
 
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
-    """Return the leases that are past their declared end and may be stopped for ``place``.
+    """Return the leases that overstay and may be stopped for the firm start ``place``.
 
-    These leases are marked as backfill, started after the run of the place began to wait, and are
-    past their declared ends one grace before the planned start. No lease is stoppable for a run
-    that was itself stopped for overstaying.
+    A lease may be stopped if it is marked as backfill, began after the run of ``place`` began to
+    wait, and is past its declared end, and if this end is at least one grace before the planned
+    start. No lease may be stopped for a run that was itself stopped for overstaying.
     """
     waiting_seq = view.runs[place.run].waiting_seq
     found = set[str]()
@@ -524,11 +524,11 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 
 
 def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutBack:
-    """Return the leases that may be stopped for ``place``, or for places beside it.
+    """Return the leases that may be stopped for ``place``, or for starts that overlap it in time.
 
-    If overlapping places do not fit together, all of them lack room or money. A lease may then be
-    stopped for any of these places, and ends by the start of that place. If a place has no domain
-    in common with ``place``, only leases of payers that both places use are returned.
+    If overlapping starts do not fit together, all of them lack room or money. A lease may then be
+    stopped for any of these starts, and ends by the start for which it is stopped. If a start has
+    no domain in common with ``place``, only leases of payers that both of them use are returned.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     payers, gone_ms = _pooled(view, place), dict[str, int]()
@@ -559,8 +559,8 @@ def _pooled(view: StateView, place: Place) -> set[str]:
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
     """Return the leases that should have been stopped for ``place`` by now, but were not.
 
-    These are the stoppable leases with less than one grace left before the planned start, in the
-    domains that lack room for ``place`` even if all other stoppable leases are stopped.
+    A lease is returned if it is stoppable, if less than one grace is left before the planned start,
+    and if its domain lacks room for ``place`` even after all other stoppable leases are stopped.
     """
     may_stop = stoppable(view, place)
     late = {n for n in may_stop if place.start_ms - view.leases[n].grace_ms < view.at_ms}

@@ -89,7 +89,7 @@ def inspect_rounds(
 ) -> Findings:
     """Return the findings of a trial in which a pool shares in rounds under one of ``policies``.
 
-    With ``with_pairs``, the pool has types of jobs that can share GPUs.
+    If ``with_pairs``, the pool has types of jobs that can share GPUs.
     """
     draw = partial(draw_round_world, policies=tuple(policies), with_pairs=with_pairs)
     inspection = Inspection(seed, size, draw)

@@ -96,7 +96,7 @@ class _Promise:
     due_ms: int | None
     """When the run must start: as planned, or at the first decision after the planned start."""
     missed_ms: int | None = None
-    """The first decision after the due instant, if none was made at that instant; else None."""
+    """The first decision after the due instant; None if a decision was made at that instant."""
 
 
 @dataclass(slots=True)
@@ -128,9 +128,9 @@ class PromiseBooks:
         """The reservations that the current block moves because loans were recalled for them."""
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
-        """The places of the firm starts that are carried out in the current block, by run."""
+        """The firm starts that are carried out in the current block, by run."""
         self._activated_at: dict[str, int] = {}
-        """The number of the event that closes the reservation of such a start, by run."""
+        """The number of the event that closes the reservation of each run in ``_activated``."""
         self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
@@ -165,7 +165,7 @@ class PromiseBooks:
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
         for promise in self._promises.values():
-            # A start that was missed before, and waited at the last decision for a stop to end.
+            # Includes a start that was missed before, and that waits for a stop to end.
             due_ms = promise.due_ms
             if due_ms is not None and self._looked_ms <= due_ms < now_ms - 1:
                 promise.missed_ms = promise.due_ms = now_ms
@@ -174,8 +174,8 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Record a decision at ``now_ms``; starts due since the last decision were missed.
 
-        A decision that recorded nothing, such as a refusal, does not count if the clock was set
-        back before it since. By the ledger's time, no start was due yet.
+        A decision that recorded nothing, such as a refusal, does not count if the clock was later
+        set back to an instant before it: by the ledger's time, no start was due yet.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
@@ -241,7 +241,7 @@ class PromiseBooks:
                 promise.missed_ms = None
 
     def _note_taken(self, event: Event) -> None:
-        """Record when a lease took its room; after a swap or hand-over, that is its run's start."""
+        """Record when a lease took its GPUs; after a swap or hand-over, that is its run's start."""
         if not isinstance(event, LeaseStarted):
             return
         is_new = event.lease in self._began
@@ -251,7 +251,7 @@ class PromiseBooks:
         self._took[event.lease] = self._events if is_new else self._started.get(event.run, 0)
 
     def _look_around(self, events: Sequence[Event], view: StateView) -> None:
-        """Record the leases that begin and end in a block, and the firm places that stay in it."""
+        """Record the leases that begin and end in a block, and the firm starts that stay in it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
         self._cut = frozenset(
@@ -328,8 +328,7 @@ class PromiseBooks:
     ) -> Iterator[str]:
         """Yield a fault if a firm start moved later although it could stay, or for a false cause.
 
-        If the objects that the cause names were as before, the start must be possible in its
-        recorded place.
+        If the objects that the cause names were as before, the recorded start must be possible.
         """
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
@@ -343,7 +342,7 @@ class PromiseBooks:
             return
         # Leases that began in this block are left out, because they did not exist before. If a firm
         # run was activated after the moving start was recorded, its leases are left out, too, and
-        # its recorded place counts instead.
+        # its recorded start counts instead.
         places = {
             run: activated
             for run, activated in self._activated.items()
@@ -351,14 +350,14 @@ class PromiseBooks:
         }
         late = {name for name in view.leases if view.leases[name].fact.run in places}
         began = self._began | late
-        # A place that gets its room by a conflict takes no room from other places.
+        # A start whose room comes from a conflict takes no room from other starts.
         activated = [p for run, p in places.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
-        # A place that was due and has not started ends later by its delay.
+        # A start that was due and was not carried out ends later by its delay.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        # A loan recalled since then for another run returns to that run. A loan recalled for this
-        # run returns in time for the start to which the block moves it.
+        # A loan that was recalled for another run, after the start was recorded, returns to the
+        # other run. A loan recalled for this run returns in time for the start after the move.
         waiting_run = "" if event.reservation in self._recalled_for else promise.made.run
         with_loans = PutBack(began, unrecalled=self._unrecalled(waiting_run, view))
         if is_counted_on and not lacking(view, place, delayed, with_loans):
@@ -372,9 +371,9 @@ class PromiseBooks:
         cured = replace(back, leases=back.leases | began, paid=self._paid_before())
         left = lacking(view, place, beside, cured)
         if left:
-            # Another place may have moved for its own cause and then started. It is ignored if this
-            # place lacks room even without the other place, but has room once the cause of its own
-            # move is undone.
+            # Another start may have moved for its own cause and then been carried out. The other
+            # start is ignored if this start lacks room even without it, but has room once the cause
+            # of this start's own move is undone.
             others = [other for other in beside if other.run not in self._moved]
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
@@ -478,7 +477,7 @@ class PromiseBooks:
 
     @staticmethod
     def _place(promise: _Promise, planned_ms: int, view: StateView) -> Place:
-        """Return the recorded place of a firm start."""
+        """Return a firm start as it was recorded."""
         run = view.runs[promise.made.run].spec
         end_ms = planned_ms + expected_ms(run, view.pools[run.pool])
         return Place(run.name, planned_ms, end_ms, promise.place, promise.payers)
@@ -511,10 +510,10 @@ class PromiseBooks:
             )
 
     def _wait_for(self, event: LeaseEnding) -> None:
-        """Let starts that were due a millisecond ago wait for a stop without grace.
+        """If the stop ``event`` has no grace, let starts wait that were due a millisecond ago.
 
-        Such a stop begins a millisecond after the start was due, because the work may end by itself
-        before that. If the executor is late, another bundle may be stopped a millisecond later.
+        The stop begins a millisecond after the start was due, because the work may end by itself at
+        the due instant. If the executor is late, another bundle may be stopped a millisecond later.
         """
         for promise in self._promises.values():
             if promise.due_ms == event.at_ms - 1 and event.deadline_ms == event.at_ms:
@@ -523,8 +522,8 @@ class PromiseBooks:
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
         """Yield a fault if backfill is stopped without a near firm start that allows it.
 
-        Such a start is due by the lease's deadline, and its run began to wait before the lease
-        started. Leases that a conflict cuts are not checked.
+        A firm start allows the stop if it is due by the lease's deadline, and its run began to wait
+        before the lease started. Leases that a conflict cuts are not checked.
         """
         if event.lease in self._cut:
             return
@@ -541,12 +540,12 @@ class PromiseBooks:
             yield f"{event.lease} is stopped for a start, but no start is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
-        """Yield firm places that do not fit, and overstaying leases that block them.
+        """Yield firm starts that do not fit, and overstaying leases that block them.
 
-        Each place must fit beside open leases and all other places. Leases that may be stopped for
-        the place do not count, because they are stopped one grace before its start. Leases that may
-        be stopped for another place do not count after the start of that place. If then both places
-        do not fit, the other place is reported. A missed start is checked again after the next
+        Each firm start must fit beside open leases and all other firm starts. Leases that may be
+        stopped for a start do not count, because they are stopped one grace before it. Leases that
+        may be stopped for another start do not count after that other start. If both starts do not
+        fit even so, the other start is reported. A missed start is checked again after the next
         decision.
         """
         places = places_of(view)
@@ -623,8 +622,8 @@ class PromiseBooks:
 def _begun(events: Sequence[Event]) -> frozenset[str]:
     """Return the leases of a block on GPUs that their runs neither had nor kept before the block.
 
-    A swap, a hand-over, and a spare whose filler has left use room that was taken already, unless
-    their run starts in the block.
+    Leases of a swap, a hand-over or a returned spare use GPUs that were taken already, unless their
+    run starts in the block.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
@@ -674,7 +673,7 @@ def _stoppable_in_time(
 
 
 def _delayed(place: Place, now_ms: int) -> Place:
-    """Return a place, moved to ``now_ms`` if it was due before."""
+    """Return a firm start, moved to ``now_ms`` if it was due before."""
     late_ms = max(0, now_ms - place.start_ms)
     return replace(place, start_ms=place.start_ms + late_ms, end_ms=place.end_ms + late_ms)
 

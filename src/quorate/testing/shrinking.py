@@ -98,7 +98,7 @@ class Replay:
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Not before, because the program may have ended before that instant.
+                # Settled only now, because the program may have ended before this instant.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)
@@ -251,7 +251,7 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911,
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return _tenant_deed(command)
         case Keyed():
-            # Without its key a repeated submission is refused too, because the run exists.
+            # A repeated submission is refused even if it has no key, because the run exists.
             return _deed(command.command)
         case _:
             # Scenarios have no access tokens; a tick replaces commands about them.

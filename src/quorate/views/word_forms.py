@@ -175,7 +175,7 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""What a shortage of GPUs lacks: payment or room; one place may lack both."""
+"""What a shortage of GPUs lacks: payment or room; one place may lack payment and room."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:

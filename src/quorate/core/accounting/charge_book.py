@@ -45,7 +45,7 @@ class _Open:
 
 
 class ChargeBook:
-    """Charges of every envelope up to ``until_ms``, and since ``from_ms`` by use."""
+    """The charges of every envelope: in total before ``from_ms``, and from then on by use."""
 
     __slots__ = ("_before", "_flavors", "_from_ms", "_open", "_runs", "_since", "_until_ms")
 
@@ -84,11 +84,11 @@ class ChargeBook:
                 pass
 
     def charged(self) -> tuple[Mapping[EnvelopeId, int], Mapping[EnvelopeId, Mapping[Use, int]]]:
-        """Return the GPU-milliseconds charged to each payer before the period, and in it by use."""
+        """Return each payer's charges, in GPU-ms: before the period, and within it by use."""
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():
-            # A lease that stops late is charged no further than its hold.
+            # A lease that stops late is charged only up to the end of its hold.
             hold_ends_ms = lease.fact.start_ms + lease.hold_gpu_ms // sum(lease.gpus.values())
             self._charge(lease, hold_ends_ms, before, since)
         return before, since

@@ -1,10 +1,10 @@
 """The statement of a period: the granted, spent, held and free amount of each envelope.
 
 The statement also lists the usage of each borrower in the period, and the lent and borrowed
-amounts. It has sums for each budget, for each owner and in all. A statement counts the events
+amounts. Sums are listed for each budget, for each owner and in all. A statement counts the events
 recorded until the end of its period, so a statement made later has the same amounts. An event that
-is recorded late appears in the statement of the period in which it was recorded, and corrects the
-amounts brought forward into that period.
+is recorded late appears in the statement of the period in which it was recorded. The event corrects
+the amounts brought forward into this period.
 
 The cost of each use of an envelope is rounded once, to millionths. Every other cost is a sum of
 these rounded costs.
@@ -43,7 +43,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One envelope.
+    """One envelope of a statement.
 
     For an envelope that is no longer in its budget (``retired``), the granted amount is the amount
     that it has paid. ``brought_gpu_ms`` was spent before the period.
@@ -76,7 +76,7 @@ class Line:
 
     @property
     def cost_micros(self) -> int | None:
-        """The cost of the use in the period that has a price; None if no use has one."""
+        """The cost of the period's GPU time that has a price; None if no GPU time has one."""
         return _cost(self.used)
 
     @property
@@ -107,7 +107,7 @@ class Borrowing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Sums of lines. The granted amount is always spent + held + free.
+    """Sums of statement lines. The granted amount is always spent + held + free.
 
     The sums of a budget include no borrowing, because other budgets pay for borrowed GPUs.
     """
@@ -219,10 +219,10 @@ def add_up(
 def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
     """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
 
-    The granted amount of each line is rounded to the nearest multiple, halves up. Its parts are
-    rounded down. The missing multiples are added to the parts with the largest remainders, so that
-    the parts sum to the granted amount. Every sum is a sum of rounded parts, so all numbers shown
-    add up.
+    The granted amount of each line is rounded to the nearest multiple, halves up. The parts of the
+    granted amount are rounded down. The missing multiples are added to the parts with the largest
+    remainders, so that the parts sum to the granted amount. Every sum adds rounded parts, so all
+    numbers add up.
     """
     lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
     shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}

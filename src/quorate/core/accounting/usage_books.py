@@ -1,7 +1,7 @@
 """The usage books: GPU time and node time per owner and per user, in any period.
 
-Usage counts for the owner of a run, whichever envelope pays. A lease counts from its charged start
-to its charged end, or up to now while it is open, with the GPUs that it got at its start. Spares
+Usage counts for the owner of a run, whichever envelope pays. A lease counts with the GPUs that it
+got at its start, from its charged start to its charged end, or up to now while it is open. Spares
 and pledges count like other leases. Node time counts the different nodes that an owner uses; a
 spare that another run fills still counts for the spare's owner. Amounts are whole GPU- and
 node-milliseconds.
@@ -223,8 +223,7 @@ class UsageBooks:
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
         """Return the usage of the owner and its descendants; a node that several use counts once.
 
-        The descendants are the present ones. Each counts once, however many paths of parents lead
-        to it.
+        Only present descendants count, each once, however many paths of parents lead to it.
         """
         accounts = [
             self._owners[each] for each in self._with_descendants(name) if each in self._owners
@@ -304,8 +303,8 @@ class UsageBooks:
 
 
 def _pledge_name(pledge: str) -> str:
-    # The prefix distinguishes a pledge from a lease, because both may count on one node at the same
-    # time.
+    # The prefix distinguishes a pledge from a lease, because both kinds may count on one node at
+    # once.
     return f"pledge {pledge}"
 
 

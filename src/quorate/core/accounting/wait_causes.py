@@ -3,8 +3,8 @@
 From its submission to its end, a run waits whenever it has no open lease. The cause is that of the
 last refusal; the ledger records a refusal when its reason changes. From the end of the last lease
 to the next refusal, the cause follows from the reason for that end. In a pool of rounds, if no
-other refusal was recorded, the cause is that other runs have the round. Leases count from their
-charged start to their charged end.
+other refusal was recorded, the cause is that other runs have the GPUs in this round. Leases count
+from their charged start to their charged end.
 
 The times of all causes add up to the wait exactly.
 """
@@ -36,7 +36,7 @@ class WaitCause(Word):
     """Why a run waits. Every millisecond of a wait has one cause."""
 
     FUNDING = "funding"
-    """No envelope pays, or none pays where there is room."""
+    """No envelope pays, or none pays for the GPUs that are free."""
     QUOTA = "quota"
     """A hard quota of the run's owner, or of one of its ancestors, is reached."""
     ROOM = "room"
@@ -44,9 +44,9 @@ class WaitCause(Word):
     TOPOLOGY = "topology"
     """Enough GPUs are free, but not in one domain."""
     RESERVATION = "reservation"
-    """The planned start of another run reserves the room, or has taken it from this run."""
+    """GPUs are reserved for the planned start of another run, or were taken from this run."""
     ROUNDS = "rounds"
-    """Other runs of the pool have this round."""
+    """Other runs of the pool have the GPUs in this round."""
     UPSTREAM = "upstream"
     """A run that this run follows has not completed."""
     UNSTARTED = "unstarted"
@@ -132,7 +132,7 @@ class _Life:
             case RunRequeued():
                 self.freed = None
             case RunEnded():
-                # If the end of the last lease ended the run, the run ended when that lease did.
+                # If the run ended with its last lease, it ended at the charged end of that lease.
                 is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
                 self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
 
@@ -159,8 +159,8 @@ class _Life:
 class WaitBook:
     """The waits of runs, computed from the events of a ledger in their order.
 
-    ``only`` names the runs that are kept; None keeps all. Leases of two runs that share GPUs count
-    for both.
+    ``only`` names the runs that are kept; None keeps all. A lease that two runs share counts for
+    both.
     """
 
     def __init__(self, only: Iterable[str] | None = None) -> None:

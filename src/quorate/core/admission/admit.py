@@ -1,9 +1,9 @@
 """Admit: find a placement for one run, and the payers for that placement.
 
-The search tries the widest width first. Within a width, payers of the family come first, and then
-sponsors are added. Within that, flavors come in the run's order, and placements in pack order. The
-first placement that fits and is paid is the result. Within the search limit the search is complete:
-if any placement can be paid, it finds one. docs/adr/0008-admission.md.
+The search tries the widest width first. For each width, it tries the family's payers first, and
+then the sponsors, too. For each set of payers, it tries flavors in the run's order, and placements
+in pack order. The first placement that fits and is paid is the result. Within the search limit the
+search is complete: if any placement can be paid, it finds one. See docs/adr/0008-admission.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Admitted(Struct, frozen=True):
 
 
 class _Attempt(Struct):
-    """One flavor at one width: the request, the first placement and the payers to try.
+    """The attempt at one flavor and width: the request, its first placement, and its payers.
 
     ``over_quota`` is the refusal by a node quota that prevented a placement, if any.
     """
@@ -90,8 +90,8 @@ def admit(  # noqa: PLR0913 - a search needs all of these arguments
     """Return how ``run`` starts at ``now_ms``, or the refusal for its least width.
 
     ``asked_ms`` is the instant of the planned start, if that is before ``now_ms``. The search at
-    the least width has a full budget of its own, unless the caller gives a budget of ``steps``,
-    which several calls may share. If ``width`` is given, no other width is tried. Envelopes in
+    the least width has a full search budget of its own, unless the caller gives a budget ``steps``.
+    Several calls may share ``steps``. If ``width`` is given, no other width is tried. Envelopes in
     ``barred`` do not pay.
     """
     covers = [
@@ -251,7 +251,7 @@ def cover_request(  # noqa: PLR0913 - a request needs all of these arguments
     """Return the request to the payers for a start of ``run`` now.
 
     ``leases`` are the leases that the run keeps in addition to the GPUs to be covered. With an
-    executor a lease has to stop one grace period before its money ends, so a payer's window must
+    executor a lease has to stop one grace period before its money ends. So a payer's window must
     stay open for longer than the grace period. The payer of a claim pays until the claim's end.
     """
     pool = view.pools[run.pool]
@@ -315,9 +315,9 @@ def _place_and_pay(
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:
-    """Return whether the run exceeds a node limit on any nodes that the search could choose.
+    """Return whether the run exceeds a node limit whatever nodes the search chooses.
 
-    This is computed only after a paid placement has exceeded a limit. If True, there is no start.
+    If True, the run cannot start. Called only after a paid placement has exceeded a limit.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
@@ -326,7 +326,7 @@ def _too_many_nodes(attempt: _Attempt) -> bool:
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
-    """Return the next placement, after the one tried first, that can be paid.
+    """Return the first placement that can be paid, after the placement that was tried already.
 
     Each set of demands is tried once.
     """
@@ -366,8 +366,8 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
-    picked again on as few new nodes as possible. The last attempt uses only nodes that the owner's
-    present work does not leave before the new run ends.
+    again on as few new nodes as possible. The last attempt uses only nodes that the owner's present
+    work uses at least until the new run ends.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
@@ -435,10 +435,10 @@ def _least_short(
 ) -> Refusal:
     """Return a refusal for lack of money, or one for lack of room if only room is lacking.
 
-    If both are lacking, the refusal for lack of room is in ``also``. The shortage is measured in
-    the slice with the least deficit among ``served``, the domains where some envelope may pay for
-    this run. ``places`` has the place in each domain that an envelope pays for. The run cannot use
-    room in other domains.
+    If money and room are lacking, the refusal for lack of room is in ``also``. ``served`` are the
+    domains where some envelope may pay for this run; the run cannot use room in other domains. The
+    shortage is computed for the choice of these domains that lacks the fewest GPUs. ``places`` has,
+    for each domain, the place that an envelope pays for.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]

@@ -1,7 +1,7 @@
 """Bind: join a placement and its payers into leases.
 
-Slots are taken in pack order, working groups first and spares after them. The legs of each place
-are used up in cover order. A lease has the slots of one group that one payer pays for.
+Slots are taken in pack order, working groups first and spares after them. The legs (payments) of
+each place are used up in cover order. A lease has the slots of one group that one payer pays for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.model.events import Role, Slots, Tier
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import lowest_slots
 
-# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these.
+# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these members.
 _ACTIVE: Final = Role.ACTIVE
 _BORROWED: Final = Role.BORROWED
 _LENT: Final = Tier.BORROWED

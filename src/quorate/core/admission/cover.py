@@ -1,9 +1,9 @@
 """Cover: who pays. docs/design/calculus.md, docs/adr/0006-cover.md.
 
-The result divides the demand into legs, each paid by one envelope. It is the lexicographically
-first division: for each place in the given order, each payer in cover order pays as much as it can
-without making the rest unpayable. A greedy pass is tried first, and its result is exact if it
-succeeds. If it fails, an exact search within a ``SearchBudget`` follows.
+The result divides the demand into legs, each paid by one envelope. This division is the
+lexicographically first one. For each place in the given order, each payer in cover order pays the
+most that leaves the remaining GPUs payable. A greedy pass is tried first, and its result is exact
+if it succeeds. If it fails, an exact search within a ``SearchBudget`` follows.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 class Relaxation:
     """The payers' remaining GPUs as a flow network with only the tightest bound of each payer.
 
-    Flow runs from demands to payers. The other bounds that payers share are ignored. They could
-    only make paying harder, so too little flow proves that the rest cannot be paid.
+    Flow runs from demands to payers. The other bounds that payers share are ignored. Further bounds
+    could only make paying harder, so too little flow proves that the rest cannot be paid.
     """
 
     network: FlowNetwork
@@ -121,7 +121,7 @@ class Relaxation:
 def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
     """Return (GPUs left, name) of each bound that ``payer`` shares with others.
 
-    The GPU-hours left under a cap are divided by the shortest hold among its payers, so that the
+    The GPU-hours left under a cap are divided by the shortest hold among its payers. So the
     resulting number of GPUs is never too low.
     """
     key, tier = payer
@@ -144,9 +144,9 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     """Return whether the relaxation has the same solutions as the problem itself.
 
-    The two agree if each payer is under at most one shared bound and, if that bound limits
-    GPU-hours, all payers under it hold for equally long. In that case the bound limits a number of
-    GPUs.
+    The solutions are the same if each payer is under at most one shared bound. If the bound limits
+    GPU-hours, all payers under it must also have equal hold times. With equal hold times, a bound
+    on GPU-hours limits a number of GPUs.
     """
     return all(
         len(shared_bounds(payer_list, payer)) <= 1
@@ -182,7 +182,7 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 class PaymentSearch:
     """Depth-first search for the payers: cell by cell, the largest amount first.
 
-    It remembers dead ends.
+    The search remembers dead ends.
     """
 
     payer_list: PayerList
@@ -259,8 +259,8 @@ class PaymentSearch:
     def _is_new(self) -> bool:
         """Return whether the search meets this state for the first time.
 
-        Two states are the same if the same demand is left to pay and the same amount was taken from
-        every payer and cap that later cells use. Earlier choices do not matter otherwise.
+        Two states are the same if the same demand is left to pay, and if each payer and cap that
+        later cells use has the same amount taken. Earlier choices do not matter otherwise.
         """
         payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
         state = (
@@ -354,7 +354,7 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return the most GPUs of each demand that can be paid, earlier demands first.
 
-    The result is an upper bound. It is exact if no envelope is under two bounds.
+    The result is an upper bound. The bound is exact if no envelope is under two bounds.
     """
     wanted = [gpus for _, gpus in demands]
     rooms = rooms_of(payer_list)

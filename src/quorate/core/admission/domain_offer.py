@@ -23,7 +23,7 @@ ALL_NODES = -1
 
 
 class NodeClass(Struct, frozen=True, gc=False):
-    """``nodes`` (one bit per position in the island) with ``gpus_free``, in steps of ``unit``."""
+    """``nodes`` (bits of positions in the island), and their free GPUs in steps of ``unit``."""
 
     place: Place
     nodes: int
@@ -164,7 +164,7 @@ def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[Node
             continue
         rack = (node.rack or "") if by_rack else ""
         key = (rack, node.gpus if request.whole_nodes else 1)
-        # A class without free GPUs is listed, too, because an envelope may pay there.
+        # A class without free GPUs is listed, too, because an envelope may pay for its GPUs.
         members[key] = members.get(key, 0) | 1 << position & offered
         firsts.setdefault(key, node)
     node_classes = []

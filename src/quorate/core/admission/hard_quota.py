@@ -1,8 +1,8 @@
 """Hard quotas: how many nodes and running runs an owner and its descendants may have at once.
 
 Quotas are checked against the state on which the decision is committed, so two decisions cannot
-exceed a quota together. A limit may be lowered below its use. No work is stopped then, and no new
-work starts until the use has dropped.
+exceed a quota together. A limit may be lowered below its use. In this case no work is stopped, but
+no new work starts until the use has dropped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Headroom:
         return None
 
     def outlasting(self, island: Island) -> int:
-        """Return the nodes of ``kept`` that present work does not leave before the new run ends."""
+        """Return the nodes of ``kept`` that present work uses at least until the new run ends."""
         kept_on = self.view.holdings.kept_on
         return self._held(
             island, lambda owner, node: self._has(owner, node) and (owner, node) not in kept_on
@@ -93,7 +93,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` exceed on any nodes of ``islands``.
+        """Return the refusal for the limit that ``gpus`` exceed whatever ``islands`` they are on.
 
         Return None if there is no such limit. A placement has the fewest new nodes if it uses nodes
         that the owner holds first, and then the emptiest nodes.
@@ -188,7 +188,7 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
     If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. A run
-    with this refusal is not parked with its owner, but tried after every change.
+    with this refusal is tried after every change, and not only after changes of its owner's use.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held
@@ -209,7 +209,7 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
     """Return the hard quota that forbids ``run`` even if other owners' work ends, or None.
 
-    The check assumes that only the owner's own runs use the nodes that the owner holds, and counts
+    The check assumes that only the owner's own runs use the nodes that the owner holds. It counts
     the nodes that ``run`` needs in addition.
     """
     refusal = too_many_runs(view, run.owner)

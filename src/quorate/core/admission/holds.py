@@ -39,8 +39,8 @@ def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: the expected duration plus grace.
 
     A claim is over at its stated end, and its work stops one grace period before that. A round is
-    paid to its end and for a short slack after it, because the hold of a run that keeps its GPUs is
-    extended only when the next round begins.
+    paid to its end and for a short slack after it. The slack is needed because the hold of a run
+    that keeps its GPUs is extended only when the next round begins.
     """
     if run.sensitive:
         return expected_ms(run, pool)
@@ -53,8 +53,8 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
     """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
 
     The result is a number of whole quanta, never past the end of the payer's window, and never more
-    than the payer, its caps and its lending limits allow. It is 0 if no money is left, or if the
-    payer may no longer pay for this run.
+    than the payer, its caps and its lending limits allow. The result is 0 if no money is left, or
+    if the payer may no longer pay for this run.
     """
     account = view.envelopes[lease.fact.payer]
     if not may_still_pay(view, lease):

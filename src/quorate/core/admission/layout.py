@@ -1,9 +1,9 @@
 """How a run is cut into bundles and groups before it is placed.
 
 A fixed run is one bundle. The minimum of a malleable run is one bundle, and each step above the
-minimum is another bundle. With ``groupGPUs`` a bundle is cut into groups of that size; the last
-group may be smaller. Without ``groupGPUs`` the GPUs of a bundle may be divided freely, one group
-per domain.
+minimum is another bundle. If a run states ``groupGPUs``, a bundle is cut into groups of this size;
+the last group may be smaller. If not, the GPUs of a bundle may be divided freely, one group per
+domain.
 """
 
 from __future__ import annotations

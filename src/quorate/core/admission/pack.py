@@ -28,8 +28,8 @@ from quorate.model.state.state_view import StateView
 class PlacedGroup(Struct, frozen=True, gc=False):
     """A group with its slots.
 
-    ``places`` and ``spare_places`` have one entry per node: the place that is paid for. They are
-    empty if the place is the whole domain.
+    ``places`` and ``spare_places`` have one entry per node: the place that is paid for. ``places``
+    and ``spare_places`` are empty if the place is the whole domain.
     """
 
     index: int
@@ -167,7 +167,7 @@ class _Draft:
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
-        """Return ``domain_offer`` with exactly the nodes that ``amounts`` use up, first by name.
+        """Return ``domain_offer`` with only as many nodes as ``amounts`` fill, first by name.
 
         GPUs picked from the result, spares included, leave no node partly used.
         """
@@ -222,8 +222,8 @@ class _Draft:
     def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
         """Take free nodes of the largest size, by name; return how many GPUs are still wanted.
 
-        Both placement rules begin with such nodes as long as the rest of the request fills one, so
-        these nodes are taken without further search.
+        Both placement rules take free nodes first, as long as the rest of the request fills one. So
+        these nodes are taken without a search.
         """
         top = len(self.buckets) - 1
         bits = self.buckets[top] & nodes

@@ -27,9 +27,9 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
     whose window ends by ``outlast_ms`` does not pay, because its lease would have to stop at once.
-    If the start was planned at ``asked_ms``, a window that opened later pays only if its envelope
-    accepts such reservations. With ``own_only`` only envelopes of the owner itself pay. ``barred``
-    envelopes do not pay.
+    If the start was planned at ``asked_ms``, a window that opened after ``asked_ms`` pays only if
+    its envelope allows reservations before its window opens. If ``own_only``, only envelopes of the
+    owner itself pay. ``barred`` envelopes do not pay.
     """
 
     owner: str
@@ -46,7 +46,7 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Leg(Struct, frozen=True, gc=False):
-    """``gpus`` of the ``place``-th demand, paid by ``payer``; each GPU holds ``hold_ms``."""
+    """``payer`` pays for ``gpus`` GPUs of demand number ``place``, each held for ``hold_ms``."""
 
     place: int
     payer: EnvelopeId
@@ -56,7 +56,7 @@ class Leg(Struct, frozen=True, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """A place whose GPUs are to be paid for: its name for messages, its labels for selectors."""
+    """A domain, or a part of one, whose GPUs need payers: its name, and labels for selectors."""
 
     where: str
     labels: Mapping[str, str]
@@ -226,7 +226,7 @@ class PayerList:
         return max(0, gpus)
 
     def pays_anywhere(self, gpus: int) -> bool:
-        """Return whether the payers could pay ``gpus`` GPUs if place did not matter."""
+        """Return whether the payers could pay for ``gpus`` GPUs if each could pay anywhere."""
         room = 0
         for key, tier in self.payers:
             room += self.room(key, tier)
@@ -271,8 +271,8 @@ class PayerList:
     def greedy(self, demands: Sequence[Demand]) -> list[Leg] | None:
         """Return the legs if taking the most from each payer in order pays for all demands.
 
-        In that case no payer earlier in the order could have paid more, so these are the
-        lexicographically first legs. Otherwise return None, with nothing taken.
+        If the greedy legs pay for all, no earlier payer could have paid more. So they are the
+        lexicographically first legs. If they do not pay for all, return None.
         """
         legs: list[Leg] = []
         envelopes = self.view.envelopes

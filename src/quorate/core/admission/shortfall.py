@@ -59,7 +59,7 @@ def explain_uncovered(
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how many GPUs of each demand can be paid, earlier demands first.
 
-    This is used if limits overlap: the bound of ``payable`` may be too high then. If an amount can
+    Used if limits overlap, because the bound of ``payable`` may then be too high. If an amount can
     be paid, every smaller amount can be paid, so the largest amount is found by bisection.
     """
     kept: list[Demand] = []

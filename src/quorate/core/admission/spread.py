@@ -242,8 +242,8 @@ def _group_by_group(
 ) -> Iterator[tuple[int, ...]]:
     """Yield how many GPUs ``count`` groups of ``gpus`` can take from each node class.
 
-    Each group consists of whole nodes. For each way to place the first group, in order, all ways to
-    place the next group follow. No total is yielded twice.
+    Each group consists of whole nodes. The ways are ordered by the placement of the first group,
+    then by that of the next group, and so on. No total is yielded twice.
     """
     seen = {(0, tuple(left))}
     stack = [_splits(domain_offer, left, gpus, steps)]
@@ -270,9 +270,8 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    A class gives only amounts whose rest the later classes may be able to give. That rest is at
-    most the free GPUs of these classes, and divisible by the greatest common divisor of their
-    units.
+    The rest must be an amount that the later classes may give: at most their free GPUs, and
+    divisible by the greatest common divisor of their units.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]
     behind, grain = [0] * len(units), [0] * len(units)

@@ -1,7 +1,8 @@
-"""Slices: which domains a request would use if room were made there, and how much is missing.
+"""Slices: the GPUs by domain that a request would use if they were free, and how many are not.
 
-The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice with the
-least deficit is chosen, ties by pack order. A refusal names this slice.
+A slice is a choice of domains with the number of GPUs wanted in each. The deficit of a slice is the
+sum over its domains of max(0, wanted - free). A refusal names the slice with the least deficit,
+ties by pack order.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def best_slice(
 ) -> tuple[list[SlicePart], bool]:
     """Return the slice with the least deficit, and whether the request fits into empty domains.
 
-    If it does not fit, the slice wants more GPUs of a domain than the domain has, and the excess
-    counts as missing.
+    If the request does not fit, the slice wants more GPUs of a domain than it has. They count as
+    missing.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -108,7 +109,7 @@ def least_deficit(
 
     ``domain_offers`` are in pack order. Unless ``bounded``, the slice may want more GPUs of a
     domain than the domain has. For groups of one size, each further group in a domain costs at
-    least as much as the one before, so taking the cheapest next group is optimal. Groups of other
+    least as much as the previous one. So taking the cheapest next group is optimal. Groups of other
     sizes follow, each in the domain where it is cheapest.
     """
     room = {
@@ -165,7 +166,7 @@ def _add(
         index = costs[0][2]
         domain_offer = domain_offers[index]
         domain, now = domain_offer.domain, wanted[domain_offer.domain]
-        # While one more group costs the same in this domain, the other domains are not compared.
+        # While one more group costs no more in this domain, no other domain is compared.
         limit = domain_offer.gpus_free if now + size <= domain_offer.gpus_free else room[domain]
         crosses = now < domain_offer.gpus_free < now + size
         more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)

@@ -1,7 +1,7 @@
 """I12: sensitive nodes are used by one user, and are wiped before another user gets them.
 
 Both the check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
-It has its own records: the claim that each node was set apart for, and the node's open leases.
+It keeps its own records: for each node, the claim that has it, and its open leases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """I6: a follower starts once its upstreams are over, and an array keeps to its limit.
 
-A part of the audit (``history_audit.py``) with books of its own. They record how each run ended,
-and how many tasks of each array are not over.
+A part of the audit (``history_audit.py``) with books of its own. The books record how each run
+ended, and how many tasks of each array are not over.
 """
 
 from __future__ import annotations

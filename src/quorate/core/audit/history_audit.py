@@ -93,10 +93,10 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     """Return every violation in ``events``, a ledger from its first event on.
 
     Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an
-    event about another run follows, so that a start of several leases is checked as a whole. With
-    ``view``, the state after those events, the audit also checks that each payer was charged
-    exactly the cost of its leases (I10), and that owners' histories of durations match their runs
-    (I8).
+    event about another run follows, so that a start of several leases is checked as a whole. If
+    ``view``, the state after the events, is given, the audit makes two more checks. Each payer was
+    charged exactly the cost of its leases (I10), and owners' histories of durations match their
+    runs (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations = ClaimBooks(), DurationBooks()

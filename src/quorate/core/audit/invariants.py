@@ -93,8 +93,8 @@ class Tally:
 def sweep(view: StateView) -> list[Violation]:
     """Return every violated invariant of ``view``; empty if there is none.
 
-    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and the part of
-    I8 that counters and indexes match the tables. The time grows with the size of the state.
+    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and that
+    counters and indexes match the tables (a part of I8). The time grows with the size of the state.
     """
     seen = _Seen.of(view)
     violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
@@ -106,7 +106,7 @@ def sweep(view: StateView) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The sums over all runs of a state, computed once, because most runs are in the archive."""
+    """The sums over all runs of a state, computed in one pass for all checks."""
 
     charges: dict[tuple[EnvelopeId, Tier], int] = field(default_factory=dict)
     leases: dict[str, set[str]] = field(default_factory=dict)
@@ -158,8 +158,7 @@ def check_payer(
             yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
         if not selector:
             continue
-        # The nodes of a lease are usually in one place, so the result for one node is reused for
-        # the next.
+        # The nodes of a lease usually have the same labels, so one node's result is reused.
         place = (node.region, node.cluster, node.domain, node.rack)
         if place == matched:
             continue

@@ -1,8 +1,8 @@
 """Plain runs: a quick check of a run, its payers and its nodes.
 
-Most runs that a decision touches are over, wait, or work in one group without spares or steps. A
-service checks them after every decision, so this code is written for speed. It reads each record
-once, and allocates only its result: the list of runs that need a check in detail.
+Most runs that a decision changes are over, wait, or work in one group without spares or steps. A
+service checks them after every decision, so this code is written for speed. The check reads each
+record once, and allocates only its result: the list of runs that need a check in detail.
 """
 
 from __future__ import annotations

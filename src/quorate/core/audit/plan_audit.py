@@ -1,4 +1,4 @@
-"""The audit of the cached plan: a walk with the cache makes the same plan as one without it."""
+"""The audit of the cached plan: planning with the cache has the same result as without it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _Slot = tuple[str, int]
 
 
 def check_pledges(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for pledges without their filler (I1), or without use (I3, I5, I11).
+    """Yield a violation for pledges whose filler is gone (I1), or that have no use (I3, I5, I11).
 
     A state is checked between decisions. Each decision starts all spares that can come back.
     """

@@ -13,7 +13,7 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     """Yield a violation for runs in wrong tables (I8), and for partners of different owners (I1).
 
     ``runs`` are the runs that share in rounds and are not over; the table of rounds must have
-    exactly these. Only an existing run may have a grant.
+    exactly these runs. Only an existing run may have a grant.
     """
     if set(view.in_rounds) != set(runs):
         yield Violation("I8", "rounds", "contain other runs than those that share in rounds")

@@ -31,7 +31,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 40
-"""How many budgets one explanation tries, on an overlay or by deciding."""
+"""How many changed budgets one explanation tries, on an overlay or by deciding."""
 
 PAYERS_MAX: Final = 16
 """How many envelopes are examined, in cover order."""
@@ -100,8 +100,8 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Runs ahead take the addition first, so the value is raised by the GPUs that they take,
-            # as far as needed.
+            # Runs ahead in the queue take the addition first. So the value is raised further, by at
+            # most the GPUs that they take.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))

@@ -1,4 +1,4 @@
-"""Ending one running run of the same owner: the last remedy that the owner controls itself."""
+"""Remedies that end one running run of the same owner; they are tried after all others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Explain: why a run waits, with the numbers, and which single changes would start it now.
 
-The explanation is computed for one instant: first all due changes are carried out, as by any
+The explanation is for one instant. Before it is computed, all due changes are made, as by any
 command, and the queue is tried again. The result is data; the CLI only prints it.
 """
 
@@ -42,9 +42,9 @@ __all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "wit
 class Explanation:
     """The state of a run at one instant, its reasons, and the changes that would start the run.
 
-    ``phase`` is the phase now, and ``recorded_phase`` the phase in the ledger. The two differ if a
-    change is due that the next command will record. ``since_ms`` is when the run was submitted,
-    started or ended.
+    ``phase`` is the phase now, and ``recorded_phase`` the phase in the ledger. ``phase`` and
+    ``recorded_phase`` differ if a change is due that the next command will record. ``since_ms`` is
+    when the run was submitted, started or ended.
 
     While the run waits, ``refusal`` is the reason, ``refused_since_ms`` is when the reason began,
     and ``queue_position`` counts from 1. ``reservation`` is set if the start is firm. ``plan`` is

@@ -39,8 +39,8 @@ class LikelyStart:
 def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]:
     """Yield the likely start of each of ``runs`` that has a planned start after all due changes.
 
-    Runs in rounds have no planned start, nor have runs beyond the depth of the plan, nor runs that
-    cannot start by waiting alone.
+    These runs have no planned start: runs in rounds, runs beyond the depth of the plan, and
+    runs that do not start by waiting alone.
     """
     outlook = before.after_due
     state = outlook.view

@@ -53,8 +53,8 @@ def quota_remedies(
         attempts = 1 + len(view.pending)
         return trials.start_of(run.name, _command(tenant, least, more), attempts=attempts)
 
-    # Runs ahead take the addition first, so the limit is raised by the amount that they take, as
-    # far as needed.
+    # Runs ahead in the queue take the addition first. So the limit is raised further, by at most
+    # the amount that they take.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
     working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)

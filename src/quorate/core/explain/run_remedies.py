@@ -55,7 +55,7 @@ Changes = tuple[tuple[str, Value], ...]
 
 
 class _Copies:
-    """Tries changed copies of one run and describes those that start.
+    """Tries changed copies of one run, and describes the copies that start.
 
     Each copy is first tried while the run itself waits. If the run has a reservation, room and
     money are kept for its start. A copy that cannot start is then tried in a state in which the run
@@ -283,8 +283,8 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so any width is valid. If nodes are given whole, the least
-    # width may not start although wider ones do. In that case only full groups are tried.
+    # The last group may be smaller, so any width is valid. But if nodes are given whole, the least
+    # width may not start although larger widths do. So only full groups are tried.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
     for values in (every, full):

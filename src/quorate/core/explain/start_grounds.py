@@ -52,7 +52,7 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether and when a run may call a conflict; ``why_not`` is empty if it may.
+    """Whether and when a run may call a conflict; ``why_not`` is empty if the run may call one.
 
     ``lost_gpu_ms`` is the GPU time that the conflict may cost. ``covered_ms`` is when the
     disruption account of the run's owner covers that cost; None if the run does not wait for the
@@ -97,7 +97,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 def planned(
     promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
-    """Return the planned start, else the start without a conflict, with its place and payers."""
+    """Return the planned start, else the start without a conflict, with its domains and payers."""
     if promise is not None and promise.planned_start_ms is not None:
         return promise.planned_start_ms, promise.slice, promise.payers
     if natural is not None:
@@ -106,7 +106,7 @@ def planned(
 
 
 def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
-    """Return how many GPUs are missing now, in the slice in which the fewest are missing."""
+    """Return how many GPUs are missing now, in the domains in which the fewest are missing."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     found: tuple[int, Slice] | None = None
     for flavor in run.flavors:
@@ -128,9 +128,9 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases on whose expected ends a start relies.
 
-    A start relies on ends if too few GPUs are free in its domains or at its payers, or if a hard
-    quota leaves too little. In the last case leases that count under the quota have to end. A start
-    by a conflict waits for no lease.
+    A start relies on ends of leases if too few GPUs are free in its domains, if its payers have too
+    little left, or if a hard quota leaves too little. In the last case leases that count under the
+    quota have to end. A start by a conflict waits for no lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
@@ -158,8 +158,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    The result is empty if that many GPUs are free already. A late lease, which may be expected to
-    end only after ``at_ms``, is included if the ends of the other leases are not enough.
+    The result is empty if that many GPUs are free already. Late leases, which may be expected to
+    end only after ``at_ms``, are included if the ends of other leases do not free enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -207,8 +207,8 @@ def recourse_of(
 ) -> Recourse | None:
     """Return whether the run may call a conflict, and when that conflict would start the run.
 
-    Return None if a conflict is of no use: the run can start without a conflict within a notice
-    period, or a conflict already makes room for the run.
+    Return None if the run needs no conflict: it can start without one within a notice period, or a
+    conflict already makes room for it.
     """
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]

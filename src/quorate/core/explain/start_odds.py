@@ -1,10 +1,10 @@
 """P50 and P90 of planned starts, which depend on running work and on earlier planned runs.
 
 A planned start waits until enough GPUs of its domains are free for its run and for all runs that
-the plan starts there earlier. These earlier runs take GPUs and give them back. So their GPUs count
-among those that have to become free, and their ends among the ends that the start waits for. An
-earlier run is expected to start at its own P50, and to take as long as the history of its owner
-says (``start_quantiles.py``).
+the plan starts in these domains earlier. The earlier runs take GPUs and give them back. So their
+GPUs count among the GPUs that have to become free, and their ends among the ends that the start
+waits for. An earlier run is expected to start at its own P50, and to take as long as the history of
+its owner says (``start_quantiles.py``).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ RELEASES_MAX: Final = 64
 TURNS_MAX: Final = 64
 """How many earlier planned runs of a domain are examined as well: those that start last."""
 CHAIN_MAX: Final = 16
-"""For how many planned runs one answer computes the P50; the others start as planned."""
+"""For how many planned runs one answer computes the P50; further runs count as planned."""
 
 
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
     """Return the P50 and the P90 of the planned start ``entry`` of ``plan``.
 
-    Both follow from each owner's history of actual against declared durations. Return None if the
-    start does not depend on ends of running or planned work.
+    P50 and P90 follow from each owner's history of actual against declared durations. Return None
+    if the start does not depend on ends of running or planned work.
     """
     if entry is None:
         return None
@@ -84,7 +84,7 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        If there are many, only the last ones are returned; the others count as planned.
+        Of more than ``TURNS_MAX`` runs only the last are returned; earlier ones count as planned.
         """
         found = []
         for each in self._entries:

@@ -59,7 +59,7 @@ class Forecast:
     is planned. ``long_walk`` is set if an exact forecast planned runs beyond the usual depth.
 
     ``place`` and ``payers`` belong to the planned start, else to the natural one. ``deficit`` is
-    how many GPUs are missing now in ``scope``, the place where the fewest are missing. ``parked``
+    how many GPUs are missing now in ``scope``, the domains that lack the fewest. ``parked``
     says why there is no firm start. ``dangers`` are set while the run works. ``loans`` are its
     present or future loans, with their terms. ``returning`` are the loans that its owner has
     recalled for it.
@@ -303,7 +303,7 @@ def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:
-    """Return the place of a running run."""
+    """Return the GPUs of a running run by domain."""
     domains: dict[str, int] = {}
     flavor, width = "", 0
     for name in record.leases:

@@ -34,7 +34,7 @@ class QueueOrder:
             place += 1
 
     def place_of(self, run: str) -> int:
-        """Return the place of ``run``, from 0; raises ``KeyError`` if the run does not wait."""
+        """Return the position of ``run``, from 0; raises ``KeyError`` if it does not wait."""
         while run not in self._places:
             if not self._read():
                 raise KeyError(run)

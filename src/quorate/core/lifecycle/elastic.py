@@ -35,7 +35,7 @@ def steps_held(view: StateView, record: RunRecord) -> set[int]:
 def desired_width(record: RunRecord) -> int:
     """Return the width to which a malleable run grows.
 
-    It is the width of the last ``Shrink`` command, if any, else the run's maximum.
+    The width is that of the last ``Shrink`` command, if any, else the run's maximum.
     """
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
@@ -77,9 +77,9 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest first, where the plan leaves room.
 
     Waiting runs that could start were started before. ``profile`` has the needs of the other
-    waiting runs, so a run that was cut for one of these does not take its steps back. A run that
+    waiting runs, so a run that was cut for a waiting run does not take its steps back. A run that
     was cut by hand grows again after one notice period. ``backfill`` is true if a run with a
-    planned start waits. In that case a run past its declared end does not grow, because its new
+    planned start waits. If ``backfill``, a run past its declared end does not grow, because its new
     steps would only overstay.
     """
     view = log.view
@@ -93,7 +93,7 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
 
 
 def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bool) -> None:
-    """Start as many missing steps as can be placed and paid, one at a time."""
+    """Start missing steps one at a time, until one cannot be placed or paid for."""
     run, elastic = record.spec, record.spec.malleable
     assert elastic is not None, run
     wanted = (desired_width(record) - elastic.gpus_min) // elastic.gpus_step

@@ -98,7 +98,7 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
     """Return the runs that wait for a spare: their leases on lost ``nodes`` are not stopping.
 
-    Without ``nodes``, all lost nodes count.
+    If ``nodes`` is not given, all lost nodes count.
     """
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
     names = {

@@ -1,4 +1,4 @@
-"""Fill: a run without room works on slots that other runs keep as spares, until these are needed.
+"""Fill: a run works on slots that other runs keep as spares, until those runs need the spares.
 
 The spare's lease ends on those slots, and the filler's own envelopes pay for its work. The spare's
 payer keeps room and money for the spare's return (``spares.py``). Free slots are used first, and as
@@ -57,7 +57,7 @@ def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
     """Return whether a conflict makes room for a reservation in ``pool`` before ``before_ms``.
 
-    Such a conflict cuts spares before it draws runs.
+    The conflict cuts spares before it draws runs.
     """
     planned_ms = record.planned_start_ms
     if not record.by_conflict or view.runs[record.made.run].spec.pool != pool:
@@ -112,8 +112,8 @@ def admit_on_spares(
 def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
     """Return the spare slots that ``run`` may use, in the order in which they are used.
 
-    Domains with the most free GPUs come first, because the run lacks the fewest GPUs there. Within
-    a domain the spares of the newest runs come first.
+    Domains with the most free GPUs come first, because the run lacks the fewest GPUs in them.
+    Within a domain the spares of the newest runs come first.
     """
     free = {
         (flavor, domain): -left
@@ -141,8 +141,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             if (place.flavor, place.domain) not in free or node in view.node_status:
                 continue
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
-            # A filler's spare that itself lies on a filled spare returns to the first run, and no
-            # third run fills it.
+            # If a filler keeps a spare on slots that it fills, no third run fills this spare: its
+            # slots go back to the run that the filled spare belongs to.
             left = ordinals(mask & ~pledged.get(node, 0))
             ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
     ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
@@ -152,8 +152,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
     """Return when ``run`` is expected to end; None if its pool has no reservations.
 
-    If the pool has reservations, a filler must be expected to end no later than the spare, which
-    ends with its run or by a recall. Otherwise the slots would come free later.
+    If the pool has reservations, a filler must be expected to end no later than the spare. A spare
+    ends with its run or by a recall. Otherwise the slots would come free later than planned.
     """
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
@@ -233,8 +233,8 @@ def write_fill(
 ) -> None:
     """Write the events of the spares, then the leases of ``run``.
 
-    The events of each spare are: a pledge for every slot that it gives; the end of its lease, in
-    one event, because no work runs on a spare; and a new lease for the slots that it keeps.
+    The events of each spare are a pledge for every slot that it gives, the end of its lease, and a
+    new lease for the slots that it keeps. The end is one event, because no work runs on a spare.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

@@ -72,8 +72,8 @@ def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
     """Yield the runs whose cause of waiting may change because ``name`` ended now.
 
     ``name`` is a run or an array. The yielded runs are its followers and, of an array with a limit,
-    the tasks that are released now. The end of a task matters to the followers of its array only if
-    it is the first task that fails, or the last task.
+    the tasks that are released now. The end of a task concerns the followers of its array only if
+    it is the first task that fails, or the last task to end.
     """
     found = ended(view, name)
     if now_ms in (found.failed_ms, found.over_ms):

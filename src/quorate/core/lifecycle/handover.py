@@ -1,8 +1,8 @@
 """Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
 When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle.
-The request to them is that of a start at that instant on the bundle's present slots. Either the
-whole bundle gets new payers, or nothing changes.
+The request to each payer is as for a start at that instant on the bundle's present slots. Either
+the whole bundle gets new payers, or nothing changes.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _repaid(
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as they were placed, with each node as a place of its own."""
+    """Return the groups of ``leases`` as they were placed, with each node to be paid separately."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:

@@ -1,8 +1,8 @@
 """Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
-A claim is a run with ``sensitive: true``. It is granted at once or refused, and never queued. Its
-owner's own envelopes pay for the whole claim in advance, whether it works or not. A claim is never
-shared, filled, cut or drawn, and no planned start relies on its nodes. The ledger records the
+A claim is a run with ``sensitive: true``. A claim is granted at once or refused, and never queued.
+Its owner's own envelopes pay for the whole claim in advance, whether it works or not. A claim is
+never shared, filled, cut or drawn, and no planned start relies on its nodes. The ledger records the
 nodes, the user and the end before the claim takes the nodes. docs/adr/0018-claims.md.
 """
 

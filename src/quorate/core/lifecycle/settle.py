@@ -3,7 +3,7 @@
 A hold that is about to run out is extended while its payer has money. If the payer has none left,
 the bundle is handed over to the next payers. If no payer pays, the bundle stops early enough to
 have ended when the money ends. With an executor the stop begins one grace period before the hold
-ends. Without an executor nothing runs between two commands; events that were due in between are
+ends. Without an executor nothing runs between two commands. Events that were due between them are
 written now, with the instants at which they were due.
 """
 

@@ -32,7 +32,7 @@ from quorate.model.state.state_view import StateView
 
 
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
-    """End a spare, and start another one on those of its slots that are not in ``slots``.
+    """End a spare, and start another spare on its slots that are not in ``slots``.
 
     No work runs on a spare, so it ends at once. The new spare is not on lost nodes, because a spare
     may give up slots before the failure of a node is handled.
@@ -97,7 +97,7 @@ def pledges_due_ms(view: StateView) -> int | None:
 def return_spares(log: DecisionLog) -> bool:
     """Start spares whose fillers have ended, and give up pledges that are no longer useful.
 
-    Return whether there were any such spares or pledges.
+    Return whether any pledge ended.
     """
     view = log.view
     if not view.pledges:
@@ -126,8 +126,8 @@ def return_spares(log: DecisionLog) -> bool:
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
     """Return the domains of the group that the spares at ``path`` belong to.
 
-    The result is empty if the group has ended, and if the run waits, is stopping or is over,
-    because the run has no use for spares then.
+    The result is empty if the group has ended, or if the run waits, is stopping or is over: it then
+    has no use for spares.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING or record.stopping is not None:

@@ -1,4 +1,4 @@
-"""Stops: a lease first begins to stop, and later has ended.
+"""Stops: one event says that a lease begins to stop, and a later event that it has ended.
 
 These are two events, because work needs time to checkpoint. Slots are free only after the second
 event. With an executor the first event is written here, and the second when the executor confirms.
@@ -41,7 +41,7 @@ def stop_run(  # noqa: PLR0913 - a stop has this many parts
     accompanies the reason on every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
-        return  # The run is stopping already. Its first reason stays, unless it is cancelled now.
+        return  # The run is stopping already. The first reason stays, unless it is cancelled now.
     if outcome is None and record.spec.rounds is not None:
         # A run in rounds counts as running from its first round to its end, with or without GPUs.
         for name in tuple(record.leases):
@@ -101,7 +101,7 @@ def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
 
 
 def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
-    """Return the leases that a run works under: its own, or those of the run that it shares with.
+    """Return the leases under which a run works: its own, or its partner's if it shares GPUs.
 
     No slot of two runs that share GPUs is free before both runs have ended.
     """
@@ -139,7 +139,7 @@ def stop_bundle(  # noqa: PLR0913 - a stop has this many parts
 def stop_lease(
     log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
 ) -> None:
-    """Stop a lease within its grace, or by ``end_ms``; without an executor it ends at once.
+    """Stop a lease within its grace, or by ``end_ms``; if there is no executor, it ends at once.
 
     A lease that is stopping already is left unchanged.
     """

@@ -106,12 +106,13 @@ def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[Leas
 
 
 def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) -> bool:
-    """Put a step in the place of each lost group of the minimum.
+    """Replace each lost group of the minimum by a step.
 
     Return whether the minimum is whole again. The highest step that is one group of the same size
-    replaces the lost group. Its slots and its payer stay; only its role changes. If an executor has
-    work of the lost group on live nodes, no step is promoted, because that work, and so the whole
-    run, has to stop first. Groups in ``waiting`` get their own spares back and are not replaced.
+    replaces the lost group. The slots and the payer of the step stay; only its role changes. If
+    work of the lost group still runs on live nodes, no step is promoted: this work, and with it the
+    whole run, has to stop first. Groups in ``waiting`` get their own spares back and are not
+    replaced.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False

@@ -1,12 +1,12 @@
 """Plans when waiting runs start. The plan is derived from the state after each command.
 
 ``give_out`` is called after each command. ``give_out`` calls the walk (``queue_walk``): one pass
-over the firm places and the queue, which starts or plans each waiting run. Start reading at
+over the firm starts and the queue, which starts or plans each waiting run. Start reading at
 ``queue_walk``.
 
-- ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm places into the profile,
-  ``start_now`` starts runs, ``firm_or_tentative`` plans the others, and ``beyond_depth`` starts
-  runs in the room that the plan leaves.
+- ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm starts into the profile,
+  ``start_now`` starts runs, ``firm_or_tentative`` plans runs that cannot start now, and
+  ``beyond_depth`` starts runs in the room that the plan leaves.
 - ``start_search`` finds the earliest start of one run in the profile (``core/profile``).
   ``start_ask`` has the request of the run. ``counted_starts`` finds starts by counting GPUs and
   money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.
@@ -18,6 +18,6 @@ over the firm places and the queue, which starts or plans each waiting run. Star
 
 docs/adr/0025-planning.md.
 
-A "firm place" is the recorded place of a firm start. To "put" an entry into the profile is to count
-its GPUs and payers as taken. To "lift" an entry is to remove it from the profile.
+A "firm start" is a start that is recorded with its instant, domains and payers. To "put" an entry
+into the profile is to count its GPUs and payers as taken. To "lift" it is to remove it again.
 """

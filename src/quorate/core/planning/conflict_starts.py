@@ -1,8 +1,9 @@
-"""Plans starts by a conflict, and declares the conflict when such a start is due.
+"""Plans starts by a conflict, and declares the conflict of a start that is due.
 
-A run may start by a conflict, one notice from now at the soonest, if its owner may call conflicts
-and its natural start is later. The conflict is declared when the start is due. After the conflict
-is settled, the start waits until the leases that were cut have ended.
+A start by a conflict is at least one notice period from now. A run may have one if its owner may
+call conflicts, and if its natural start is later than the start by the conflict. The conflict is
+declared when the start is due. Once the conflict is settled, the start waits for the ends of the
+cut leases.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 PLACES_MAX: Final = 4
-"""How many places of each flavor are examined for a conflict."""
+"""How many sets of domains of each flavor are examined for a conflict."""
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
@@ -93,7 +94,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
         best = counted(view, place_of(view, run, best_ms, found.slice, found.shares))
         best = replace(best, by_conflict=True, keeps=())
         if found.start_ms == first_ms:
-            break  # No other place gives a sooner start.
+            break  # No further domains give a sooner start.
     if best is None:
         _note(log, run.name, deferred)
     return best
@@ -112,10 +113,10 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
 
 
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
-    """Yield places where a conflict could make room, those that lack the fewest GPUs first.
+    """Yield sets of domains where a conflict could make room, the fewest missing GPUs first.
 
-    No two of these places have a common domain. Flavors whose payers cannot pay at ``at_ms`` are
-    left out, because a conflict frees GPUs but no money.
+    No two of these sets have a common domain. Flavors whose payers cannot pay at ``at_ms`` are left
+    out, because a conflict frees GPUs but no money.
     """
     for flavor in run.flavors:
         cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
@@ -134,9 +135,9 @@ def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Ite
 def _least_short(
     view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
 ) -> Slice | None:
-    """Return the place with payers that lacks the fewest GPUs for ``run`` at its least width.
+    """Return the domains with payers that lack the fewest GPUs for ``run`` at its least width.
 
-    Domains in ``tried`` are left out. Return None if there is no such place.
+    Domains in ``tried`` are left out. Return None if no domains with payers are left.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
@@ -156,9 +157,9 @@ def _least_short(
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
     """Return when a reservation has to be examined: at its planned start, or earlier.
 
-    With an executor, a start by a conflict is examined earlier than planned, by the longest grace
-    of its pool: the leases that are cut for it may take that long to stop. Once these leases are
-    cut, the reservation is examined at its planned start, because its room is kept.
+    With an executor, a start by a conflict is examined one grace (the longest of its pool) before
+    its planned start, because the leases that are cut for it may take that long to stop. Once these
+    leases are cut, the reservation is examined at its planned start, because its room is kept.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -278,8 +279,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were already stopping when the conflict was resolved counted as
-    # free, and may end later than the cut leases. The start does not need leases stopped later.
+    # Leases in its domains that were stopping when the conflict was resolved counted as free. These
+    # leases may end later than the cut leases. The start does not need leases stopped later.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

@@ -1,6 +1,6 @@
 """Finds the first start of a run by counting: GPUs of domains, money of payers, and hard quotas.
 
-There must be enough of each for the expected duration and one grace.
+Each resource must be enough for the expected duration and one grace.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.model.state.room_index import Domain, Site
 DomainStart = tuple[int, Domain, Sequence[Leg]]
 """The instant, the domain and the legs of a start in one domain."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Maps an instant to the first instant from then on at which payers can pay, and to the legs."""
+"""Maps an instant to the first instant, not before it, at which payers can pay, and to legs."""
 
 
 class Start(NamedTuple):

@@ -25,7 +25,7 @@ def nodes_of(placement: Placement, left: int) -> int:
 
 
 def demands_of(placement: Placement) -> list[Demand]:
-    """Return the GPUs by place that payers have to pay for in ``placement``."""
+    """Return the GPUs in each domain of ``placement`` that payers have to pay for."""
     return [(place_of_domain(domain), gpus) for domain, gpus in placement]
 
 

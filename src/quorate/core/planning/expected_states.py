@@ -40,7 +40,7 @@ class ExpectedStates:
     ) -> Admitted | None:
         """Return how ``run`` starts in the state expected at ``at_ms``, without delaying the plan.
 
-        Return None if ``run`` cannot start. With ``takes_whole``, domains in which the plan has
+        Return None if ``run`` cannot start. If ``takes_whole``, domains in which the plan has
         another start during the run are left out.
         """
         profile = self._profile

@@ -35,9 +35,9 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""A walk searches for starts by conflict for its first runs, up to this number."""
+"""A queue walk searches for starts by conflict for at most this many of its first runs."""
 CONFLICTS_TURN: Final = 16
-"""Behind these runs, the walk searches for a start by conflict for only one run in this many."""
+"""Behind its first runs, a queue walk searches for a start by conflict for one run in this many."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 
@@ -83,8 +83,8 @@ class PlannedStarts:
     ) -> None:
         """Put the start of a run into the plan, as a firm or tentative start.
 
-        ``recalled`` is set if loans were recalled for the run. Then the start is firm, and if the
-        run's reservation moves, ``recalled`` is the cause of the move.
+        ``recalled`` is set if loans were recalled for the run. If ``recalled`` is set, the start is
+        firm, and ``recalled`` is the cause if the run's reservation moves.
         """
         plan = self._plan
         run = record.spec
@@ -147,8 +147,8 @@ class PlannedStarts:
         """Return the start of a run by a conflict, or None.
 
         A walk searches for conflicts for its first few runs and, each minute, for some of the
-        others. If such a run has just begun to wait, the walk does so at once. Otherwise it does so
-        in the first decision of a minute, or after an event that is not in ``_ROUTINE``.
+        others. If a run of either kind has just begun to wait, the walk searches at once. For other
+        runs, it searches in the first decision of a minute, or after events not in ``_ROUTINE``.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:

@@ -1,7 +1,7 @@
-"""The first part of a walk: puts firm places into the profile, and moves those that do not fit.
+"""The first part of a walk: puts firm starts into the profile, and moves those that do not fit.
 
-Places whose start is late come first, then the others, in the order in which they became firm.
-Places that no longer fit are planned again around the others, and the cause is recorded.
+Late starts are inserted first, then the others, in the order in which they became firm. Starts that
+no longer fit are planned again around the others, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from quorate.model.state.records import ReservationRecord
 
 
 class FirmWalk:
-    """Puts firm places into the plan of one walk."""
+    """Puts firm starts into the plan of one walk."""
 
     __slots__ = ("_known", "_late", "_stuck", "all_stand", "are_apart", "plan", "stood")
 
@@ -43,36 +43,36 @@ class FirmWalk:
         self._known: Mapping[str, Entry] = {}
         self._stuck: Collection[str] = ()
         self.all_stand = True
-        """Whether all firm places have what they need even if no running work is stopped."""
+        """Whether all firm starts have what they need even if no running work is stopped."""
         self.stood: dict[str, Entry] = {}
-        """The firm places, by run, that had all they need when they were put into the profile."""
+        """The firm starts, by run, that had all they need when they were put into the profile."""
         self.are_apart = True
-        """Whether all firm places fit together even if no running work is stopped.
+        """Whether all firm starts fit together even if no running work is stopped.
 
-        If so, the places in ``stood`` still fit when moved places are put between them.
+        If so, the starts in ``stood`` still fit when moved starts are inserted between them.
         """
 
     def put_pins(
         self, known: Mapping[str, Entry] = MappingProxyType({}), stuck: Collection[str] = ()
     ) -> None:
-        """Put all firm places into the profile; move those that no longer fit, and record why.
+        """Put all firm starts into the profile; move those that no longer fit, and record why.
 
-        ``known`` are places whose needs are certainly met. ``stuck`` are late runs that this
-        decision will move anyway: their places count until their recorded ends only, so that no
-        place behind them moves.
+        ``known`` are starts whose needs are certainly met. ``stuck`` are late runs whose starts
+        this decision will move anyway. Their starts count only until their recorded ends, so that
+        no start behind them moves.
         """
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
-        # Late starts come first: they also end later, so the places right behind them have to move.
+        # Late starts come first: they also end later, so the starts right behind them have to move.
         records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
         for record in records:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)
         causes = self._causes([pin for _, pin in aside])
-        # A start by a conflict takes what the other firm places leave, and moves none of them.
+        # A start by a conflict takes what the other firm starts leave, and moves none of them.
         for record in records:
             if record.by_conflict:
                 self._put_record(record, aside, clearing)
@@ -88,10 +88,10 @@ class FirmWalk:
         aside: list[tuple[ReservationRecord, Entry]],
         clearing: list[tuple[ReservationRecord, Entry, int]],
     ) -> None:
-        """Put one firm place into the profile.
+        """Put one firm start into the profile.
 
-        If the place waits for leases that were cut, it is added to ``clearing`` instead. If the
-        place no longer fits, it is added to ``aside``.
+        If the start waits for leases that were cut, it is added to ``clearing`` instead. If the
+        start no longer fits, it is added to ``aside``.
         """
         plan = self.plan
         now_ms = plan.log.now_ms
@@ -151,8 +151,8 @@ class FirmWalk:
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
 
-        If there is no room at that instant, the start moves to the next instant at which firm
-        places leave room.
+        If the other firm starts leave no room at that instant, the start moves to the next instant
+        at which they do.
         """
         plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
@@ -182,7 +182,7 @@ class FirmWalk:
     def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
         """Move a reservation to its first start from ``from_ms`` on.
 
-        The old place of the reservation must not be in the profile. If there is no such start, or
+        The old entry of the reservation must not be in the profile. If there is no such start, or
         ``from_ms`` is None, the reservation is blocked.
         """
         plan = self.plan
@@ -196,8 +196,8 @@ class FirmWalk:
     def call_due_conflicts(self) -> bool:
         """Call the conflict of each firm start by a conflict that is due.
 
-        If a conflict cannot be called, its start is moved instead, and True is returned. Then no
-        more conflicts are called, because the move may leave room for other starts.
+        If a conflict cannot be called, its start is moved instead, and True is returned. After a
+        move no more conflicts are called, because the move may leave room for other starts.
         """
         plan = self.plan
         for name, _ in in_order(plan.view):
@@ -214,7 +214,7 @@ class FirmWalk:
                 pin = plan.pins[record.made.run]
                 plan.lift_pin(pin)
                 for entry in plan.entries.values():
-                    plan.profile.lift(entry)  # The moved start has to avoid firm places only.
+                    plan.profile.lift(entry)  # The moved start has to avoid firm starts only.
                 plan.entries.clear()
                 self._move(record, pin, cause)
                 return True

@@ -1,4 +1,4 @@
-"""Forecasts when waiting runs start, with a walk in an overlay that is then discarded.
+"""Forecasts when waiting runs start, by a queue walk in an overlay that is then discarded.
 
 The walk plans the runs within the depth. For a run beyond the depth, the room that the plan leaves
 gives its earliest possible start. A walk that continues up to the run gives its planned start, and
@@ -118,7 +118,7 @@ class Foresight:
             return Foreseen(PlanState.FIRM if is_firm else PlanState.TENTATIVE, pin)
         entry = plan.entries.get(name)
         if entry is None and self.long_walk is not None:
-            # This long walk has started the run, but the walk of a decision would not reach it.
+            # The long walk has started the run, but the walk of a decision would not reach the run.
             entry = plan.started_runs.get(name)
         if entry is not None:
             return Foreseen(PlanState.TENTATIVE, entry, self.long_walk)

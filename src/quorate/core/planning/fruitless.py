@@ -1,10 +1,10 @@
-"""Counts the runs for which a walk finds no start, so that the walk can skip similar runs.
+"""Counts the runs for which a queue walk finds no start, so that the walk skips similar runs.
 
 Runs without a start do not count in the depth, so a walk would examine every run behind them. A
 *line* is the waiting runs of one owner in one pool with the same flavors; runs of one *shape* need
 the same room and, in one line, have the same payers. So if one of them has no start, the others
-usually have none. After a few runs without a start in one line and shape, the walk skips the others
-there. After many runs without a start in one line, the walk skips the rest of the line.
+usually have none. After a few runs without a start in one line and shape, the walk skips the
+others. After many runs without a start in one line, the walk skips the rest of the line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """After every command, starts the waiting runs that can start, and plans the others.
 
-In this order: overstaying bundles and loans whose recall is due are stopped; the walk starts and
-plans runs; due conflicts are called; running malleable runs grow into the remaining room; and
-rounds place their grants.
+The steps are, in this order: stop overstaying bundles, and loans whose recall is due; start and
+plan runs (the queue walk); call due conflicts; let running malleable runs grow into the remaining
+room; place the grants of rounds.
 
 If the decision has moved a firm start needlessly, the decision is made again, with the knowledge
 from the first try (``hindsight``).
@@ -53,7 +53,7 @@ from quorate.model.state.waiting_index import line_of
 PASSES_MAX: Final = 4
 """The most passes of a stage in one decision, if events of the stage may change its result."""
 WALKS_MAX: Final = 16
-"""The most walks of the queue in one decision, if firm runs leave their places."""
+"""The most walks of the queue in one decision, if runs do not start as their firm starts say."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """Events that never let a waiting run start."""
 
@@ -110,8 +110,8 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
 def _may_change_node_quotas(view: StateView, events: Sequence[Event]) -> bool:
     """Return whether ``events`` may change plans because of a quota of shared nodes.
 
-    A plan under such a quota depends on how all work is spread over the nodes. A quota whose owners
-    have neither leases nor waiting runs changes no plan.
+    A plan under a quota of shared nodes depends on how all work is spread over the nodes. A quota
+    whose owners have neither leases nor waiting runs changes no plan.
     """
     names = {event.run for event in events if isinstance(event, LeaseStarted)}
     for event in events:
@@ -154,10 +154,10 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
     """Return the refusal of ``run`` if it were submitted now; None if only a walk can find it.
 
-    No walk is needed if the run is beyond its pool's depth and has no room now, even if no start
-    were planned. Then the run changes nothing for other runs, and the next walk plans the run, at
-    most a quarter of the horizon later. But a walk is needed if a lease has outlasted its expected
-    end, because then firm places may have to move.
+    No walk is needed if the run is beyond its pool's depth, and would lack room now even without
+    planned starts. A run beyond the depth and without room changes nothing for other runs. The next
+    walk plans it, at most a quarter of the horizon later. But a walk is needed if a lease has
+    outlasted its expected end, because then firm starts may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
@@ -173,8 +173,8 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    The run is beyond the depth if at least as many runs as the depth are counted: the waiting runs
-    of its own line, and one run for each line that comes before this line.
+    The run is beyond the depth if the number of waiting runs of its own line, plus the number of
+    lines that come before its line, reaches the depth.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -215,8 +215,9 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
-    The queue is walked again while a firm run starts outside its recorded place and runs before it
-    in the queue could use the place. So the runs before it are planned before the runs behind it.
+    The queue is walked again while two things are true: a run starts at another time, or on other
+    GPUs, than its firm start, and earlier runs in the queue could gain by this. So earlier runs are
+    planned first.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
@@ -229,9 +230,9 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
 
 def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
-    """Stop overstaying bundles, and return a walk with all firm places in its profile.
+    """Stop overstaying bundles, and return a walk with all firm starts in its profile.
 
-    A moved place may need other bundles to stop, so this is repeated while places move, at most
+    A moved start may need other bundles to stop, so this is repeated while starts move, at most
     ``PASSES_MAX`` times.
     """
     known, written = dict[str, Entry](), 0
@@ -251,7 +252,7 @@ def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
 
 def _firm_places_stand(log: DecisionLog) -> bool:
-    """Return whether no firm place has to move in the view of the trial ``log``."""
+    """Return whether no firm start has to move in the view of the trial ``log``."""
     written = len(log.events)
     Walk(log).firm.put_pins()
     return len(log.events) == written
@@ -269,16 +270,16 @@ def stirs(log: DecisionLog) -> bool:
 
 
 def _is_due(log: DecisionLog) -> bool:
-    """Return whether a firm start or a stop is due, or firm places may have to move."""
+    """Return whether a firm start or a stop is due, or firm starts may have to move."""
     view, now_ms, has_executor = log.view, log.now_ms, log.has_executor
     if any(at_ms <= now_ms for at_ms in recall_instants_ms(view, has_executor=has_executor)):
         return True
     if not view.reservations:
         return _was_passed(log)
     if log.events:
-        return True  # A lease whose hold was extended has overrun, perhaps into a firm place.
+        return True  # A lease whose hold was extended has overrun, perhaps into a firm start.
     if is_outlasted(view, log.began_ms, now_ms):
-        return True  # A lease has outlasted its expected end, perhaps into a firm place.
+        return True  # A lease has outlasted its expected end, perhaps into a firm start.
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms <= now_ms:

@@ -1,6 +1,6 @@
 """Decides whether a decision is made again because it has moved a firm start needlessly.
 
-A decision puts firm places into the profile before all its events are known. So a decision may move
+A decision puts firm starts into the profile before all its events are known. So a decision may move
 a start needlessly, in two cases:
 
 - An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
@@ -8,8 +8,8 @@ a start needlessly, in two cases:
 - A start right before the moved start is late, and therefore ends later. Later the same decision
   moves the late start, too, because that start fits by counting but cannot be admitted.
 
-Then the decision is made again, with these bundles and late starts known from the beginning. The
-new decision is used if it keeps such a start in its place.
+In both cases the decision is made again, with these bundles and late starts known from the
+beginning. The new decision is used if it does not move a start that was moved needlessly.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Hindsight(Struct, frozen=True):
     def is_better(
         self, view: StateView, before: Sequence[Event], after: Sequence[Event], now_ms: int
     ) -> bool:
-        """Return whether ``after`` keeps a start in its place that ``before`` moves.
+        """Return whether ``after`` leaves a start unmoved that ``before`` moves.
 
-        ``after`` may move other starts only if they are right behind a late start that ``after``
+        The only other starts that ``after`` may move are starts right behind a late start that it
         keeps, because the late start ends later. ``after`` must move the starts of the runs in
-        ``stuck``, because their places were counted as ending in time.
+        ``stuck``, because their starts were counted as ending in time.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]

@@ -1,7 +1,7 @@
-"""Decides without a walk while no run waits: a new run starts at once, and an end changes no plan.
+"""Decides without a queue walk while no run waits: a new run starts, and an end changes no plan.
 
-Most decisions in a fleet with free GPUs are of this kind. There is no queue, no plan and no spare
-that a start or an end could change. A decision with a walk would write the same events, as a
+In a fleet with free GPUs, most decisions need no queue walk. There is no queue, no plan and no
+spare that a start or an end could change. A decision with a walk would write the same events, as a
 property test checks.
 """
 
@@ -44,7 +44,7 @@ def is_idle(view: StateView) -> bool:
 def only_ends(log: DecisionLog) -> bool:
     """Return whether the fleet is idle and ``log`` only ends whole runs.
 
-    Then these ends let no run start or grow, and move no planned start.
+    In an idle fleet, ends of runs let no run start or grow, and move no planned start.
     """
     view = log.before
     if not is_idle(view):

@@ -2,9 +2,9 @@
 
 Most planned starts stay the same when another run starts or ends. If only a lack of room delays a
 start, a search finds the start again under three conditions: its domains still have room; no domain
-that may have gained GPUs (``GainedRooms``) has room earlier; and its payers can pay. Then the
-search is skipped. The plan is the same as without kept starts:
-``tests/property/test_kept_starts.py`` and the invariants compare both.
+that may have gained GPUs (``GainedRooms``) has room earlier; and its payers can pay. Under these
+conditions the search is skipped. The plan is the same as without kept starts:
+``tests/property/test_kept_starts.py`` and the invariants compare the two plans.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING: Final = KeptPlan(0, has_executor=False)
 
 
 class KeptStarts:
-    """The starts that a walk takes over from the previous walk, and keeps for the next."""
+    """The starts that a queue walk takes over from the previous walk, and keeps for the next."""
 
     __slots__ = ("_gains", "_profile", "_search")
 
@@ -120,9 +120,8 @@ class KeptStarts:
     def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
         """Return whether ``entry``, divided among domains, is still the first start.
 
-        That is the case if no domain that may have gained GPUs has room for a part of ``entry`` at
-        its start or before. Then all domains together have room for no more parts than when the
-        start was found.
+        ``entry`` is still first if no domain that may have gained GPUs has room for a part of it at
+        its start or before. All domains together then have room for no more parts than before.
         """
         gpus, duration_ms = ask.parts.gpus + ask.parts.extra, ask.duration_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms

@@ -1,10 +1,10 @@
-"""Decides whether earlier runs in the queue can use a place that a firm run has left.
+"""Decides whether earlier runs in the queue can use the GPUs of a firm start that was not used.
 
-When a firm run starts outside its recorded place, runs that the walk has examined earlier might use
-the place. So in principle the queue has to be walked again. But usually none of these runs can use
-the place, and a new walk would find the same start for each. Then the present walk continues. For
-the examined runs, the present walk writes the same refusals and searches for the same conflicts as
-a new walk.
+If a run starts at another time, or on other GPUs, than its firm start, it leaves a *place*: the
+GPUs and the time span of the firm start. Runs that the walk has examined earlier might use the
+place, so in principle the queue has to be walked again. But usually none of these runs can use the
+place, and a new walk would find the same starts for them. In this case the present walk continues.
+It writes the same refusals, and searches for the same conflicts, as a new walk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeftPlaces:
-    """Decides, for one walk, whether earlier runs can use a place that a firm run has left."""
+    """Decides, for one walk, whether earlier runs can use the GPUs of an unused firm start."""
 
     __slots__ = ("_firm", "_plan", "_planned", "_reasons", "_starts", "looked_at")
 
@@ -47,7 +47,7 @@ class LeftPlaces:
     def goes_on(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
         """Return whether the walk may continue because a new walk would plan the same starts.
 
-        ``left`` is the place that the firm run has left. ``found`` are the starts of this walk that
+        ``left`` is the firm start that was not used. ``found`` are the starts of this walk that
         only a lack of room delays. This method also writes the refusals that a new walk would write
         for the examined runs.
         """
@@ -71,8 +71,8 @@ class LeftPlaces:
     def _is_plain(self) -> bool:
         """Return whether only room and payers limit starts, and every examined run has a start.
 
-        Then a new walk would stop no work and move no firm start: all firm places have what they
-        need, and the runs that started took only room that firm places leave.
+        A new walk would then stop no work and move no firm start. All firm starts have what they
+        need, and started runs took only room that firm starts leave.
         """
         plan, log = self._plan, self._plan.log
         view = log.view
@@ -158,9 +158,9 @@ class LeftPlaces:
         return True
 
     def _is_new(self, pin: Entry) -> bool:
-        """Return whether a firm place is new in this walk.
+        """Return whether a firm start is new in this walk.
 
-        A new walk would put such a place into the profile before it visits the queue.
+        A new walk would put a new firm start into the profile before it visits the queue.
         """
         return self._plan.view.runs[pin.run].reservation is None
 

@@ -1,8 +1,8 @@
 """Finds why a firm start has to move: one of a fixed list of causes, and the objects concerned.
 
 The objects are leases that are late, nodes that were lost, or money, quotas and pools that changed.
-A submission, a start, growth, a filled spare or a cancellation is never a cause, because runs only
-use room that firm places leave.
+A submission, a start, growth, a filled spare or a cancellation is never a cause: runs only use room
+that firm starts leave.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ NamedNeed = tuple[str, str, Resource, int]
 def cause_of(
     profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), events: Sequence[Event] = ()
 ) -> MoveCause:
-    """Return why the firm place ``pin``, which is not in ``profile``, does not fit into it.
+    """Return why the firm start ``pin``, which is not in ``profile``, does not fit into it.
 
     For each resource that is short, the cause names the late leases that hold some of it. If these
     leases do not explain the whole shortage, the cause also names the objects that were lost or
     withdrawn. The code of the cause is the first that applies, in the order of ``MoveCode``.
 
-    ``overdue`` are the firm places that were due before now. Such a place ends later than recorded,
-    because the leases that it waits for are late. ``events`` are the events of this decision so
-    far, which may end or stop leases that an overdue place has waited for. If the events change
+    ``overdue`` are the firm starts that were due before now. An overdue start ends later than
+    recorded, because the leases that it waits for are late. ``events`` are this decision's events
+    so far, which may end or stop leases that an overdue start has waited for. If the events change
     nodes, the cause names only those nodes.
     """
     found: dict[Found, None] = {}
@@ -174,7 +174,7 @@ def _short_without(
     """Return how much of a resource ``pin`` would lack if nothing were late.
 
     The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
-    places that were due before now, and how much each takes; these places count as started in time.
+    starts that were due before now, and how much each takes; these starts count as made in time.
     If ``pin`` was due before now, it counts as ending at its recorded end.
     """
     kind, name, resource, amount = need
@@ -228,7 +228,7 @@ def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
     fact = view.leases[lease].fact
     match kind:
         case "domain" | "racks":
-            return True  # ``_share`` counts the GPUs of the lease there.
+            return True  # ``_share`` counts the GPUs that the lease has in the domain.
         case "envelope":
             return fact.payer == name
         case "lending":
@@ -320,8 +320,8 @@ def _withdrawn(
 ) -> Iterator[Found]:
     """Yield why the payer of ``share`` may no longer pay: an owner moved, or its budget changed.
 
-    Whether the payer is in the family of the run's owner depends only on the parents of the run's
-    owner and of the payer's owner.
+    Whether the payer's owner is in the family of the run's owner depends only on the parents of
+    both.
     """
     account = view.envelopes[share.payer]
     applied = {event.owner.name for event in events if isinstance(event, OwnerApplied)}
@@ -346,9 +346,9 @@ def _lost(
 ) -> Iterator[Found]:
     """Yield the lost and drained nodes of a domain or, if it has none, the domain itself.
 
-    With ``only``, nodes that are not in it are left out.
+    If ``only`` is given, nodes that are not in ``only`` are left out.
 
-    If this decision changes nodes, only these nodes are yielded, because the place was found after
+    If this decision changes nodes, only these nodes are yielded: the start was planned after
     the other nodes were lost. Late leases on a lost node are yielded with the node, because they
     would still hold its GPUs if the node came back.
     """
@@ -377,7 +377,7 @@ def _closed(profile: Profile, pin: Entry) -> MoveCause:
     """Return the cause if, by counting, no resource is short, but ``pin`` still cannot start.
 
     The cause names the late leases of its domains, payers and quotas. Without late leases, the
-    cause names what may have changed since the place was recorded: the domains, a quota or the
+    cause names what may have changed since the start was recorded: the domains, a quota or the
     payers.
     """
     view = profile.view

@@ -2,9 +2,9 @@
 
 A bundle may be stopped for a firm start under three conditions: it is marked ``backfill``; it
 started after the run of the firm start began to wait; and its declared end is at least its grace
-before the firm start. Its leases are stopped one grace before the firm start. The newest bundles
-are stopped first, and only as many as needed. No bundle is stopped for a run that was itself
-stopped because it overstayed.
+before the firm start. The leases of the bundle are stopped one grace before the firm start. The
+newest bundles are stopped first, and only as many as needed. No bundle is stopped for a run that
+was itself stopped because it overstayed.
 
 The sequences of events decide what came first. No bundle is recorded as backfill for a certain
 reservation, so cancelling or moving one reservation changes nothing for the others.
@@ -119,9 +119,9 @@ def _in_the_way(
     """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
     Each bundle and its filled spares count as running for ever, even if the bundle is expected to
-    end before the start (``lease_ends``): when that turns out wrong, it is too late to stop it.
-    It may already be too late to stop all bundles by the start. Then the start is tried at later
-    instants, when bundles can have ended, because leases that end by then need no stop.
+    end before the start (``lease_ends``). If that expectation proved wrong, it would be too late to
+    stop the bundle. It may already be too late to stop all bundles by the start. In that case later
+    instants are tried for the start. Leases that end before such an instant need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     spares = filled_spares(profile, pin, may_go)
@@ -158,7 +158,7 @@ def _needed_from(
 ) -> list[Overstayer] | None:
     """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
-    A late start also ends later, by the same time. Firm places right behind a late start are moved,
+    A late start also ends later, by the same time. Firm starts right behind a late start are moved,
     so only the time until its recorded end is examined. Return None if stopping bundles is not
     enough.
     """
@@ -207,9 +207,9 @@ def relief(
     """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
 
     Return an empty list if no bundle must stop, and None if stopping all bundles that may be
-    stopped is not enough. ``profile`` contains all firm places, ``pin`` included. ``pin`` can stay
-    if there is enough of all that it needs. With ``all_of_it``, there must be enough of all that
-    ``pin`` takes in the profile: a choosy place takes its whole domains.
+    stopped is not enough. ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay
+    if there is enough of all that it needs. If ``all_of_it``, there must be enough of all that
+    ``pin`` takes in the profile: an entry with ``is_choosy`` takes all GPUs of its domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -276,7 +276,7 @@ def _fewest(
     may_go: Sequence[Overstayer],
     beside: Mapping[Overstayer, Sequence[Overstayer]],
 ) -> list[Overstayer] | None:
-    """Return the bundles of ``may_go`` that must stop, newest first; None if all are not enough.
+    """Return the bundles of ``may_go`` that must stop, newest first; None if all do not suffice.
 
     If a bundle is stopped, the bundles that ``beside`` lists for it are stopped, too.
     """

@@ -1,6 +1,6 @@
-"""The walk: one pass over the firm places and the queue, which starts or plans the waiting runs.
+"""The walk: one pass over the firm starts and the queue, which starts or plans the waiting runs.
 
-First the walk puts firm places into the profile, in the order in which they became firm. Places
+First the walk puts firm starts into the profile, in the order in which they became firm. Starts
 that no longer fit are planned again around the others, and the cause is recorded. Then the walk
 visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
 with a firm start. For each run, the walk searches for the earliest start that quotas, payers, room
@@ -74,18 +74,19 @@ class Walk:
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
-        """Whether a firm run has started without using all of its recorded place.
+        """Whether a run has started without using all that the plan kept for its firm start.
 
-        Waiting runs before it in the queue were planned without this place, and may use it now.
+        Earlier waiting runs in the queue were planned around its firm start, and may gain by this.
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
         """Start and plan the waiting runs, in queue order.
 
         Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
-        a firm run leaves its recorded place, and runs before it in the queue could use the place,
-        the walk ends early. The caller then walks the queue again. If the queue may not be walked
-        again, the walk continues, and runs behind the firm run may be planned in the place.
+        a run does not start as its firm start was planned, and earlier runs in the queue could gain
+        by this, the walk ends early. The caller then walks the queue again. If the queue may not be
+        walked again, the walk continues, and later runs may be planned on the GPUs of the firm
+        start.
         """
         self._starts_anew = starts_anew
         self._run()
@@ -98,7 +99,7 @@ class Walk:
     def _run(self) -> None:
         plan = self.plan
         for _, promise in in_order(plan.view):
-            # Leases that were cut for this start may be outside its place.
+            # Leases that were cut for this start may be outside its domains.
             name = promise.made.run
             if name in plan.pins and goes_first(plan.view, promise, plan.log.now_ms):
                 self._visit(plan.view.runs[name])
@@ -147,7 +148,7 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """Write new refusals for runs that waited for the places of runs that have now started."""
+        """Write new refusals for runs that waited for GPUs reserved for runs that now started."""
         plan = self.plan
         if not plan.started:
             return
@@ -206,7 +207,7 @@ class Walk:
                 self.reasons.refuse(record)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
-        """Start a run with a firm start if it can start now; else keep or move its place."""
+        """Start a run with a firm start if it can start now; else keep or move the firm start."""
         plan = self.plan
         pin = plan.pins.get(record.spec.name)
         if pin is None:
@@ -231,7 +232,7 @@ class Walk:
         is_late = is_due and (promise.planned_start_ms or 0) < plan.log.now_ms
         waits_for_ends = is_late and plan.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
-            # By counting, the run's place is free, but admission finds no start there.
+            # By counting, the firm start fits, but admission finds no start in its domains.
             later_ms = plan.search.next_change_ms(record.spec, plan.log.now_ms)
             self.firm.move_to(promise, later_ms, cause_of(plan.profile, pin, (), plan.log.events))
             self.reasons.refuse(record)
@@ -244,9 +245,9 @@ class Walk:
         self.reasons.refuse(record)
 
     def _leave(self, pin: Entry) -> None:
-        """Note that a firm run left its place or a part of it, if earlier runs could use that.
+        """Note that a run has left GPUs of its firm start, if earlier runs in the queue could gain.
 
-        A place that takes its whole domains in the plan is larger than the GPUs of the run.
+        In the plan, a start in certain racks or node sizes takes its whole domains.
         """
         plan = self.plan
         started = plan.started_runs[pin.run]
@@ -264,8 +265,7 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
 
-        That is the case if the run has no room or no payers, and also no spares to fill and no
-        loans to recall.
+        A run has no chance without room or payers, unless it can fill spares or recall loans.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -339,8 +339,9 @@ class Walk:
         """Recall loans for a run that waits only for them; return whether any were recalled.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
-        GPU-hours that the recalled loans no longer need. Otherwise the run starts when their notice
-        is over. ``natural`` is the run's start without the recall; it is not in the profile.
+        GPU-hours that the recalled loans no longer need. In other cases the run starts when the
+        notice of the recalled loans is over. ``natural`` is the run's start without the recall; it
+        is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""

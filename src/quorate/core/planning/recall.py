@@ -2,10 +2,10 @@
 
 Only loans of envelopes that state ``lending.recall.notice`` are recalled, the newest first. If the
 run can start at once when other payers take over loans, the loans are handed over and none is
-recalled. Otherwise as few bundles are recalled as the run needs. Each recalled bundle continues
-until its notice is over, and the run gets a firm start at that instant. If other payers can take
-over one of these bundles without delaying the run, the bundle is handed over and not recalled.
-docs/adr/0025-planning.md.
+recalled. If hand-overs are not enough, only the bundles that the run needs are recalled. Each
+recalled bundle continues until its notice is over, and the run gets a firm start at that instant.
+If other payers can take over one of these bundles without delaying the run, the bundle is handed
+over and not recalled. docs/adr/0025-planning.md.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of the runs before a run: their firm places, by run, and their tentative entries."""
+    """The plan of the runs before a run: their firm starts, by run, and their tentative entries."""
 
     firm: tuple[str, ...]
     entries: tuple[Entry, ...]
 
     def profile(self, view: StateView, now_ms: int) -> tuple[Profile, dict[str, Entry]]:
-        """Return a profile of ``view`` that contains this plan, and the firm places by run.
+        """Return a profile of ``view`` that contains this plan, and the firm starts by run.
 
-        The firm places are those that ``view`` records.
+        The firm starts are those that ``view`` records.
         """
         profile, pins = Profile(view, now_ms), dict[str, Entry]()
         for name in self.firm:
@@ -62,7 +62,7 @@ class Planned:
             pin = pin_of(view, record, now_ms)
             assert pin is not None, record
             pins[name] = pin
-        # A start by a conflict takes what the other firm places leave.
+        # A start by a conflict takes what the other firm starts leave.
         for pin in sorted(pins.values(), key=lambda each: each.by_conflict):
             profile.put(pin)
         profile.shut()
@@ -77,7 +77,7 @@ def plan_recall(
     """Return the recall that lets a waiting run start before ``natural_ms``; None if none does.
 
     ``natural_ms`` is the run's start without a recall, or None. ``reservation`` is the run's own
-    reservation, if it has one, whose place must not be in ``planned``. No event is written.
+    reservation, if it has one, whose entry must not be in ``planned``. No event is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
@@ -92,7 +92,7 @@ def plan_recall(
 
 
 class _Stay(NamedTuple):
-    """A time for which a trial also counts a loan's GPUs or concurrency as taken in its profile."""
+    """A time span in which a trial counts a loan's GPUs or concurrency as taken in its profile."""
 
     loan: Loan
     from_ms: int
@@ -114,7 +114,7 @@ class _Trials:
     """The loans to overdue runs, whose ends are unknown unless they are recalled."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
-        """Return the hand-overs that start the run now, else the fewest recalls; else None."""
+        """Return the hand-overs that start the run now, else the fewest recalls, or None."""
         # A lease whose declared end is exactly now may overrun, so the run is tried a moment later.
         now_ms, soon_ms = self.log.now_ms, self.log.now_ms + 1
         gone = self._recalled(self.log.view, loans, due_ms=now_ms)
@@ -213,7 +213,7 @@ class _Trials:
 
         The latest start in time is when all notices of ``told`` are over, and all loans that end by
         themselves have ended. In ``view`` the loans in ``handed`` have other payers, and the other
-        loans of ``told`` are recalled. With ``keeps_width``, their concurrency is not given back.
+        loans of ``told`` are recalled. If ``keeps_width``, their concurrency is not given back.
         """
         rooms, widths = list[_Stay](), list[_Stay]()
         gone, paid = {each.key for each in told}, {each.key for each in handed}
@@ -242,8 +242,8 @@ class _Trials:
     ) -> int | None:
         """Return when the run starts in ``view``, from ``at_ms`` or now on.
 
-        The GPUs of the loans in ``rooms``, and the concurrency of the loans in ``widths``, count as
-        taken for the times stated there.
+        ``rooms`` has the loans whose GPUs count as taken, and ``widths`` the loans whose
+        concurrency counts as taken, each with a time span.
         """
         now_ms, lent = self.log.now_ms if at_ms is None else at_ms, self.log.view
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
@@ -388,9 +388,9 @@ def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
 def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> bool:
     """Stop the recalled bundles whose notice is over; return whether there were any.
 
-    With an executor, a bundle is stopped one grace before the end of its notice. If other payers
-    can now pay for a bundle, and no firm place has to move for it, the bundle continues instead.
-    ``stand`` returns whether all firm places can stay in the view of a log.
+    If there is an executor, a bundle is stopped one grace before the end of its notice. If other
+    payers can now pay for a bundle, and no firm start has to move for it, the bundle continues
+    instead. ``stand`` returns whether all firm starts can stay in the view of a log.
     """
     due = [
         known
@@ -411,7 +411,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
 
 
 def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog], bool]) -> bool:
-    """Hand a recalled bundle to payers, if no firm place has to move for it.
+    """Hand a recalled bundle to payers, if no firm start has to move for it.
 
     Return whether the bundle was handed over.
     """
@@ -436,7 +436,7 @@ def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog
 
 
 def _stand_beside(log: DecisionLog, view: StateView, known: LoanRecalled) -> bool:
-    """Return whether all firm places can stay in ``view`` even if a recalled bundle never ends.
+    """Return whether all firm starts can stay in ``view`` even if a recalled bundle never ends.
 
     ``known`` is the recall of the bundle. The end of the bundle's run is only an estimate.
     """

@@ -25,7 +25,7 @@ from quorate.model.state.room_index import Domain, Site
 from quorate.model.state.state_view import StateView
 
 ASKS_MAX: Final = 16_384
-"""How many ``Ask`` values are kept. There is one for each run, flavor and width."""
+"""How many ``Ask`` values are kept. Each run, flavor and width has one ``Ask``."""
 
 
 class Sites(Struct, frozen=True, gc=False):

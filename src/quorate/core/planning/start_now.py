@@ -58,11 +58,11 @@ class StartNow:
     def start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
         """Start a run with a firm start if it can start now; return whether it started.
 
-        The run's own place, ``pin``, must not be in the profile.
+        The entry ``pin`` of the run itself must not be in the profile.
         """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
-        # For a run that is due, choosy places keep only what they need, not their whole domains.
+        # For a run that is due, firm starts keep only what they need, even if ``is_choosy``.
         with self._plan.profile.opened() if is_due else nullcontext():
             if not self.may_start(record.spec, until_ms):
                 return False
@@ -87,7 +87,7 @@ class StartNow:
         self.has_new_spares |= run.spares_per_group > 0
 
     def fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
-        """Start a run on spares, if it fits there; return whether it started.
+        """Start a run on spares, if they have room for it; return whether it started.
 
         ``answer`` is the refusal of the run in ``room``. If it is for a hard quota, spares do not
         help.
@@ -183,10 +183,10 @@ class StartNow:
     def _admit_due(
         self, record: RunRecord, promise: ReservationRecord, pin: Entry
     ) -> Admitted | Refusal:
-        """Return how a run whose firm start is due starts in its place, or its refusal.
+        """Return how a run whose firm start is due starts as recorded, or its refusal.
 
-        The run needs the place until its declared end only, because other runs may be planned there
-        from then on.
+        The run needs the recorded GPUs until its declared end only, because other runs may be
+        planned on them from then on.
         """
         plan = self._plan
         view, run = without_hold(plan.log.view, promise.made.reservation), record.spec

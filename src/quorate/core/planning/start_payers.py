@@ -1,4 +1,4 @@
-"""Finds payers that can pay for a start in addition to all planned starts, and from when on."""
+"""Finds payers for a start in addition to all planned starts, and from when they can pay."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class StartPayers:
     ) -> tuple[int, Sequence[Leg]] | None:
         """Return the result of ``paid_from``, if no search is needed to find it.
 
-        That is the case if only one envelope may pay, and its window outlasts the run. Otherwise
+        No search is needed if only one envelope may pay, and its window outlasts the run. Otherwise
         return None; ``paid_from`` may still find payers.
         """
         if not ask.is_plain or len(payers) != 1 or not demands:

@@ -11,16 +11,16 @@ waiting run starts when enough GPUs are free.
   for a run that took its declared time.
 - **The prior** is for an owner without history. 60 % of the runs end at their declared ends, and
   none ends sooner. Of the late runs that still run at some time, a quarter still runs at twice that
-  time. This is cautious: an overdue run without history ends within 1.4 times the time so far in
-  half of the cases, and within 3.4 times in nine of ten.
+  time. The prior is cautious: an overdue run without history ends within 1.4 times the time so far
+  in half of the cases, and within 3.4 times in nine of ten.
 - **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
   free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
   single runs are not enough: the last of eight runs ends after the 90th percentile of one run in
   57 % of cases, and the first of eight almost never. Runs of one owner often end at similar
   fractions of their declared durations. Then a start that needs all of these runs to end is sooner
   than computed here, and a start that needs only the first of them to end is later.
-- **Several needs** (domains of a slice, payers): the odds that all are met are the product of their
-  odds. If one run frees GPUs for two needs, the product is too small: the result is then too late.
+- **Several needs** (of domains or payers): the odds that all are met are the product of the odds
+  of each need. If one run frees GPUs for two needs, the product is too small: a start is too late.
 
 All numbers are integers, so that the same state gives the same answer on every machine.
 """
@@ -198,7 +198,7 @@ class _ByHistory(Struct, frozen=True, gc=False):
         return cls(since_ms, declared_ms, now_ms, first, like, max(0, LEAST_RUNS - len(like)))
 
     def left(self, at_ms: int) -> int:
-        # The number of buckets, from the lowest on, whose runs have ended by then.
+        # The number of buckets, from the lowest on, whose runs have ended by ``at_ms``.
         ended = bisect_right(
             RATIO_BOUNDS, ((at_ms - self.since_ms) << RATIO_BITS) // self.declared_ms
         )

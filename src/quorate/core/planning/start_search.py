@@ -1,8 +1,8 @@
 """Searches for the earliest start of one run in a profile.
 
 The search counts GPUs by domain and payer (``counted_starts``). Counting is not enough for racks,
-for whole nodes of several sizes, and for a quota of shared nodes. Then admission tries each start
-in the state that is expected at its instant (``expected_states``).
+for whole nodes of several sizes, and for a quota of shared nodes. In these cases admission tries
+each start in the state that is expected at its instant (``expected_states``).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Searcher:
             return None, None
         start_ms, ask, (_, placement, legs, real_width, by_room) = best
         if ask.is_choosy:
-            # The entry has the place and width that admission found in the expected state.
+            # The entry has the domains and the width that admission found in the expected state.
             width = least if real_width is None else real_width
             tried = self.asks.of(run, ask.request.flavor, width)
             return self.entry_of(tried, start_ms, placement, legs), None
@@ -112,7 +112,7 @@ class Searcher:
         return entry, ask if is_alone else None
 
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
-        """Return the payers for the place of ``entry`` in ``domains``, computed again.
+        """Return the payers for the GPUs of ``entry`` in ``domains``, computed again.
 
         Return None if ``ask`` would be divided differently now, or cannot be paid for.
         """
@@ -194,7 +194,7 @@ class Searcher:
     def _real_start(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start after ``from_ms`` of a choosy run (``Ask.is_choosy``).
+        """Return the first start after ``from_ms`` of an ``ask`` with ``is_choosy``.
 
         Admission must start the run in the state expected at that instant. Counting has found a
         start at ``from_ms``, and admission has refused it. Between two critical instants the room
@@ -222,7 +222,7 @@ class Searcher:
             first = [at_ms]
 
     def _real_at(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return the start of a choosy run at ``at_ms``, if counting and admission allow it."""
+        """Return the start of ``ask`` at ``at_ms``, if counting and admission allow it."""
         found = self.counted.first(ask, at_ms, SearchBudget(FIND_STEPS_MAX), at_ms + 1)
         return None if found is None else self._real(ask, at_ms)
 
@@ -237,11 +237,11 @@ class Searcher:
         return min(found, default=None)
 
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return the start of a choosy run in the state expected at ``at_ms``.
+        """Return the start of an ``is_choosy`` request in the state expected at ``at_ms``.
 
-        Return None if the run cannot start in that state. A later start than now that takes whole
-        domains may only use domains in which the plan has no other start at that time. This does
-        not apply if counting GPUs is enough with the payers that admission finds.
+        Return None if the run cannot start in that state. If the start is later than now and takes
+        whole domains, it may only use domains in which the plan has no other start at that time.
+        This does not apply if counting GPUs is enough with the payers found.
         """
         if not ask.takes_whole or at_ms <= self.profile.now_ms:
             return self._tried(ask, at_ms)
@@ -284,6 +284,6 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # ``ask`` also counts racks that only other possible payers name. A firm start does not.
+        # ``ask`` also counts racks that only other possible payers name; a firm start does not.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

@@ -1,4 +1,4 @@
-"""The runs that a walk has planned and started so far."""
+"""The runs that a queue walk has planned and started so far."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WalkPlan:
         self.search = Searcher(self.profile, has_executor=log.has_executor)
         self.scores = Scores(self.view, log.now_ms)
         self.pins: dict[str, Entry] = {}
-        """The firm places, by run."""
+        """The firm starts, by run."""
         self.entries: dict[str, Entry] = {}
         """The tentative starts, by run."""
         self.planned: dict[str, int] = {}
@@ -74,7 +74,7 @@ class WalkPlan:
         self.fruitless_runs: set[str] = set()
         """The examined runs for which no start was found."""
         self.started_runs: dict[str, Entry] = {}
-        """The places of the runs that have started in this walk, by run."""
+        """The entries, by run, of the runs that have started in this walk."""
         self.is_waiting = False
         """Whether a run with a planned start waits. Runs that start from then on are backfill."""
 
@@ -85,17 +85,17 @@ class WalkPlan:
         self.search = Searcher(self.profile, has_executor=self.log.has_executor)
 
     def put_pin(self, pin: Entry) -> None:
-        """Put a firm place into the profile."""
+        """Put a firm start into the profile."""
         self.profile.put(pin)
         self.pins[pin.run] = pin
 
     def lift_pin(self, pin: Entry) -> None:
-        """Remove a firm place from the profile. The GPU-hours of the place stay held."""
+        """Remove a firm start from the profile. Its GPU-hours stay held."""
         self.profile.lift(pin)
         del self.pins[pin.run]
 
     def hold_hours(self, pin: Entry, sign: int) -> None:
-        """Count the GPU-hours of a firm place as free (``sign`` is -1), or as held again (1)."""
+        """Count the GPU-hours of a firm start as free (``sign`` is -1), or as held again (1)."""
         if pin.is_firm:
             self.profile.count_hours(pin.shares, sign)
 
@@ -131,7 +131,8 @@ class WalkPlan:
     def is_out_of_order(self) -> bool:
         """Whether a run that starts now is backfill.
 
-        That is the case if a run with a firm start waits, or an earlier run with a planned start.
+        A start is backfill if a run with a firm start waits, or an earlier run with a planned
+        start.
         """
         return self.is_waiting or bool(self.pins)
 

@@ -2,10 +2,11 @@
 
 The last announcements, which are in the state, are compared with the present plan, and the
 differences are written. When a conflict is planned, or its instant or scope changes, it is
-announced to every owner whose runs have a token. The conflict is announced again to an owner when
-another of its runs gets a token, or when the odds of one of its runs change by ten points. The odds
-are checked in the first decision of each minute. The odds are counted over a fixed number of dummy
-draws, so the same state gives the same odds. docs/adr/0031-disruption-accounts-and-notices.md.
+announced to every owner whose runs have a token. A conflict is announced again to an owner when
+another run of the owner gets a token, or when the odds of one of its runs change by ten points. The
+odds are checked in the first decision of each minute. The odds are counted over a fixed number of
+dummy draws, so the same state gives the same odds.
+docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
     A conflict for which no run has a token is never announced, so it is checked again and again. So
-    that such conflicts do not delay other announcements, decisions begin with different conflicts.
+    that these do not delay other announcements, decisions begin with different conflicts.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}
@@ -104,8 +105,8 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
 def first_in_turn(seq: int, count: int) -> int:
     """Return the index of the first conflict, of ``count``, that is checked after event ``seq``.
 
-    The sequence is hashed, because decisions may record equally many events. Without the hash, all
-    of them could begin with the same few conflicts.
+    The sequence is hashed, because every decision may record the same number of events. If the
+    sequence were not hashed, all decisions could begin with the same few conflicts.
     """
     return crc32(str(seq).encode()) % count
 

@@ -60,10 +60,11 @@ class Contest:
     """The preview of a conflict that is settled at ``at_ms``.
 
     ``deficit`` GPUs are missing, and ``short`` of them are still missing after the structural
-    ``cuts``. Then tokens of up to ``size_max`` GPUs enter the lottery. ``draws`` is the number of
-    dummy draws over which ``Entrant.cut`` was counted, and ``sample`` is the first of these draws.
-    A draw may make a cut unnecessary, so ``sure`` are the runs of ``cuts`` that are cut in all
-    dummy draws. ``lost_gpu_ms`` is the work that the sample would cost.
+    ``cuts``. If GPUs are still missing after the cuts, tokens of up to ``size_max`` GPUs enter the
+    lottery. ``draws`` is the number of dummy draws over which ``Entrant.cut`` was counted, and
+    ``sample`` is the first of these draws. A draw may make a cut unnecessary, so ``sure`` are the
+    runs of ``cuts`` that are cut in all dummy draws. ``lost_gpu_ms`` is the work that the sample
+    would cost.
     """
 
     conflict: str

@@ -45,7 +45,7 @@ class Question:
     ) -> Resolver | None:
         """Return the resolver of the conflict in ``view``; None if its goal no longer exists.
 
-        Without ``burst``, ``soft_quota.is_burst`` decides whether a run is burst.
+        If ``burst`` is None, ``soft_quota.is_burst`` decides whether a run is burst.
         """
         burst = burst or bursting(view)
         scope = self.scope
@@ -129,7 +129,7 @@ def question_of(declared: ConflictDeclared) -> Question:
 
 
 def for_reservation(view: StateView, reservation: str) -> Question:
-    """Return the conflict that makes room for ``reservation`` in its planned place."""
+    """Return the conflict that makes room for ``reservation`` in its planned domains."""
     record = view.reservations[reservation]
     pool = view.runs[record.made.run].spec.pool
     domains = tuple(sorted(domain for domain, _ in record.slice.domains))

@@ -68,8 +68,8 @@ def declare_conflict(
     """Declare the conflict ``question``, due at ``due_ms``; return the declaration or a refusal.
 
     Return None if no GPUs are missing. If the same conflict is already open, its declaration is
-    returned. Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs
-    under the limit may be drawn.
+    returned. If ``due_ms`` is None, the conflict is due now. A conflict for a limit is then due
+    when enough of the runs under the limit may be drawn.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -112,9 +112,9 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
     """Return when a conflict is due: now or, for a limit, when enough runs may be drawn.
 
-    A run under the limit may be drawn only after its pool's minimum runtime, because the owner that
-    lowers a limit does not know which runs have just started. If the conflict needs a lottery and
-    is declared for the first time, it is due one notice from now at the soonest, so that owners are
+    A run under the limit may be drawn only after its pool's minimum runtime: the owner that lowers
+    a limit does not know which runs have just started. A conflict that needs a lottery and is
+    declared for the first time is due one notice from now at the soonest, so that owners are
     warned. The instant is found by bisection.
     """
     if question.cause is not ConflictCause.TIGHTENED:
@@ -367,8 +367,8 @@ def has_dodger(
 ) -> bool:
     """Return whether an owner has ended an entrant and has started other runs in scope.
 
-    Such an owner could otherwise avoid the draw, by starting its work under another name. ``left``
-    are the remaining tokens.
+    Otherwise an owner could avoid the draw by starting its work under another name. ``left`` are
+    the remaining tokens.
     """
     still = {token.run for token in left}
     owners = {token.owner for token in declared.tokens if token.run not in still}
@@ -430,8 +430,8 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
     """Return the estimated work that is lost when ``cut`` ends; 0 for a spare.
 
-    The lost work is the work since the run's start. It is limited to the pool's minimum runtime or
-    to an hour, whichever is longer, because runs are expected to checkpoint that often.
+    The lost work is the work since the run's start. The loss is limited to the pool's minimum
+    runtime or to an hour, whichever is longer, because runs are expected to checkpoint that often.
     """
     if cut.step is CutStep.SPARE:
         return 0

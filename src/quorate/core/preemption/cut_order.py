@@ -37,8 +37,8 @@ _CLAIM: Final = Role.CLAIM
 class Candidate(Struct, frozen=True, gc=False):
     """Work that can only be ended as a whole: a bundle, a run or a spare.
 
-    ``gpus`` is the number of GPUs that come free in all places. ``room`` has, by domain, the GPUs
-    that the goal gains; with ``is_beyond``, some of them are outside the scope. ``pledges`` are
+    ``gpus`` is the number of GPUs that come free in all domains. ``room`` has, by domain, the GPUs
+    that the goal gains. If ``is_beyond``, some of these GPUs are outside the scope. ``pledges`` are
     filled spares that are given up with the work, because they would otherwise take its slots back.
     """
 
@@ -64,9 +64,9 @@ class Cutter:
         """Yield the bundles that overstay: backfill past its declared end.
 
         A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
-        there is no such reservation, it must have started after the first of all runs with
-        reservations began to wait. No bundle is yielded for a waiting run that was itself stopped
-        because it overstayed (``overstay_seq``).
+        ``reservation`` does not exist, the bundle must have started after the first of all runs
+        with reservations began to wait. No bundle is yielded for a waiting run that was itself
+        stopped because it overstayed (``overstay_seq``).
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)

@@ -19,8 +19,8 @@ class Trial:
     """An overlay in which only the leases last passed to ``without`` are missing.
 
     ``reservation`` is closed in the overlay, because the trial is for its run. If there are no
-    other reservations and the trial is not ``whole``, the overlay only frees the slots of the
-    leases, because no other effect of their ends is read.
+    other reservations and the trial is not ``whole``, no other effect of the ends of leases is
+    read. So the overlay only frees the slots of the leases.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")

@@ -2,10 +2,10 @@
 
 There is one account for each owner and pool, in GPU-milliseconds of lost work. An account starts
 full, and fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target
-share. Its size is the larger of two amounts. The first is what it gains in seven days. The second
-is the pool's minimum runtime times the GPUs that the owner's envelopes pay for at once. Only the
-owner that calls a conflict is charged, so no owner can use up the account of another.
-docs/adr/0031-disruption-accounts-and-notices.md.
+share. The size of an account is the larger of two amounts. The first is what it gains in seven
+days. The second is the pool's minimum runtime times the GPUs that the owner's envelopes pay for at
+once. Only the owner that calls a conflict is charged, so no owner can use up the account of
+another. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
     """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
     The run is planned again at that instant. Nothing is written if a recorded deferral of the run
-    ends no later, because the cost is computed again when that deferral ends.
+    ends at that instant or before: the cost is computed again when it ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

@@ -59,8 +59,8 @@ class CallBar(Word):
 class CallRefusal:
     """Why a run may not call a conflict now. ``text`` is the reason, without instants.
 
-    ``account`` is set if the owner's disruption account does not cover ``costs_gpu_ms``. Then
-    ``covered_ms`` is when it will cover this cost, or None if it never will.
+    ``account`` is set if the owner's disruption account does not cover ``costs_gpu_ms``.
+    ``covered_ms`` is when the account will cover this cost, or None if it never will.
     """
 
     bar: CallBar
@@ -126,8 +126,8 @@ def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
 class Foreseen:
     """A conflict that would make enough room at ``start_ms``.
 
-    ``lost_gpu_ms`` is the cost of its worst draw. ``slice`` is the place where the run would start,
-    which may have free GPUs outside the scope, and ``shares`` are its payers.
+    ``lost_gpu_ms`` is the cost of its worst draw. ``slice`` has the GPUs by domain with which the
+    run would start. Some may be free, outside the scope. ``shares`` are the run's payers.
     """
 
     start_ms: int
@@ -153,7 +153,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 
     Return None if ending all work that may be ended is never enough. All running runs are assumed
     to continue. A run may be drawn once it has run for its pool's minimum runtime, or at once if it
-    started after ``made_ms``. ``reservation`` is the run's own reservation. With ``if_short``,
+    started after ``made_ms``. ``reservation`` is the run's own reservation. If ``if_short`` is set,
     return None, too, if the run can start in ``place`` without a conflict.
     """
     survey, goal, resolver = _asked(
@@ -174,8 +174,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     if lost is None:
         return None
     # The start is searched for in the state without all these tokens, because payers may pay only
-    # for GPUs that the tokens have. The search begins in ``place``, to use the GPUs that are free
-    # there.
+    # for GPUs that the tokens have. The search begins in ``place``, to use the free GPUs of
+    # ``place``.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -196,7 +196,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool,
     reservation: str,
 ) -> tuple[Survey, Start, Resolver]:
-    """Return the survey of ``place``, the goal to start ``run`` there, and the resolver."""
+    """Return the survey of ``place``, the goal to start ``run`` in ``place``, and the resolver."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
     survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
     burst = bursting(view)
@@ -225,7 +225,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool = False,
     reservation: str = "",
 ) -> bool:
-    """Return whether a hard quota forbids ``run`` in ``place`` even without other work there.
+    """Return whether a hard quota forbids ``run`` in ``place`` even without other work in it.
 
     If so, the run lacks headroom and not room, and no conflict helps. ``may_call`` checks quotas
     only for the least that the run needs in any place, without spares.

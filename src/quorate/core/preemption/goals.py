@@ -1,8 +1,8 @@
 """The goal of a conflict: whether a state reaches it, and how many GPUs are still missing.
 
 A goal is reached when admission would start its run, or when use is within a limit. GPUs are
-counted first, because counting is quick. But counting can only prove that a state is not enough:
-each GPU that is freed lowers the number of missing GPUs by at most one.
+counted first, because counting is quick. But counting can only prove that the goal is not reached
+yet: each freed GPU lowers the number of missing GPUs by at most one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""The most steps of a try's first search. There are many tries; overlapping caps make them long."""
+"""The most steps of a try's first search. A goal makes many tries, and overlapping caps slow it."""
 LONG_SEARCH_STEPS: Final = 1_000
 """Steps that all tries of a goal share if the first search of a try is not enough."""
 _NO_ROOM: Final = frozenset(
@@ -111,12 +111,12 @@ class Start:
     """The goal to start a run at its least width.
 
     ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
-    may pay. Work that is only in other domains is not cut. But free GPUs of other domains count,
-    and so do GPUs there that a cut in scope frees. ``apart`` has these free GPUs by domain:
+    may pay. Only work that has GPUs in these domains is cut. Free GPUs of other domains count, too,
+    and so do GPUs of other domains that a cut frees. ``apart`` has the free GPUs of other domains:
     together they are ``apart_gpus`` GPUs with room for ``apart_groups`` full groups, and one domain
     has ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
-    domain in scope with such starts, ``promised`` has the GPUs that are free now, and the GPUs that
-    these starts leave at the instants when they may leave the fewest.
+    domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the GPUs that
+    firm starts leave at the instants when they may leave the fewest.
     """
 
     run: Run
@@ -240,8 +240,8 @@ class Start:
         """Return the least number of GPUs of the scope that make room for all full groups.
 
         A domain may have room for some groups already. The next group needs the GPUs that are
-        missing there, and each further group its whole size. ``apart`` are the domains in ``room``
-        that are outside the scope.
+        missing in the domain, and each further group its whole size. ``apart`` are the domains in
+        ``room`` that are outside the scope.
         """
         size, left = self.group_gpus, self.groups - self.apart_groups
         for domain in apart:

@@ -222,7 +222,7 @@ class Resolver:
     ) -> int:
         """Return how many GPUs are missing after ``tokens`` and ``cuts`` end.
 
-        Without ``cuts``, those of the resolver are used.
+        If ``cuts`` is None, the cuts of the resolver are used.
         """
         return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
@@ -256,7 +256,7 @@ class Resolver:
     def _are_enough(self, cuts: Iterable[Candidate]) -> bool:
         """Return whether ``cuts`` have exactly the tokens that were found to be enough before.
 
-        All tries of a goal share the steps of the long search, so a later try may fail although an
+        All tries of a goal share the steps of the long search. So a later try may fail although an
         earlier try of the same tokens succeeded.
         """
         return self._enough == frozenset(c.run for c in cuts if c.step is CutStep.LOTTERY)

@@ -27,11 +27,11 @@ class Survey:
     """The leases in scope.
 
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
-    found. ``spares`` has the spares among these leases, and ``steps`` those that belong to steps
-    above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that count
-    against a limit, and ``filled`` has the filled spares on the slots of each lease. ``scope`` is
-    set if GPUs that a cut frees in other domains count, too: then it has the domains of the
-    conflict.
+    found. ``spares`` has the spares among these leases, and ``steps`` the leases that belong to
+    steps above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that
+    count against a limit, and ``filled`` has the filled spares on the slots of each lease.
+    ``scope`` is set if GPUs that a cut frees in other domains count, too: then it has the domains
+    of the conflict.
     """
 
     view: StateView
@@ -82,8 +82,8 @@ def survey_domains(
 ) -> Survey:
     """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
 
-    With ``counts_beyond``, the goal may also use GPUs outside ``domains``, if they come free by the
-    cut of a run that has GPUs inside and outside.
+    If ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
+    with GPUs inside is cut.
     """
     index = view.domains(pool, flavor)
     keys, scope = index.keys, None

@@ -176,7 +176,7 @@ class ExpectedReturns:
     def pledge_over_ms(self, pledge: PledgeRecord) -> int:
         """Return when a filled spare is expected to end, with its run or by a recall.
 
-        Its payer is released then.
+        The payer of the spare is released at that instant.
         """
         view, now_ms = self._view, self._now_ms
         record = view.runs[pledge.run]
@@ -217,7 +217,7 @@ class ExpectedReturns:
     def widths_of(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
         """Return when concurrency comes back to a payer, and how much, unsorted.
 
-        With ``lent``, only GPUs that the payer has lent are returned.
+        If ``lent``, only GPUs that the payer has lent are returned.
         """
         leases = self._view.leases
         return [
@@ -230,7 +230,7 @@ class ExpectedReturns:
         """Return the concurrency that comes back to a payer, but not from open leases.
 
         A lease that was removed for a trial still gives its concurrency back at its expected end.
-        Without this, a trial that ends more work would expect less concurrency to come back. A
+        If it did not, a trial that ends more work would expect less concurrency to come back. A
         filled spare gives its concurrency back when its run ends.
         """
         view = self._view

@@ -1,4 +1,4 @@
-"""Pins: the recorded places of firm starts, as entries of the plan."""
+"""Pins: the firm starts, as entries of the plan."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _pools_waited_in(view: StateView) -> Iterable[str]:
 
 
 def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:
-    """Return the place of a reservation as an entry; None if the reservation has no start.
+    """Return a reservation as an entry of the plan; None if the reservation has no start.
 
-    If the start was due before ``now_ms``, the place is taken from ``now_ms`` on.
+    If the start was due before ``now_ms``, the entry begins at ``now_ms``.
     """
     if record.planned_start_ms is None:
         return None
@@ -83,7 +83,7 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
 
 
 def recorded_end_ms(record: ReservationRecord, pin: Entry) -> int:
-    """Return when ``pin``, the place of ``record``, would end if the run had started in time.
+    """Return when ``pin``, the entry of ``record``, would end if the run had started in time.
 
     The end is at least one millisecond after the start of ``pin``.
     """
@@ -92,7 +92,7 @@ def recorded_end_ms(record: ReservationRecord, pin: Entry) -> int:
 
 
 class _Pin(Struct, frozen=True, gc=False):
-    """The place of a reservation as an entry, kept until a budget, owner, pool or node changes."""
+    """The entry of a reservation, kept until a budget, owner, pool or node changes."""
 
     run: Run
     slice: Slice
@@ -100,7 +100,7 @@ class _Pin(Struct, frozen=True, gc=False):
     pin: Entry
 
     def is_of(self, record: ReservationRecord, run: Run, start_ms: int) -> bool:
-        """Return whether this is the place of ``record`` for a start at ``start_ms``."""
+        """Return whether this is the entry of ``record`` for a start at ``start_ms``."""
         return (
             self.run is run
             and self.slice is record.slice
@@ -156,12 +156,12 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 def firm_profile(
     view: StateView, now_ms: int, *, exempt: str = "", is_shut: bool = True
 ) -> Profile:
-    """Return a profile with the places of all firm starts except that of ``exempt``.
+    """Return a profile with all firm starts except that of ``exempt``.
 
-    With ``is_shut``, a choosy place takes its whole domains.
+    If ``is_shut``, a start with ``is_choosy`` takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
-    # Starts by a conflict take what the other firm places leave, so the others are inserted first.
+    # Starts by a conflict take what the other firm starts leave, so the others are inserted first.
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
@@ -192,10 +192,10 @@ def stands(profile: Profile, pin: Entry) -> bool:
 def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> bool:
     """Return ``stands(profile, pin)``, if possible without computing it.
 
-    ``is_known`` says that the place certainly has all it needs. The place also has all it needs if
-    it had all in the previous walk and none of its resources has less free since then. The result
-    of the previous walk is used only if ``pin`` is the same object as then. It is a new object if a
-    budget, owner, pool or node has changed.
+    ``is_known`` says that the start certainly has all it needs. The start also has all it needs if
+    it had all it needed in the previous walk, and none of its resources has less free than then.
+    The result of the previous walk is used only if ``pin`` is the same object as in that walk.
+    ``pin`` is a new object if a budget, owner, pool or node has changed.
     """
     gains = profile.gains
     if gains is None:
@@ -210,9 +210,9 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 
 
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease on whose end firm places rely has outlasted its expected end.
+    """Return whether a lease on whose end firm starts rely has outlasted its expected end.
 
-    The expected end is that of ``since_ms``, when the places were last examined. The result is for
+    The expected end is that of ``since_ms``, when firm starts were last examined. The result is for
     ``now_ms``. See ``_Counted`` for the leases.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
@@ -230,7 +230,7 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
-    Firm places are examined at this instant. Otherwise a caller's next command would move them.
+    Firm starts are examined at this instant. Without this, a caller's next command would move them.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
@@ -242,11 +242,12 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
 
 
 class _Counted(NamedTuple):
-    """The domains, the payers and the hard quotas that firm places need.
+    """The domains, the payers and the hard quotas that firm starts need.
 
-    Firm places rely on the ends of leases that are in a domain of a place, that a payer of a place
-    or another payer under its caps pays for, or that count in a hard quota of the place's owner.
-    They also rely on the ends of runs with filled spares in these domains or paid by these payers.
+    A firm start relies on the ends of leases of three kinds: leases in its domains, leases paid by
+    its payers or by other payers under their caps, and leases that count in a hard quota of its
+    owner. A firm start also relies on the ends of runs with filled spares in its domains or paid by
+    these payers.
     """
 
     rooms: set[IslandKey]
@@ -288,8 +289,8 @@ def is_void(view: StateView, pin: Entry) -> bool:
 def breaks_nodes(view: StateView, pin: Entry) -> bool:
     """Return whether ``pin`` would leave a part of a node free, in a pool that gives whole nodes.
 
-    This is only possible if the pool, or a node of the place's domains, was changed after ``pin``
-    was recorded.
+    The result is True only if the pool, or a node of the domains of ``pin``, was changed after
+    ``pin`` was recorded.
     """
     pool = view.pools[pin.pool]
     if not pool.whole_nodes:
@@ -321,7 +322,7 @@ def _fills_nodes(view: StateView, pin: Entry, request: PackRequest) -> bool:
 
 
 class _Whole(Struct, frozen=True, gc=False):
-    """Whether a place leaves a part of a node free, kept until a pool or node changes."""
+    """Whether an entry leaves a part of a node free, kept until a pool or node changes."""
 
     run: Run
     slice: Slice
@@ -331,8 +332,8 @@ class _Whole(Struct, frozen=True, gc=False):
 def unpaid(view: StateView, pin: Entry) -> list[Share]:
     """Return the shares of ``pin`` that can no longer be paid, whatever their payers have left.
 
-    The payer of such a share was retired, has no open window at the start of ``pin``, or may not
-    pay for the run (``is_barred``).
+    A share can no longer be paid if its payer was retired, has no open window at the start of
+    ``pin``, or may not pay for the run (``is_barred``).
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []
@@ -349,8 +350,8 @@ def unpaid(view: StateView, pin: Entry) -> list[Share]:
 def is_barred(share: Share, payers: Mapping[EnvelopeId, Tier]) -> bool:
     """Return whether the payer of ``share`` is not in ``payers``, or could now only lend.
 
-    A share that was recorded as family money cannot become a loan, because the reservation does not
-    count in what the payer may lend.
+    A share that was recorded as family money cannot become a loan, because a reservation does not
+    count against the payer's limit of lending.
     """
     tier = payers.get(share.payer)
     return tier is None or (tier is Tier.BORROWED and share.tier is not Tier.BORROWED)

@@ -1,10 +1,10 @@
 """Finds the first instant at which one domain, or several together, have room for a run.
 
-Lower bounds make the search cheap. The instant at which a domain would have enough GPUs without any
-planned start is a bound for as long as the profile exists. The result of a search is a bound for
-other runs of the same size and of a similar duration, because a walk only takes more from the
-profile. Durations are similar if they lie in one octave, between the same powers of two. When an
-entry is removed from the profile, all bounds are computed again (``Profile.era``).
+Lower bounds make the search cheap. One bound is the instant at which a domain would have enough
+GPUs without any planned start; it is valid as long as the profile exists. Another bound is the
+result of a search, for other runs of the same size and a similar duration: a queue walk only takes
+more from the profile. Durations are similar if they lie in one octave, between the same powers of
+two. When an entry is removed from the profile, all bounds are computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class FirstRoom:
     ) -> tuple[int, dict[int, Bound] | None]:
         """Return the instant at which the search begins, and the dictionary for its result.
 
-        The search begins at the latest known result for at most as many parts and at most the same
-        duration. The dictionary is None if the result would not be a bound for other searches.
+        The search begins at the latest known result for at most this number of parts and at most
+        this duration. The dictionary is None if the result would not be a bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None

@@ -1,14 +1,14 @@
-"""Tracks which rooms may have more free GPUs than when the previous walk searched them.
+"""Tracks which rooms (domains of a flavor) may have gained free GPUs since the previous walk.
 
-A walk keeps the entries of its profile, in order, and the starts that it found (``KeptPlan``). The
-next walk compares its own entries with the kept ones. A room may have gained GPUs if one of its
-kept entries is missing, or if an event has concerned its domain since. In every other room, the
-number of free GPUs can only be smaller: overdue leases are expected to end later, and new entries
-take more. So a kept start is still the first one if no room that may have gained has an earlier
-start. docs/design/planning.md.
+A queue walk keeps the entries of its profile, in order, and the starts that it found
+(``KeptPlan``). The next walk compares its own entries with the kept ones. A room may have gained
+GPUs if one of its kept entries is missing, or if an event has concerned its domain since. In every
+other room, the number of free GPUs can only be smaller: overdue leases are expected to end later,
+and new entries take more. So a kept start is still the first one if no room that may have gained
+has an earlier start. docs/design/planning.md.
 
 Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
-expected end, and the plan takes the same from them up to the same entry. Unchanged rooms and payers
+expected end, and the plan up to the same entry takes the same from them. Unchanged rooms and payers
 are called alike, and results that depend only on these are reused.
 """
 
@@ -98,7 +98,7 @@ class KeptPlan:
         """The runs whose entries were removed from the profile, even if inserted again later."""
         self.starts: dict[str, KeptStart] = {}
         self.stood: dict[str, Entry] = {}
-        """The firm places, by run, that had all they need when they were put into the profile."""
+        """The firm starts, by run, that had all they need when they were put into the profile."""
         self.funded: dict[str, Funded] = {}
         """The requests, by run, whose payers could pay at once and had no event since the former
         walk."""
@@ -225,7 +225,7 @@ class GainedRooms:
     def comes_sooner(self, placed: int) -> bool:
         """Return whether a run is visited much earlier than in the former walk.
 
-        That is the case if most of the former plan's first ``placed`` entries are not passed yet.
+        If so, most of the former plan's first ``placed`` entries are not passed yet.
         """
         if placed <= self._at + STEP_MAX:
             return False
@@ -261,7 +261,7 @@ class GainedRooms:
         return self._paying.isdisjoint(keys) and changed.isdisjoint(keys)
 
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
-        """Return whether a firm place certainly has as much room and money as in the former walk.
+        """Return whether a firm start certainly has as much room and money as in the former walk.
 
         The comparison is with the same point of the former walk. The caller is about to insert
         ``pin``.
@@ -325,7 +325,7 @@ def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
     Some entries do not always take the same GPUs. A start by a conflict takes what other entries
-    leave. What an entry takes depends on its domain if the entry is choosy or keeps GPUs free.
+    leave. What an entry takes depends on its domain if it ``is_choosy`` or keeps GPUs free.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

@@ -1,13 +1,13 @@
-"""Quotas of nodes in the plan: the nodes that a place counts for, and the fewest that it needs.
+"""Quotas of nodes in the plan: how many nodes a planned start counts for, and at least needs.
 
-A place is a number of GPUs of a domain, and its nodes are not known before the run starts. If runs
-share nodes, each GPU may be on a different node. So a place either counts for many nodes, or it
-counts for few nodes and keeps additional GPUs of its domain free at its start. Then a few nodes
-have room for the run, however the free GPUs are spread.
+A planned start has a number of GPUs of a domain; its nodes are not known before the run starts. If
+runs share nodes, each GPU may be on a different node. So a planned start either counts for many
+nodes, or it counts for few nodes and keeps additional GPUs of its domain free at its start. With
+these additional GPUs, a few nodes have room for the run, however the free GPUs are spread.
 
 A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
 that it keeps. A firm start stays firm as long as the quotas allow the fewest nodes that it needs.
-So no firm start moves when nodes are added to a domain, although a place may then take more nodes.
+So no firm start moves when nodes are added to a domain, although its run may then take more nodes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ NodeUses = Mapping[str, Sequence[tuple[int, int]]]
 def counted(view: StateView, entry: Entry) -> Entry:
     """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free.
 
-    If the pool gives whole nodes, the entry counts for as many nodes as it would take of the
-    smallest size. If runs share nodes, it counts for one node per GPU, up to all nodes of the
-    domain. But it counts for at most half of the nodes that its quotas allow, unless it needs more.
+    If the pool gives whole nodes, the entry counts for the number of nodes that it would take of
+    the smallest size. If runs share nodes, the entry counts for one node per GPU, up to all nodes
+    of the domain. But an entry counts for at most half of the nodes that its quotas allow, unless
+    it needs more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -71,9 +72,9 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    ``entry`` must not be in the profile. It can become firm under two conditions. Until its end,
-    quotas allow the nodes that it counts for. At its start, its domains have both the GPUs that it
-    keeps free and the GPUs that other firm places need.
+    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions. Until the
+    end of ``entry``, quotas allow the nodes that it counts for. At the start of ``entry``, its
+    domains have the GPUs that it keeps free and the GPUs that other firm starts need.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:
@@ -123,9 +124,9 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 def nodes_short(
     profile: Profile, pin: Entry, owner: str, *, without: AbstractSet[str] = frozenset()
 ) -> int:
-    """Return how many nodes ``pin`` and the places in the profile need beyond the owner's quota.
+    """Return how many nodes ``pin`` and the entries in the profile exceed the owner's quota by.
 
-    The result is for the instant at which the most nodes are missing. Each place counts for the
+    The result is for the instant at which the most nodes are missing. Each entry counts for the
     fewest nodes that it needs. Starts by a conflict do not count, because they take what others
     leave. The leases in ``without`` count as ended, and so do the filled spares of their runs.
     """

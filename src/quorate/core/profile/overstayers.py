@@ -19,8 +19,8 @@ from quorate.model.state.state_view import StateView
 class Overstayer:
     """A backfilled bundle that runs past its declared end.
 
-    Stopping bundle 0 ends all leases of the run. But the ``leases`` of bundle 0 have no leases of
-    other marked bundles, because those bundles are newer and are stopped before bundle 0.
+    Stopping bundle 0 ends all leases of the run. But ``leases`` of bundle 0 does not include leases
+    of other marked bundles: these bundles are newer, and are stopped before bundle 0.
 
     ``spares`` are its filled spares: when the bundle stops, they no longer get their slots back.
     ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start
@@ -42,9 +42,10 @@ class Overstayer:
 class FilledSpare:
     """A filled spare of an overstaying bundle, and the overstaying bundles that fill it.
 
-    Its slots are free for a firm start only if ``owner`` and all of ``fillers`` have stopped. If
-    ``fillers`` is empty, the filler cannot be stopped, and is expected to end at ``back_ms``. Until
-    ``over_ms`` the profile expects that the slots are taken, by the filler or by the spare.
+    The slots of the spare are free for a firm start only if ``owner`` and all of ``fillers`` have
+    stopped. If ``fillers`` is empty, the filler cannot be stopped, and is expected to end at
+    ``back_ms``. Until ``over_ms`` the profile expects that the slots are taken, by the filler or by
+    the spare.
     """
 
     slots: Slots
@@ -174,8 +175,7 @@ def nodes_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[str, int]:
     """Return how many GPUs the end of a bundle would free for ``pin``, by node.
 
     If the pool gives whole nodes, a node counts with all its GPUs. Slots of a filled spare do not
-    count if the spare's run is expected to run at the start of ``pin``, because these slots go back
-    to the spare.
+    count if its run is expected to run at the start of ``pin``: they go back to the spare.
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:

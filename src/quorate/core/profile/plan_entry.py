@@ -1,4 +1,4 @@
-"""The entry of a run in the plan: its start, its place and its payers."""
+"""The entry of a run in the plan: its start, its GPUs by domain and its payers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from quorate.model.events import Share, Slice
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """The planned start of a run, which takes ``slice`` from ``start_ms`` until ``end_ms``.
+    """The planned start of a run, which takes the GPUs ``slice`` from ``start_ms`` to ``end_ms``.
 
     ``shares`` are its payers and how many GPUs each pays for. ``nodes`` is the number of nodes that
     the run counts for in its owner's quotas. ``keeps`` is how many more GPUs of a domain have to be
-    free at the start, so that the run fits on that many nodes. ``is_choosy`` says that the run
+    free at the start, so that the run fits on ``nodes`` nodes. ``is_choosy`` says that the run
     needs certain racks or node sizes, and therefore takes its whole domains. ``is_firm`` says that
     the accounts already hold its GPU-hours; ``is_tentative`` says that no GPU-hours are held for
     it, so that earlier starts may use them.
@@ -38,7 +38,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 def slice_of(admitted: Admitted) -> Slice:
-    """Return the place of ``admitted``: GPUs by domain, spares included, in pack order."""
+    """Return the GPUs of ``admitted`` by domain, spares included, in pack order."""
     domains: dict[str, int] = {}
     for group in admitted.plan.groups:
         spares = sum(mask.bit_count() for _, mask in group.spare_slots)

@@ -29,7 +29,8 @@ class ExpectedAccounts:
     def with_width(self, payers: Payers) -> Payers:
         """Return those of ``payers`` that can pay for at least one more GPU, in their order.
 
-        In a large family, most payers cannot pay for any GPU; no account is computed for these.
+        In a large family, most payers cannot pay for any GPU; no account is computed for such
+        payers.
         """
         profile, from_ms = self._profile, self._from_ms
         envelopes, caps = profile.view.envelopes, dict[CapId, bool]()

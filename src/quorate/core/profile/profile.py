@@ -2,7 +2,7 @@
 
 The resources are rooms, payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes,
 runs). A room is the GPUs of a domain and flavor; if the pool gives whole nodes, only GPUs of free
-nodes count. For firm places whose run or payers name racks, the nodes of these racks are rooms, too
+nodes count. For firm starts whose run or payers name racks, the nodes of these racks are rooms, too
 (``rack_rooms``). Each resource is a step function over time, computed from the view when it is
 first read. Planned starts are inserted as entries. The view must not change while the profile is
 used.
@@ -75,7 +75,7 @@ class Profile:
         self._rooms: dict[IslandKey, Resource] = {}
         self._rack_rooms: dict[Nodes, Resource] = {}
         self._racked: list[tuple[Nodes, Taking]] = []
-        """The amounts that firm places take of certain nodes, because selectors name racks."""
+        """The amounts that firm starts take of certain nodes, because selectors name racks."""
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
@@ -89,7 +89,7 @@ class Profile:
         self.bounded: dict[str, Entry] = {}
         """The entries that count against a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """The amounts that firm places take beyond their need after ``shut``, by run.
+        """The amounts that firm starts take beyond their need after ``shut``, by run.
 
         Each is (resource, from, until, amount).
         """
@@ -171,7 +171,7 @@ class Profile:
         return Resource(island.gpus_free, self.returns.expected(kept)[1])
 
     def rack_room(self, nodes: Nodes) -> Resource:
-        """Return the free GPUs of ``nodes`` over time, less what firm places need on them."""
+        """Return the free GPUs of ``nodes`` over time, less what firm starts need on them."""
         known = self._rack_rooms.get(nodes)
         if known is None:
             known = self._rack_rooms[nodes] = rack_room(self.view, self.returns, nodes)
@@ -294,7 +294,7 @@ class Profile:
             self._put_on_racks(entry, sign)
 
     def _is_plain(self, entry: Entry) -> bool:
-        """Return whether ``entry`` takes the GPUs of its place and payers, and nothing else."""
+        """Return whether ``entry`` takes only GPUs of its domains and concurrency of its payers."""
         if entry.by_conflict or entry.is_choosy or entry.keeps or self.has_bounds:
             return False
         if Tier.BORROWED in [share.tier for share in entry.shares]:
@@ -325,7 +325,7 @@ class Profile:
                 payer.take(start_ms, end_ms, sign * share.gpus)
 
     def _put_beside(self, entry: Entry, sign: int) -> None:
-        """Add the GPUs that a firm place takes beyond its need, or (``sign`` -1) remove them."""
+        """Add the GPUs that a firm start takes beyond its need, or (``sign`` -1) remove them."""
         start_ms, end_ms = entry.start_ms, entry.end_ms
         if sign > 0:
             key, keeps = IslandKey(entry.pool, entry.slice.flavor, ""), dict(entry.keeps)
@@ -353,10 +353,11 @@ class Profile:
                     room.take(*taking)
 
     def shut(self) -> None:
-        """From now on, also count what firm places take beyond their need.
+        """From now on, also count what firm starts take beyond their need.
 
-        The caller inserts all firm places first, so that each counts only with its need. Otherwise
-        a new node of another size, which makes all firm places choosy, would move some of them.
+        The caller inserts all firm starts first, so that each counts only with its need. If they
+        did not, a new node of another size would move some firm starts, because all of them would
+        then take their whole domains.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -364,7 +365,7 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Within a ``with`` block, do not count what firm places take beyond their need.
+        """Within a ``with`` block, do not count what firm starts take beyond their need.
 
         The block must not search for a start.
         """
@@ -407,7 +408,8 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        A choosy entry takes its whole domains, because the GPUs that it will use are not known.
+        An entry with ``is_choosy`` takes all GPUs of its domains: which ones it will use is not
+        known.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount

@@ -1,7 +1,7 @@
 """Rooms of racks: the GPUs over time on the nodes that a selector with a rack allows.
 
-Counting the GPUs of a domain is not enough for a firm place whose run or payers name racks: only
-some nodes of its domains may be used. A *rack room* is a set of such nodes.
+If the run or a payer of a firm start names racks, only some nodes of its domains may be used, so
+counting the GPUs of domains is not enough. A *rack room* is the set of nodes that may be used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Nodes = frozenset[str]
 
 
 def rack_demands(view: StateView, entry: Entry) -> tuple[tuple[Nodes, int], ...]:
-    """Return how many GPUs of a firm place must be on which nodes, because selectors name racks.
+    """Return how many GPUs of a firm start must be on which nodes, because selectors name racks.
 
     The result is kept until a budget, owner, pool or node changes.
     """
@@ -59,7 +59,7 @@ def _find_demands(view: StateView, run: Run, entry: Entry) -> Iterator[tuple[Nod
 
 
 def islands_of(view: StateView, entry: Entry) -> Iterator[IslandKey]:
-    """Yield the islands of a place that still exist."""
+    """Yield the islands of a planned start that still exist."""
     there = view.domains(entry.pool, entry.slice.flavor).numbers
     for domain, _ in entry.slice.domains:
         if domain in there:

@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A bundle that borrows from ``payers``. Their owner may recall it, to end by ``due_ms``.
+    """A bundle that borrows from ``payers``, whose owner may recall it to end by ``due_ms``.
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
     expected to end by itself. ``is_overdue`` says that the run has passed its declared end.

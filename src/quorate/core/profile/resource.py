@@ -1,4 +1,4 @@
-"""A resource over time: the amount that is free now, plus what leases give back, less the plan.
+"""A resource over time: what is free now, plus what leases give back, less what the plan takes.
 
 The amount that leases leave free never falls over time, because leases only give back. All profiles
 share this amount. What the plan takes is a short list of steps, and belongs to one profile.

@@ -51,7 +51,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     """Return ``view`` at ``from_ms``, without the resources that the plan takes until ``until_ms``.
 
     Runs that have started in ``view`` since ``profile`` was made must be in the profile. The GPUs
-    that are left are on the fullest nodes or, with ``whole_last``, on the emptiest. ``payers`` are
+    that are left are on the fullest nodes or, if ``whole_last``, on the emptiest. ``payers`` are
     the envelopes that may pay for ``run``. If they are given, other payers are not examined.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
@@ -234,9 +234,9 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` without free GPUs of the flavor of ``wanted`` outside the slice ``wanted``.
+    """Return ``view`` without the free GPUs, of the same flavor, outside the domains of ``wanted``.
 
-    Free GPUs of the slice stay free, so that a start that was planned there is found again.
+    Free GPUs of ``wanted`` stay free, so that a start that was planned on them is found again.
     """
     state, asked = view.overlay(), dict(wanted.domains)
     for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
@@ -257,8 +257,8 @@ def only_domains(view: StateView, pool: str, flavor: str, domains: Collection[st
 def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = False) -> None:
     """Withhold ``gpus`` free slots of an island in ``state``, from the emptiest nodes first.
 
-    With ``whole_last``, slots of the fullest nodes are withheld first, so that whole nodes stay
-    free as long as possible.
+    If ``whole_last``, slots of the fullest nodes are withheld first, so that whole nodes stay free
+    as long as possible.
     """
     island = state.island(key)
     slots: list[tuple[str, int]] = []
@@ -331,7 +331,7 @@ def release(
 
 
 def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId, int]) -> None:
-    """Lower the GPUs that payers pay for by ``paid``, and those that they lend by ``lent``."""
+    """Lower the GPUs that payers pay for by ``paid``, and the GPUs that they lend by ``lent``."""
     for payer, gpus in paid.items():
         account = state.envelopes.own(payer)
         account.gpus_active -= gpus

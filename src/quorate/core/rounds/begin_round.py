@@ -1,10 +1,10 @@
 """Begins a round of a pool. docs/adr/0024-rounds-pools.md.
 
 The caller's policy has chosen the runs that get GPUs, and of which flavor. This module decides
-whether these grants are allowed, which runs keep their GPUs, which stop, and who pays. If a run
-keeps its GPUs, its leases are paid for until the round's end, without a new start. A run that loses
-its GPUs stops within its grace. A run with a new grant starts when there is room. Quotas, money and
-room are checked as for any other start.
+whether the policy's grants are allowed, which runs keep their GPUs, which stop, and who pays. If a
+run keeps its GPUs, its leases are paid for until the round's end, without a new start. A run that
+loses its GPUs stops within its grace. A run with a new grant starts when there is room. Quotas,
+money and room are checked as for any other start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
 """The most rounds of a flavor that a run can be owed. A run with a share of every round can never
-catch up on a round that it lost. With a low bound, such a run would lose its turn to runs with
+catch up on a round that it lost. With a low bound, this run would lose its turn to runs with
 smaller shares."""
 STEPS_MAX: Final = 10**12
 """The most steps of one run that are counted at once."""
@@ -147,7 +147,7 @@ def are_a_pair(one: Run, other: Run) -> bool:
 def pair_terms(run: Run) -> Hashable:
     """Return the properties that must be equal for two runs that share a lease.
 
-    These are size, placement, funding and checkpoint time.
+    The properties are size, placement, funding and checkpoint time.
     """
     return (
         run.gpus,
@@ -171,11 +171,11 @@ def step_counts(
 ) -> Iterator[StepCount]:
     """Yield the steps that each run has done since its last count, with the flavor and the time.
 
-    If a run had GPUs of several flavors since then, it is not known how many steps it did on each,
-    so the count has no flavor. The count has no flavor either if the run shared its GPUs, because
-    these steps say nothing about its speed alone. Steps that were repeated after a loss count once.
-    A run without new steps is not counted now; its next count includes this time. The time is all
-    the time in which the run held GPUs, its grace included.
+    If a run had GPUs of several flavors since its last count, its steps on each flavor are not
+    known, so the count has no flavor. The count has no flavor either if the run shared its GPUs,
+    because these steps say nothing about its speed alone. Steps that were repeated after a loss
+    count once. A run without new steps is not counted now; its next count includes this time. The
+    time is all the time in which the run held GPUs, its grace included.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
     known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}
@@ -233,7 +233,7 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
     """Stop the runs that lose their GPUs, and then pay for the runs that stay.
 
-    The runs that stay can thus use money that the others no longer need.
+    So the runs that stay can use money that the stopped runs no longer need.
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
@@ -290,8 +290,8 @@ def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
 def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
     """Extend the holds of all leases of a run; return whether all could be paid for.
 
-    The holds are written one by one, because one payer may pay for several leases, and the hold of
-    each leaves less for the next.
+    The holds are written one by one: a payer may pay for several leases, and each hold leaves less
+    for the next.
     """
     for name in record.leases:
         view = log.view

@@ -153,8 +153,8 @@ def slo_short_ppm(view: StateView, run: Run) -> int:
     """Return the part of the needed rate that the owner's share lacks for the deadline, in ppm.
 
     Deadlines of the owner's other runs come first, in the order of their submission. Each run takes
-    the fastest flavors that are left. So a deadline that cannot be kept is never accepted; one that
-    could be kept may be refused if several deadlines need the same flavor.
+    the fastest flavors that are left. So a deadline that cannot be kept is never accepted. A
+    deadline that could be kept may be refused if several deadlines need the same flavor.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
     now_ms, pool = view.at_ms, view.pools[run.pool]

@@ -1,9 +1,9 @@
 """Keeps the order of grants while several grants wait for the money of one payer.
 
 Grants start as GPUs come free, so a later grant might take money that an earlier grant needs. If a
-payer has enough for all waiting grants, the order does not matter. Otherwise a grant waits while an
-earlier grant waits for that payer. Once all stopping leases have ended, grants are tried in their
-order, and this module is not needed.
+payer has enough for all waiting grants, the order does not matter. If the payer does not have
+enough, a grant waits while an earlier grant waits for this payer. Once all stopping leases have
+ended, grants are tried in their order, and this module is not needed.
 """
 
 from __future__ import annotations

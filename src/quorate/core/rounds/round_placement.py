@@ -36,13 +36,13 @@ def place_granted(log: DecisionLog) -> None:
 
 
 def _place_in(log: DecisionLog, pool: str) -> None:
-    """Start the waiting grants of a pool that can start; refuse the others if no lease stops."""
+    """Start the waiting grants of a pool that can start; refuse the rest if no lease stops."""
     record = log.view.rounds[pool]
     is_leaving = bool(record.leaving)
     refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)
     if is_leaving:
         return
-    # The nodes that a grant names may be lost by now, or the run's payers may not pay there.
+    # The nodes that a grant names may be lost by now, or the run's payers may not pay for them.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:

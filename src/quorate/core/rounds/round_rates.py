@@ -2,13 +2,13 @@
 
 A rate is in millionths of a step per second, for the whole run. A measured rate replaces the
 declared rate of its flavor. So if a run reports its steps, a false declaration has an effect for
-one round at most. If a run never reports steps, its declared rates count. Declared rates decide
-which GPUs the run gets within its owner's share, so with false rates a run only gets GPUs that are
-worse for it (tests/unit/loop/test_round_gaming.py).
+one round at most. If a run never reports steps, its declared rates count. Rates only decide which
+GPUs the run gets within its owner's share. So a run with false rates gets GPUs that are worse for
+it (tests/unit/loop/test_round_gaming.py).
 
 If a run names its job type, its rates are those of the type in the pool's table. If its last GPUs
-were on several nodes, these are the rates on several nodes, if the table has such rates. A flavor
-of which no rate is known counts with a fixed rate until the run has tried it.
+were on several nodes and the table has rates for several nodes, its rates are these. A flavor of
+which no rate is known counts with a fixed rate until the run has tried it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
     """Return the declared rate of ``run`` on ``flavor``, its own or from the pool's table.
 
-    Return None if there is no such rate. With ``is_spread``, the rate is for GPUs on several nodes.
+    Return None if there is no such rate. If ``is_spread``, the rate is for GPUs on several nodes.
     """
     work = run.rounds
     assert work is not None, run

@@ -61,7 +61,7 @@ class Room:
         return Room(self._state.overlay(), self._pool)
 
     def shape(self, run: Run, flavor: str) -> Hashable:
-        """Return a key that is equal for runs that fit into the same places."""
+        """Return a key that is equal for runs with the same size and placement rules."""
         owner = run.owner if Headroom.of(self._state, run.owner) is not None else ""
         groups = (run.group_gpus, run.cross_group_spread)
         return (flavor, run.gpus, groups, run.selector, owner)

@@ -27,8 +27,7 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
     old = view.budgets.get(budget.name)
     lines = () if old is None else old.envelopes
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    # An envelope that was removed before and is declared again keeps its past payments, so it is
-    # checked as well.
+    # An envelope that was removed and is declared again keeps its past payments, so it is checked.
     for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):

@@ -1,9 +1,9 @@
 """The queue: in which order waiting runs are tried. docs/design/tenancy.md.
 
-Owners that have used up a soft budget come last. Of the others, the owner furthest below its share
-comes first, in steps of a score (``owner_scores``). Within a step, the run that could have started
-for the longest time comes first; then the order of submission decides. The order blocks no run: if
-there is room for all runs, all start.
+Owners that have used up a soft budget come last. Of the owners with budget left, the owner furthest
+below its share comes first, in steps of a score (``owner_scores``). Within a step, the run that
+could have started for the longest time comes first; then the order of submission decides. The order
+blocks no run: if there is room for all runs, all start.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
-    Before the caller takes the next name, it may plan GPUs for the owner of the last one
+    Before the caller takes the next name, it may plan GPUs for the owner of the last name
     (``Scores.plan``). The plan moves that owner back in the order.
     """
     lines: dict[waiting_index.Line, list[Place]] = {}
@@ -64,10 +64,10 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 class Queue:
     """Lines of runs, each in its own order, from which runs are taken by the ranks of their owners.
 
-    ``ranked`` has the lines in order. Their ranks include the GPUs planned up to these ``versions``
-    (by default none). A line is ranked again when its turn comes and more GPUs were planned for its
-    owner. Lines of a closed pool are skipped. ``skip`` returns which run of a line to take next:
-    its position, at or after a given position.
+    ``ranked`` has the lines in order. The ranks of lines include the GPUs planned up to these
+    ``versions`` (by default none). A line is ranked again when its turn comes and more GPUs were
+    planned for its owner. Lines of a closed pool are skipped. ``skip`` returns which run of a line
+    to take next: its position, at or after a given position.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class Queue:
 
 
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
-    """Return the place of a waiting run, from 1, and how many runs wait."""
+    """Return the queue position of a waiting run, from 1, and how many runs wait."""
     if view.follower_index.blocked:
         queue = queue_order(view, now_ms)  # Runs that wait for upstreams are in no line.
         return queue.index(run) + 1, len(queue)
@@ -157,7 +157,7 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     The runs of one rank are sorted when the caller takes the first of them. So the time to read the
     first runs of a long queue depends on the number of lines, not on the number of runs.
 
-    A run that waits for an upstream has the place that it would have without upstreams.
+    A run that waits for an upstream has the position that it would have without upstreams.
     """
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Sequence[Place]]]()
     for line, places in view.waiting.lines.items():
@@ -173,5 +173,5 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
 
 
 def place_now(view: StateView, record: RunRecord) -> Place:
-    """Return the place of a waiting run. A follower's wait counts from the end of its upstreams."""
+    """Return a waiting run's sort key. A follower's wait counts from the end of its upstreams."""
     return waiting_index.place_of(record, view.follower_index.since.get(record.spec.name))

@@ -1,6 +1,6 @@
-"""Standing: the place of a waiting run in the queue, and the reasons for it.
+"""The position of a waiting run in the queue, and the reasons for it.
 
-A standing has the terms that order the queue, and how many runs are ahead for which reason.
+A ``Standing`` has the terms that order the queue, and how many runs are ahead for which reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The place of a run, from 1, with its owner's terms in the flavor that decides the rank.
+    """The position of a run, from 1, with its owner's terms in the flavor that decides the rank.
 
     ``is_stated`` is true if the owner's quota states its target. ``eligible_since_ms`` is None
     while the run waits for other runs to complete. ``ahead`` is in the order of the queue.
@@ -68,7 +68,7 @@ class Standing:
 def standing_of(
     view: StateView, run: str, now_ms: int, queue: Callable[[], Sequence[str]] | None = None
 ) -> Standing:
-    """Return the place of ``run`` in the queue of ``view``, and how many runs are ahead and why.
+    """Return the position of ``run`` in the queue of ``view``, and how many runs are ahead and why.
 
     Each line is counted as a whole, whatever its length. If waiting runs follow others, each run
     ahead is examined. ``queue`` returns every waiting run in order, if the caller has that list

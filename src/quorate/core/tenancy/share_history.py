@@ -72,7 +72,7 @@ def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
 def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
     """Return the use in each step; the last edge is now, and the others are whole hours.
 
-    A late record can correct the use of a step by more than was used there; such a step counts as
+    A late record can correct the use of a step by more than was used in the step. It then counts as
     0.
     """
     now_ms = edges_ms[-1]

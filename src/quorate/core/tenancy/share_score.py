@@ -22,9 +22,9 @@ _PI: Final = 3_454_217_652_358
 _FLOOR: Final = ONE // 20
 """The part of the score that an owner keeps when it has used up a budget."""
 _EASY: Final = ONE * 8 // 10
-"""The part of a budget that costs no score when it is used: 80 %.
+"""The part of a budget that can be used without loss of score: 80 %.
 
-80 % is also the utilisation of a flavor below which owners may burst.
+Owners may burst in a flavor while less than 80 % of it is in use.
 """
 _TERMS: Final = 14
 

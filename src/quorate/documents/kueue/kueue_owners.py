@@ -20,7 +20,7 @@ Tree = dict[str, object]
 class Terms:
     """What manifests do not contain: the window of the envelopes, and the cluster's name.
 
-    Without ``cluster`` runs go to the pool ``default``, and images are left out.
+    If ``cluster`` is None, runs go to the pool ``default``, and images are left out.
     """
 
     start_ms: int
@@ -66,8 +66,8 @@ def owner_documents(
 ) -> Iterator[tuple[Manifest, Tree]]:
     """Yield the owner for each cohort and ClusterQueue, with the manifest that it comes from.
 
-    A cohort that no manifest declares also gets an owner. That owner comes from the first manifest
-    that names the cohort.
+    A cohort that no manifest declares also gets an owner, from the first manifest that names the
+    cohort.
     """
     naming = {each.above: each.manifest for each in reversed([*cohorts, *queues])}
     declared = {each.name: each for each in cohorts}
@@ -89,8 +89,8 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
     """Return the name of the GPU flavor for each ResourceFlavor.
 
     If no other ResourceFlavor has the same product in its node labels, and this one has no further
-    labels, the name is the product. Otherwise it is the name of the ResourceFlavor, and a note says
-    which nodes need it.
+    labels, the name is the product. In all other cases the name is that of the ResourceFlavor, and
+    a note says which nodes need it.
     """
     products = Counter(each.product() for each in flavors)
     names: dict[str, str] = {}

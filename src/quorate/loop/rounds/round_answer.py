@@ -1,9 +1,9 @@
 """The shares of a pool in a round: its policy's answer, or equal shares if it has none.
 
 The numbers of one run, or an error of the policy, must not stop the round for the other runs. If a
-policy has no answer because of some runs, it names these runs. They are left out of the round, and
-the policy is called again. If the policy still has no answer, all runs share by weight, which needs
-no solver. Owners then get their targets instead of the policy's shares.
+policy has no answer because of some runs, it names these runs. The named runs are left out of the
+round, and the policy is called again. If the policy still has no answer, all runs share by weight,
+which needs no solver. Owners then get their targets instead of the policy's shares.
 """
 
 from __future__ import annotations

@@ -36,16 +36,16 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
     """Return the grants of the next round, the most deserving run first.
 
     The time that every run is owed comes from the ledger, so a choice needs no memory of its own. A
-    run is skipped if more deserving runs leave it no room, or if its owner's money or quotas are
-    too small for it. The next run in order is then chosen, and the skipped run is still owed its
+    run is skipped if more deserving runs leave no room for it, or if its owner's money or quotas
+    are not enough. The next run in order is then chosen, and the skipped run is still owed its
     time.
 
     GPUs left over go first to chosen runs that are slower on the flavor chosen for them, then to
     other runs that can use them, whatever their shares. A policy may withhold GPUs (``discounts``)
-    so that no run gains by misstating its rates. In that case no run gets more than its share.
-    ``is_thrifty`` is true if the policy considers prices; then no run is moved to a faster flavor
-    that the policy did not choose. ``is_for_the_last`` is true if the policy's objective is the end
-    of the last run; then the slack of each run decides the order.
+    so that no run gains by misstating its rates. If a policy withholds GPUs, no run gets more than
+    its share. ``is_thrifty`` is true if the policy considers prices; then no run is moved to a
+    faster flavor that the policy did not choose. ``is_for_the_last`` is true if the policy's
+    objective is the end of the last run; then the slack of each run decides the order.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -177,7 +177,8 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 
     Runs without a share get only GPUs that these candidates leave over. Priority and deficit are
     those of ``policy.rounds`` for an allocation that begins now. Among rows with equal values on a
-    flavor, the row that is owed most over all flavors comes first, then the row that had least.
+    flavor, the row with the most time owed over all flavors comes first, then the row that had
+    least.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint
@@ -205,7 +206,8 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 class _Row(NamedTuple):
     """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
 
-    ``parts`` are the shares from which ``owed_ms`` follows: those of a run alone and in all pairs.
+    ``parts`` are the shares from which ``owed_ms`` follows: the shares of a run alone and in all
+    pairs.
     """
 
     names: Row

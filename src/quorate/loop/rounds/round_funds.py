@@ -180,8 +180,8 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
 
-        The chosen runs can get the GPUs that runs of the pool have now, but not the GPU-hours that
-        these runs hold and have not used, because those hours are released too late for this round.
+        The chosen runs can get the GPUs that runs of the pool have now. The chosen runs cannot get
+        the unused GPU-hours that these runs hold, because these are released too late.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

@@ -1,4 +1,4 @@
-"""The leases that each row has on a flavor, and keeps if it is chosen for this flavor again."""
+"""The leases that each row (a run or a pair) keeps if it is chosen again for its flavor."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NOTHING: Final = _Held("", [])
 
 
 class HeldLeases:
-    """The leases that rows of one round would keep; those of each row are looked up once.
+    """The leases that rows of one round would keep; the leases of each row are looked up once.
 
-    ``members`` are all runs of the rows, by name; ``holders`` are those that have leases.
+    ``members`` are all runs of the rows, by name; ``holders`` are the members that have leases.
     """
 
     def __init__(self, view: StateView, members: Mapping[str, Member]) -> None:

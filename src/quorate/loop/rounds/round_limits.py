@@ -34,8 +34,8 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. For a candidate that would stay, its present payers
-    keep their GPUs, as long as the rest is enough for the runs chosen before it.
+    ``kept`` are all candidates with a share. If a candidate would stay, its present payers keep
+    their GPUs for it, as long as enough GPUs remain for the runs chosen before it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Limits:
     def bill(self, chosen: Candidate) -> Bill | None:
         """Return the cost of ``chosen``; None if payers or quotas have no room for it.
 
-        A run that stays keeps its payers, if they have room. Else payers pay in cover order. They
+        A run that stays keeps its payers, if they have room. Else payers pay in cover order. Payers
         first use GPUs that are kept for no run. If these are not enough, they use all that remain.
         """
         spec = self._members[chosen.row[0]].record.spec

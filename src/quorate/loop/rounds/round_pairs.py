@@ -35,9 +35,9 @@ def pairs_of(
 ) -> Pairs | None:
     """Return the pairs of equal runs of one owner that can share GPUs, as their types allow.
 
-    On some flavor both runs make progress and an envelope pays for each. Two runs are not a pair if
-    a limit of their owner forbids running both at once. A run that is still stopping is in no pair,
-    so that no run has to wait for another run.
+    There must be a flavor on which both runs make progress and have a payer. Two runs are not a
+    pair if a limit of their owner forbids running both at once. A run that is still stopping is in
+    no pair, so that no run has to wait for another run.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []
@@ -103,8 +103,8 @@ def _parts(
 ) -> list[tuple[int, int]]:
     """Return at most ``pairs_max`` pairs of runs that may share GPUs, in the order of their owners.
 
-    If there are more, the owners take turns, so that they get equally many pairs; an owner with
-    fewer gets all of its pairs. Pairs of older runs come first.
+    If there are more pairs, each owner gets the same number of pairs, or all its pairs if it has
+    fewer. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}
     for row in free:

@@ -36,7 +36,7 @@ The work is counted in seconds on the run's fastest flavor.
 class PoolPolicy(Asked, Protocol):
     """The properties of a policy that a pool reads.
 
-    These are the fields that the policy uses, and how many runs it can take.
+    The properties say which fields the policy uses, and how many runs it can take.
     """
 
     @property
@@ -134,7 +134,7 @@ def _weight(run: Run) -> float:
 
 
 def _bounded(rates: Floats) -> Floats:
-    """Return ``rates`` of at most ``RATE_MAX``, those of one run at most ``FLAVORS_APART`` apart.
+    """Return ``rates``, at most ``RATE_MAX`` each, and at most ``FLAVORS_APART`` apart for one run.
 
     A measured rate comes from the run's own reports, and may have any value.
     """

@@ -1,8 +1,8 @@
 """Seats: the nodes of every run that is chosen for a round, so that all of them have room.
 
 Candidates come in the order of rank. A run that already has the flavor keeps its nodes, unless a
-more deserving run fits nowhere else. In that case the least deserving runs make room, and are
-placed again when their rank comes. A run that fits nowhere waits for the next round.
+more deserving run fits nowhere else. If it fits nowhere else, the least deserving runs make room,
+and are placed again when their rank comes. A run that fits nowhere waits for the next round.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Held:
 class Seats:
     """The nodes of the runs that are chosen for one round.
 
-    ``likely`` are the runs that would be chosen if any GPUs would do, the most deserving first.
-    Their present nodes are kept for them until another run needs them.
+    ``likely`` are the runs that would be chosen if any GPUs would do, the most deserving first. The
+    present nodes of ``likely`` runs are kept until another run needs them.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Seats:
         self._sit(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Place ``chosen`` beside all other runs, and take that room; None if it fits nowhere."""
+        """Place ``chosen`` on GPUs that no run has, and take them; None if it does not fit."""
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -168,7 +168,7 @@ class Seats:
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
         """Yield the runs whose kept room ``chosen`` could use.
 
-        They are in domains that ``chosen`` may use, or their nodes count for the same limit.
+        These runs are in domains that ``chosen`` may use, or their nodes count for the same limit.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -229,7 +229,7 @@ class Seats:
 
 
 def is_scattered(view: StateView, parts: Sequence[Slots]) -> bool:
-    """Return whether ``parts`` are on more nodes than as many GPUs need."""
+    """Return whether ``parts`` are on more nodes than their number of GPUs needs."""
     nodes = nodes_of(parts)
     if len(nodes) == 1:
         return False

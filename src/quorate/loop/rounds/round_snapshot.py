@@ -38,9 +38,9 @@ class Member(NamedTuple):
 
     ``rates`` are millionths of a step per second by flavor. A rate is 0 if the run cannot start: no
     envelope pays for the run, it does not fit even in the empty pool, or its owner is at its limit
-    of running runs. ``owed_ms`` is, by flavor, the time that it was due and did not get, including
-    the round that ends; it is below 0 if the run is ahead. ``had_ms`` is how long it had GPUs of
-    any flavor so far.
+    of running runs. ``owed_ms`` is, by flavor, the time that the run was due and did not get,
+    including the round that ends. ``owed_ms`` is negative if the run got more than it was due.
+    ``had_ms`` is how long it had GPUs of any flavor so far.
     """
 
     record: RunRecord
@@ -56,8 +56,8 @@ class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` their
-    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. It is None if all GPUs
-    are alike, because counting them is enough then.
+    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. ``room`` is None if all
+    GPUs are alike, because counting GPUs is then enough.
     """
 
     view: StateView

@@ -1,8 +1,8 @@
 """Spare GPUs: runs with a share cannot use them, so other runs get them for one round.
 
 A policy does not know how much owners can pay together, how many nodes they may have, or which
-domains runs may use. So it may give GPUs to runs that are then skipped. Without this module these
-GPUs would be idle in every round.
+domains runs may use. So a policy may give GPUs to runs that are then skipped. Without this module
+these GPUs would be idle in every round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RATE_MIN: Final = 0.1
 
 
 FASTER_MIN: Final = 1.2
-"""How much faster a run must be on another flavor to be moved there for a round."""
+"""How much faster a run must be on another flavor to be moved to this flavor for a round."""
 
 
 def spare_candidates(
@@ -30,9 +30,9 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner whose runs had the least GPU time in relation to its target comes first; GPUs that it
-    gets here count. Of its runs, the run that is owed most comes first, then the run that had
-    least. The caller changes ``taken`` and ``left`` between two results.
+    The owner whose runs had the least GPU time in relation to its target comes first; GPUs that
+    the caller takes between two results count. Of its runs, the run that is owed most comes first,
+    then the run that had least. The caller changes ``taken`` and ``left`` between two results.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())
@@ -71,8 +71,8 @@ def faster_candidates(
 ) -> list[Candidate]:
     """Return candidates that move ``chosen`` runs to idle flavors on which they are much faster.
 
-    A policy gives a run shares of several flavors, but in one round the run has only one flavor. It
-    may get a slow flavor while GPUs of a fast flavor are free. The most deserving run chooses
+    A policy gives a run shares of several flavors, but in one round the run has only one flavor. So
+    a run may get a slow flavor while GPUs of a fast flavor are free. The most deserving run chooses
     first. Each run keeps its rank, and takes nothing from a run with a share of that flavor.
     """
     left = dict(free)

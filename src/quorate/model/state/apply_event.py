@@ -1,8 +1,8 @@
 """The effect of each event on the state: the only code that changes a state.
 
-``apply`` is total: every event that a ledger can have applies, and an assertion fails only if the
-ledger or this code is wrong. It works the same on the owned state and on an overlay, because it
-gets every record that it changes with ``own``.
+``apply`` can apply every event that a ledger can have; an assertion fails only if the ledger or
+this code is wrong. ``apply`` works the same on the owned state and on an overlay, because it gets
+every record that it changes with ``own``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def apply_all(state: State, events: Iterable[e.Event]) -> None:
             submitted = None
         state.seq = seq
         if type(event) is e.RunSubmitted:
-            # It is applied with the next event, which shows whether the run waits.
+            # A submission is applied with the next event, which shows whether the run waits.
             submitted = event
         else:
             table[type(event)](state, event)
@@ -555,7 +555,7 @@ def _run_ended(  # noqa: C901 - inlined, because a replay runs it for every run
     run.phase = _PHASES[event.outcome]
     if run.since_ms is not None and event.outcome is not _CANCELLED:
         _note_duration(state, run, event.at_ms)
-    # There are very many events of this kind, so a field is written only if it changes.
+    # Events of this kind are very frequent, so a field is written only if it changes.
     if run.stopping is not None:
         run.stopping = None
     if run.via_conflict or run.backfills or state.recalls:

@@ -1,7 +1,7 @@
 """The effect of events of plans and conflicts: reservations, filled spares, the lottery.
 
-``apply_event.py`` calls these functions. They are total, and the same for the owned state and an
-overlay.
+``apply_event.py`` calls these functions. The functions can apply every event, to the owned state
+and to an overlay.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
 
 
 def _ends_changed(state: State, run: str, bundle: int) -> None:
-    """Forget the expected ends of a bundle's leases; for the first bundle, of all leases."""
+    """Forget the expected ends of a bundle's leases; if it is the first bundle, of all leases."""
     for name in state.runs[run].leases:
         lease = state.leases[name]
         if bundle in (0, lease.fact.bundle):
@@ -242,7 +242,7 @@ def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
     """Forget the fields that are valid only while ``run`` runs.
 
-    An owner whose run started by a conflict and ends, for any reason, before the minimum runtime
+    If a run that started by a conflict ends before the minimum runtime, for any reason, its owner
     may not call a conflict for one cool-down.
     """
     pool = state.pools[run.spec.pool]

@@ -12,7 +12,7 @@ from quorate.model.state.state import State
 
 
 def _request_kept(state: State, event: RequestKept) -> None:
-    """Keep the request, and forget those that are too old at the time of this event.
+    """Keep the request, and forget requests that are too old at the time of this event.
 
     Requests are in the order of their events, so the old ones come first.
     """

@@ -1,6 +1,6 @@
 """Crossings: for each owner, an instant before which its use of a budget crosses no threshold.
 
-Between two events about an owner its use is known for all future time. It grows with the GPUs and
+Between two events about an owner its use is known for all future time. Use grows with the GPUs and
 nodes that the owner has, and falls when past use leaves the rolling window. So the instant is
 computed again only after an event about the owner, or when it has passed. A query reads the first
 few instants, however many owners there are.
@@ -280,8 +280,8 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     """Return the start of the window at which the use in the window falls to ``percent``.
 
     ``from_ms`` is the present start. The result assumes that no further use is added, and may be
-    too early. Of n meters, at least one has to lose an n-th of the excess; the result is the first
-    start at which a meter has lost that much.
+    too early. Of n meters, at least one has to lose an n-th of the excess. The result is the first
+    start at which some meter has lost an n-th.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

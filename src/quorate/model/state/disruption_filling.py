@@ -1,8 +1,8 @@
 """Disruption accounts: how much work of others an owner's conflicts may still cost in a pool.
 
 An account is stored as the amount that it lacks to be full. So an account that was never charged is
-full, whatever its size. It fills continuously, with a part of the pool's GPUs times the owner's
-target share. docs/adr/0031-disruption-accounts-and-notices.md.
+full, whatever its size. An account fills continuously, with a part of the pool's GPUs times the
+owner's target share. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARTS: Final = PPM * PPM
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:
-    """Return the target share of ``owner``; if it states none, an equal part of the rest.
+    """Return the target share of ``owner``; if it states none, an equal part of the remainder.
 
     An owner that is named only in budgets has an equal part, too.
     """

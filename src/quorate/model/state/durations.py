@@ -1,17 +1,18 @@
 """Actual against declared durations of each owner's last runs.
 
-The declared duration of a run is the duration that planning uses: the run's own, or its pool's if
-the run states none, but at least one hold quantum. The ratio of the actual to the declared duration
-is stored as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` has the
-ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So a ratio of exactly 1
-is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all lower ratios; the
-last one ends at about 60097 and has all higher ones. A bucket gives a ratio to within 9 %.
+The declared duration of a run is the duration that planning uses. The run states its declared
+duration or, if not, its pool does; it is at least one hold quantum. The ratio of the actual to the
+declared duration is stored as the number of a bucket. There are 256 buckets, eight to an octave:
+bucket ``b`` has the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So
+a ratio of exactly 1 is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all
+lower ratios; the last one ends at about 60097 and has all higher ones. A bucket gives a ratio to
+within 9 %.
 
 An owner's history has the buckets of its last 256 runs, so that it follows the owner's present
 habits. Only integers are stored.
 
-This module also has ``grace_ms``, the time that a run gets to checkpoint, because the run states
-that duration, too, and its pool limits it.
+This module also has ``grace_ms``, the time that a run gets to checkpoint: the run states it, and
+its pool limits it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The time that runs of a rounds pool were due, and the time for which they had GPUs.
+"""How long runs of a rounds pool should have had GPUs by their shares, and how long they had them.
 
-A round needs these times five times: for the choice, in the decision, when its event is applied,
-and twice for the steps that runs have done. They are computed once: the result is cached until a
-lease, a run or a budget changes (``owed_cache``).
+Five steps of a round read these times: the choice, the decision, the application of its event, and
+two counts of the steps that runs have done. The times are computed once: the result is cached until
+a lease, a run or a budget changes (``owed_cache``).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ AHEAD_ROUNDS_MAX: Final = 1
 """How many rounds of a flavor a run can be ahead of its share."""
 
 Entitlement = tuple[dict[str, int], Mapping[str, int]]
-"""(how long a run was due GPUs, how long it had GPUs), both by flavor; never changed."""
+"""(how long a run was due GPUs, how long it had GPUs), by flavor; the values are never changed."""
 
 
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
-    """Return the time that each run of the pool's present round was due and had by ``until_ms``.
+    """Return how long each run of the pool's round was due GPUs, and had GPUs, by ``until_ms``.
 
-    Both times count from a run's first round on. The time owed to a run has a maximum, which the
-    round's event states, so that a long shortage is not made up all at once. The lead of a run that
-    has a grant in this round has a maximum, too, because a run need not give back the time of GPUs
-    that no other run wanted. A run that had GPUs without a grant, in a grace longer than a round,
-    kept them from other runs, so its lead is not reduced.
+    Both times count from a run's first round on. The time owed to a run has a maximum, so that a
+    long shortage is not made up all at once. The round's event states the maximum. The lead of a
+    run that has a grant in this round has a maximum, too: the run need not give back the time of
+    GPUs that no other run wanted. A run that had GPUs without a grant, in a grace longer than a
+    round, kept them from other runs, so its lead is not reduced.
 
     The maximum that a run can be owed is reduced by the time for which it had GPUs in this round.
     In a long shortage every run is owed its maximum. A run that has just had GPUs is then owed less

@@ -24,7 +24,7 @@ class Kept:
     """Ends in order, and their curves: as declared, and as last expected.
 
     An overdue lease is expected to end later than declared. ``expected`` is valid from ``from_ms``
-    to ``until_ms``, both included, because no other lease becomes overdue in this time.
+    up to and including ``until_ms``, because no other lease becomes overdue in this time.
     """
 
     said: list[End]

@@ -19,7 +19,7 @@ class FollowerIndex:
     ``after`` has the followers of each run and array. ``blocked`` has the followers that may not
     start yet because of an upstream or the limit of their array. ``since`` has the other followers,
     with the instant from which each may start. ``failing`` has the followers that will fail because
-    an upstream failed, and ``dues`` has these by the instant at which they fail.
+    an upstream failed, and ``dues`` has the same followers by the instant of their failure.
     """
 
     __slots__ = ("after", "blocked", "dues", "failing", "since")

@@ -102,7 +102,7 @@ class Island:
     def toggle_withheld(self, position: int, mask: int, *, taking: bool) -> int:
         """Flip slots of a node that takes no new work; return by how much its free slots grew.
 
-        No lease starts on such a node, but leases there end or change payers.
+        No lease starts on the node, but leases on it may end or change payers.
         """
         left = self.withheld[position]
         assert left & mask == (mask if taking else 0), (self.nodes[position].name, mask, left)

@@ -1,8 +1,8 @@
 """Holdings: the nodes and runs of owners with a hard quota, and of their descendants.
 
 Holdings count running runs, and the nodes on which an owner has a lease or a filled spare, each
-node once. They change with each event. Owners without a hard quota, of their own or of an ancestor,
-are not counted, which saves time.
+node once. Holdings change with each event. Owners without a hard quota, of their own or of an
+ancestor, are not counted, which saves time.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from quorate.model.state.waiting_index import Line, Place, Waiting
 
 Rank = tuple[bool, int]
-"""(over budget, negative step of the score): the lowest rank goes first."""
+"""(over budget, negative step of the score): runs of the lowest rank are tried first."""
 Lasting = tuple[Rank, int]
 """A rank, and the instant up to which it is valid."""
 Ranked = tuple[Rank, Place, Line]
@@ -92,7 +92,7 @@ class LineRanks:
     def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
         """Return the cache for the ranks of ``owner`` with planned GPUs.
 
-        Return None if the owner has changed in an overlay, because such ranks are not cached.
+        Return None if the owner has changed in an overlay: its ranks are then not cached.
         """
         layer = self
         while layer.below is not None:
@@ -145,7 +145,8 @@ class LineRanks:
     def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
         """Return how many lines of the same pool certainly come before ``mine``, at most ``most``.
 
-        This ranks no line. Lines whose rank may have changed since it was computed do not count.
+        No line is ranked by this call. Lines whose rank may have changed since it was computed do
+        not count.
         """
         lines, owners, base = self.lines, self.owners, self
         while base.below is not None:

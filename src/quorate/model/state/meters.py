@@ -2,7 +2,7 @@
 
 Time is divided into hours. The use of each past hour is kept, so that the use in a rolling window
 can be added up. All past use is also kept in one number, which halves with every half-life. The
-cost of both does not grow with the number of events.
+cost of these sums does not grow with the number of events.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def read_only(state: State) -> StateView:
 
 
 class _ReadOnly:
-    """Reads attributes from the state, and wraps those that are tables."""
+    """Reads attributes of the state, and wraps tables so that they refuse changes."""
 
     def __init__(self, state: State) -> None:
         # A state never replaces its tables, so each table is wrapped once.

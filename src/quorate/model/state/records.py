@@ -231,7 +231,7 @@ class Lease(Record):
 
     @property
     def renew_ms(self) -> int:
-        """The last instant at which a stop of the lease is early enough to end with its hold."""
+        """The last instant at which a stop can begin so that the lease ends within its hold."""
         return self.hold_ends_ms - self.grace_ms
 
 
@@ -292,8 +292,8 @@ class RunRecord(Record):
         """The sequence of an event: only bundles that started after it may be stopped for this run.
 
         A bundle is stopped only if it overstays. The value is None if this run was itself stopped
-        because it overstayed. Otherwise runs that take longer than declared, and lose their work
-        when they stop, could stop each other for ever.
+        because it overstayed. Without this rule, runs that take longer than declared, and lose
+        their work when they stop, could stop each other for ever.
         """
         return None if self.has_overstayed else self.waiting_seq
 
@@ -341,7 +341,7 @@ class ArrayRecord(Record):
 
     ``open_tasks`` wait or run. ``uncompleted`` tasks have failed or were cancelled, the first of
     them at ``failed_ms``. ``ended_ms`` is when the last of the ended tasks ended. If the array has
-    a limit, ``released`` are the open tasks that may run, each with the instant of its release, and
+    a limit, ``released`` has the open tasks that may run, with the instants of their releases.
     ``next_position`` is the position of the first task that was never released.
     """
 
@@ -505,10 +505,10 @@ class RequestRecord(Record):
 class ReportRecord(Record):
     """The report of an accounting system about the budget of an owner linked to it.
 
-    ``gpu`` and ``node`` are None if the report has no such hours. Both are None while the system
-    does not answer, and ``note`` says why. ``since_ms`` is when the system last began, or ceased,
-    to answer. ``resource`` is the resource that the owner is linked to; empty if that was not
-    recorded.
+    ``gpu`` and ``node`` are None if the report has no GPU-hours or no node-hours. ``gpu`` and
+    ``node`` are also None while the system does not answer, and ``note`` says why. ``since_ms`` is
+    when the system last began, or ceased, to answer. ``resource`` is the resource that the owner is
+    linked to; empty if that was not recorded.
     """
 
     source: str

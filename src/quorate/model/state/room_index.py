@@ -1,7 +1,7 @@
-"""A cache between decisions: the domains that runs may use, and when leases leave room there.
+"""A cache between decisions: the domains that runs may use, and when leases leave room in them.
 
-A site is a set of domains that runs may use. For a site and a number of GPUs the index knows, for
-each domain, an instant before which the domain cannot have that many GPUs free. Such a bound is
+A site is a set of domains that runs may use. For a site and a number of GPUs, the index has a bound
+for each domain: an instant before which the domain cannot have so many GPUs free. The bound is
 valid until an event concerns the domain. As time passes, late leases are only expected to end
 later, so a bound in the past is still valid. Each past bound is computed again once, because
 otherwise every search would examine its domain. An overlay records which domains change in it and

@@ -1,7 +1,7 @@
 """The runs of a state: those in memory, and behind them the archive of runs that are over.
 
-``RunTable`` is one mapping over both, so a decision reads a run that ended a year ago like a run of
-today. Archived runs are read from the archive on demand. The archive only affects storage: no
+``RunTable`` is one mapping over memory and archive, so a decision reads an archived run like any
+other run. Archived runs are read from the archive on demand. The archive only affects storage: no
 answer depends on which runs are archived (docs/adr/0033).
 """
 
@@ -95,7 +95,7 @@ class Runs(Mapping[str, RunRecord]):
         """Return whether a run in memory is also in the archive, as it was before it changed."""
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of runs that match ``query``, reading only as many as are consumed."""
+        """Yield the names of runs that match ``query``; only consumed names are read."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
@@ -149,9 +149,9 @@ class _Items(ItemsView[str, RunRecord]):
 class RunTable(Table[str, RunRecord], Runs):
     """The base table: the runs in memory as a dict, and the archive below them.
 
-    A run that changes after it was archived comes back into memory and stays there. Its record in
-    memory hides the archived one. While the table is frozen another thread reads its records, so a
-    record that changes is replaced by a copy.
+    A run that changes after it was archived comes back into memory and is kept in memory. Its
+    record in memory hides the archived one. While the table is frozen another thread reads its
+    records, so a record that changes is replaced by a copy.
     """
 
     __slots__ = ("_archive", "_changed", "_returned")

@@ -115,7 +115,7 @@ class State(TenancyState):
 class _Overlay(State):
     """A state over another one.
 
-    It is a class of its own because of ``__getattr__``, which makes every read of a slot slower.
+    The class is separate because ``__getattr__`` makes every read of a slot slower.
     """
 
     __slots__ = ()

@@ -61,7 +61,7 @@ class FleetState(PlanState):
         return self._nodes
 
     def taken_slots(self, name: str) -> int:
-        """Return the taken slots of a node, known or not, without placing new nodes."""
+        """Return the taken slots of a node (0 if it is unknown), without placing new nodes."""
         if name in self._pending_nodes:
             node = self._pending_nodes[name]
             return 0 if node is None else all_slots(node.gpus) ^ self._pending_free[name]

@@ -109,9 +109,9 @@ class MoneyState(WorkState):
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
         """Return whether a hold may be due by ``now_ms``.
 
-        With an executor a hold is due at its renewal, without one at its end. An overlay checks the
-        earliest hold that it has listed, even if that lease has ended, and then asks the state
-        below. It builds no heap.
+        With an executor a hold is due at its renewal; without an executor, at its end. An overlay
+        checks the earliest hold that it has listed, even if that lease has ended, and then asks the
+        state below. An overlay builds no heap for this.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:

@@ -302,7 +302,7 @@ class WorkState(FleetState):
         """Release as many open tasks as the array's limit allows, in the order of their indexes.
 
         So the first tasks that are not over are always the ones that may run. A task that was
-        cancelled while it waited is skipped. A task that is not submitted yet keeps its place.
+        cancelled while it waited is skipped. A task that is not submitted yet keeps its position.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
         if limit is None:

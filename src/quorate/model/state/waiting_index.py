@@ -1,10 +1,10 @@
 """The waiting runs that no upstream blocks, indexed by line and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so they have one score. A
-shape has the properties that decide whether there is room for a run, and which payers it has within
-its line. A walk over the queue reads the first runs of each line. Beyond the ``reservationDepth``
-of the pool, it reads only runs whose shape fits. Its cost does not grow with the number of waiting
-runs.
+shape is the properties of a run (such as size and duration) that decide whether there is room for
+it, and which payers it has within its line. A walk over the queue reads the first runs of each
+line. Beyond the ``reservationDepth`` of the pool, it reads only runs whose shape fits. Its cost
+does not grow with the number of waiting runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Line = tuple[str, str, tuple[str, ...]]
 Place = tuple[int, int, str]
 """(start of the wait, sequence, run): the order within a line."""
 Need = tuple[int, Place]
-"""(the duration that has to be paid in advance, as the document declares it; the run's place)."""
+"""(the declared duration that has to be paid in advance, the run's position in its line)."""
 E = TypeVar("E", Place, Need)
 
 
@@ -58,7 +58,7 @@ class Places:
         return Places(self.places.copy())
 
     def add(self, place: Place) -> None:
-        """Insert a run at its place."""
+        """Insert a run at its position."""
         insort(self.places, place)
 
     def remove(self, place: Place) -> None:
@@ -90,7 +90,7 @@ def shape_of(run: Run) -> Shape:
 
 
 def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
-    """Return the place of a waiting run in its line; a follower may start since ``since_ms``."""
+    """Return the position of a waiting run in its line; a follower may start since ``since_ms``."""
     return record.submitted_ms if since_ms is None else since_ms, record.seq, record.spec.name
 
 
@@ -102,7 +102,7 @@ def need_ms_of(run: Run) -> int:
 class Waiting:
     """Every waiting run that may start: by line, and by shape and line; each in order.
 
-    A follower is added when the last of its upstreams is over, at the place of a run that was
+    A follower is added when the last of its upstreams is over, at the position of a run that was
     submitted at that instant. ``needs`` has the runs of a shape and a line once more, the shortest
     first.
     """

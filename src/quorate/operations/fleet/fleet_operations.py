@@ -30,10 +30,10 @@ class MarkNode(Write, kw_only=True, frozen=True):
 
 
 class NodeWiped(Write, kw_only=True, frozen=True):
-    """A report that a node is clean or, with ``failed``, could not be wiped.
+    """A report that a node is clean or, if ``failed``, could not be wiped.
 
-    With ``after``, the report counts only if that claim was the last one on the node, so that a
-    late report does not free a node that was claimed again.
+    If ``after`` names a claim, the report counts only if this claim was the last one on the node.
+    So a late report does not free a node that was claimed again.
     """
 
     node: Name
@@ -72,11 +72,11 @@ class ReleaseClaim(Write, kw_only=True, frozen=True):
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
     """How many GPUs to free, in addition to those that are free, and in which scope.
 
-    Without domains the scope has all domains. A domain is given by its key, region/cluster/domain,
-    or by its last part if that is unique. ``regions`` and ``clusters`` limit the domains to those
-    within them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it
-    bounds are freed. Without a ``pool`` the pool is ``default``, or the only one that has the
-    flavor.
+    If no domains are given, the scope has all domains. A domain is given by its key,
+    region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters`` limit
+    the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and
+    pool: GPUs that it bounds are freed. The default ``pool`` is ``default``, or the only pool that
+    has the flavor.
     """
 
     deficit: Count
@@ -96,7 +96,7 @@ class Resolution(Given, kw_only=True, frozen=True):
     """The result of freeing GPUs by hand.
 
     A dry run has only the ``contest``: the cuts, the runs that would enter the lottery with their
-    odds, and a dummy draw. Otherwise it has all fields of an outcome.
+    odds, and a dummy draw. An answer that is not a dry run has all fields of an outcome.
     """
 
     dry_run: bool

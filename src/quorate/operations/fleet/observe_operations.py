@@ -30,7 +30,7 @@ class ShowMap(Asked, kw_only=True, frozen=True):
 class RunLogs(Asked, kw_only=True, frozen=True):
     """The output of a run: at most ``limit`` lines, from line ``from`` on, counted from 0.
 
-    With ``tail``, only the last ``tail`` lines that exist.
+    If ``tail`` is given, the answer has only the last ``tail`` lines that exist.
     """
 
     run: Name

@@ -1,4 +1,4 @@
-"""The calculus: computes a decision on a world given in the request, and on nothing else."""
+"""The calculus: computes a decision from the state in the request, and from nothing else."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Seq = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class WatchEvents(PictureRequest, kw_only=True, frozen=True):
-    """Events from the event ``from`` on; without it, events that are recorded from now on."""
+    """Events from the event ``from`` on; without ``from``, events that are recorded from now on."""
 
     first: Seq | None = field(default=None, name="from")
 
@@ -121,8 +121,8 @@ class Agreed(Given, kw_only=True, frozen=True):
 class Verification(Given, kw_only=True, frozen=True):
     """Everything that was checked is correct; otherwise the answer is an error.
 
-    ``end_known`` is false if no record of the end is kept apart from the log. Then a ledger that
-    was cut short would still verify.
+    ``end_known`` is false if no record of the end is kept apart from the log. Without this record,
+    a ledger that was cut short would still verify.
     """
 
     verifies: bool

@@ -23,7 +23,7 @@ QUEUE_STARTS_MAX: Final = 100
 class AboutRun(Asked, kw_only=True, frozen=True):
     """A submitted run.
 
-    With ``exact``, its start is computed even if the run is beyond the planning depth of its pool.
+    If ``exact``, the start is computed even if the run is beyond the planning depth of its pool.
     All runs ahead of it are then planned for this answer, up to a bound that the answer states.
     """
 
@@ -34,7 +34,7 @@ class AboutRun(Asked, kw_only=True, frozen=True):
 class PlanRuns(Asked, kw_only=True, frozen=True):
     """Run documents that are not submitted, in the order of their submission.
 
-    ``source`` is the name of their file in the proposed commands. With ``exact``, there must be one
+    ``source`` is the name of their file in the proposed commands. If ``exact``, there must be one
     document only, and its start is computed even beyond the planning depth of the pool.
     """
 

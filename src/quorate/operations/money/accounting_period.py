@@ -1,7 +1,7 @@
 """A ledger's events up to an instant, and the state after them: the input of accounts.
 
-Holds that have run out and are not recorded yet are settled first, as for every read, so that
-amounts are right to the millisecond.
+Holds that have run out without a record are settled first, as for every read. So amounts are exact
+to the millisecond.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lists and watches the notices that concern the caller, from the blocks of the ledger.
 
 A tenant-admin gets the notices of its tenant and the tenants below it; a user gets the notices of
-the user's own runs there. Admins and auditors get all notices.
+the user's own runs in the tenant. Admins and auditors get all notices.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ KINDS_MAX: Final = 32
 
 
 class WatchNotices(Asked, kw_only=True, frozen=True):
-    """Notices from the event ``from`` on; without it, those that are recorded from now on.
+    """Notices from the event ``from`` on; without ``from``, notices that are recorded from now on.
 
     ``kind`` (several may be given) and ``owner`` select notices.
     """

@@ -22,7 +22,7 @@ from quorate.views.runs.instant import Moment
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
     """Return the page of runs after the cursor, and the cursor of the next page if there is one.
 
-    It reads about as many runs as it returns, even if there are many more.
+    The function reads little more than the runs that it returns, even if there are many more.
     """
     runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
     owners = seen
@@ -68,7 +68,7 @@ def first_of_queue(
 ) -> tuple[list[str], str]:
     """Return the first ``limit`` waiting runs, and the cursor of the next page if there is one.
 
-    It orders only the first part of the queue, even if many more runs wait.
+    Only the first part of the queue is ordered, even if many more runs wait.
     """
     seen, runs = seen_by(moment.view, context.caller), moment.view.runs
     mine = (name for name in moment.outlook.order if seen is None or runs[name].spec.owner in seen)
@@ -124,7 +124,7 @@ def page(
 ) -> tuple[list[str], str]:
     """Return the page after ``cursor``, and the cursor of the next page if there is one.
 
-    With ``newest``, the page before ``cursor``.
+    If ``newest``, return the page before ``cursor``.
     """
     if cursor is not None:
         if cursor not in names:

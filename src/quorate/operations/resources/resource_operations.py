@@ -36,7 +36,7 @@ NAMES_MAX: Final = 200
 class ListThings(Asked, kw_only=True, frozen=True):
     """At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier answer.
 
-    With ``names``, only the named resources; with ``at``, the state at a past instant.
+    ``names`` selects resources by name; ``at`` asks for the state at a past instant.
     """
 
     names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
@@ -46,11 +46,11 @@ class ListThings(Asked, kw_only=True, frozen=True):
 
 
 class ListRuns(ListThings, kw_only=True, frozen=True):
-    """Runs, perhaps only those of one owner or in one phase; with ``newest``, the last ones.
+    """Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
 
-    With ``newest``, the first page has the last runs, and ``next`` is the cursor of the page before
-    it. A page always lists its oldest run first. ``grouped`` lists an array once instead of each of
-    its tasks.
+    If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
+    page. A page always lists its oldest run first. ``grouped`` lists an array once instead of each
+    of its tasks.
     """
 
     owner: Name | None = None
@@ -79,7 +79,7 @@ class Apply(KeyedWrite, kw_only=True, frozen=True):
 
 
 class PutDocument(Write, kw_only=True, frozen=True):
-    """The document with the name ``name``; with ``if_match``, only if it still has that version."""
+    """The document with the name ``name``; ``if_match``, if given, must be its present version."""
 
     name: Name
     document: Tree
@@ -87,7 +87,7 @@ class PutDocument(Write, kw_only=True, frozen=True):
 
 
 class PutSystem(Write, kw_only=True, frozen=True):
-    """The System document; with ``if_match``, only if it still has that version."""
+    """The System document; ``if_match``, if given, must be its present version."""
 
     document: Tree
     if_match: str | None = None

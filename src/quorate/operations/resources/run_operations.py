@@ -38,7 +38,7 @@ class EndRun(Write, kw_only=True, frozen=True):
 
 
 class CancelRun(EndRun, kw_only=True, frozen=True):
-    """The run, and the reason; with ``now`` its work gets no grace to checkpoint."""
+    """The run, and the reason; if ``now``, its work gets no grace to checkpoint."""
 
     now: bool = False
 

@@ -57,7 +57,8 @@ class RevokeToken(Write, kw_only=True, frozen=True):
 class Token(Given, kw_only=True, frozen=True):
     """An access token. ``secret`` is the whole token, and is shown only when it is issued.
 
-    No areas among ``scopes`` means everything that its role may do; no ``expires`` means never.
+    A token without areas among ``scopes`` may do all that its role may do. A token without
+    ``expires`` never expires.
     """
 
     id: str

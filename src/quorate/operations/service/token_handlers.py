@@ -1,6 +1,6 @@
 """Issues, lists and revokes access tokens, and shows the caller's identity.
 
-A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret, so the secret is
+A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret. The secret itself is
 shown once, to the caller that issues the token, and cannot be recovered afterwards.
 """
 

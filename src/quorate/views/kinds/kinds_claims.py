@@ -54,7 +54,7 @@ def _called(moment: Moment, name: str) -> list[str]:
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
-    """Return the nodes of the claim that were not wiped since, in order."""
+    """Return the nodes that the claim has, or that were not wiped after it, in order."""
     return sorted(node for node, known in moment.view.unwiped.items() if known.claim == name)
 
 

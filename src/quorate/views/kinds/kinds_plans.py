@@ -65,7 +65,7 @@ def shares_tree(payers: Iterable[Share]) -> list[Tree]:
 
 
 def place_tree(place: Slice) -> Tree:
-    """Return where a planned start goes, for programs."""
+    """Return the GPUs of a planned start by domain, for programs."""
     return {
         "flavor": place.flavor,
         "gpus": place.gpus,

@@ -204,7 +204,7 @@ RUN = Kind(
 
 
 def lease_places(moment: Moment, fact: LeaseStarted, *, most: int | None = None) -> str:
-    """Return the nodes of a lease with their slots; with counts if the cluster chooses GPUs."""
+    """Return the nodes of a lease with their slots, or with counts if the cluster chooses GPUs."""
     is_counted = moment.view.pools[moment.view.runs[fact.run].spec.pool].counts_gpus
     return (gpus_on_nodes if is_counted else slots)(fact.slots, most=most)
 

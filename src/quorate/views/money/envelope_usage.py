@@ -1,7 +1,7 @@
 """How many GPUs each envelope pays for, and how many more it could pay for. Pure.
 
-The rows are computed from the documents of envelopes, caps and leases that programs receive, so
-that a ledger file and a service show the same values.
+The rows are computed from the documents of envelopes, caps and leases that programs receive. So a
+ledger file and a service show the same values.
 """
 
 from __future__ import annotations

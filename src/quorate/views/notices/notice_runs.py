@@ -62,7 +62,7 @@ class _RunChanges:
 
 
 def run_notices(numbered: Sequence[Numbered], known: Known) -> Iterator[NoticeContent]:
-    """Yield the notices of runs and owners, without those of conflicts."""
+    """Yield the notices of runs and owners, without the notices of conflicts."""
     for seq, event in numbered:
         match event:
             case ThresholdCrossed():

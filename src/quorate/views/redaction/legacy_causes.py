@@ -1,7 +1,7 @@
 """Causes that old events carry as text, parsed for the runs that they refer to. Pure.
 
-A cause is parsed as a whole or not at all. Only the references of a parsed cause can be attributed
-to owners, so a reader who may not see everything gets no part of a cause that cannot be parsed.
+A cause is parsed as a whole or not at all. The owners of names are known only in a parsed cause. So
+a reader who may not see everything gets no part of a cause that cannot be parsed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy without names of other tenants, who may hold the claim in it."""
+    """Return a remedy without names of other tenants, one of which may have the claim in it."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found

@@ -216,8 +216,8 @@ def _comparison(found: Comparison) -> str:
 def html_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table of ``rows``, with every cell escaped.
 
-    A table wider than the screen scrolls inside itself. It can have the focus, because only then
-    keys scroll it; ``name`` is what screen readers say of it.
+    A table wider than the screen scrolls inside itself. The table can have the keyboard focus,
+    because otherwise keys cannot scroll it. Screen readers read ``name`` as its label.
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in columns)
     body = "\n".join(

@@ -44,7 +44,7 @@ POINTS_MAX: Final = 300
 OWNERS_MAX: Final = 12
 """The most owners with a bar or colour of their own; the others are drawn as one."""
 GANTT_MAX: Final = 1_200
-"""The most bars of a Gantt chart; with more, the chart shows only the first part of the time."""
+"""The most bars of a Gantt chart; if there are more, it shows only the first part of the time."""
 _BAR: Final = 18
 _ROW: Final = 28
 

@@ -1,8 +1,8 @@
 """Plots as SVG text: scales, axes, lines, bars, intervals. Pure, and without dependencies.
 
 Colours are the variables ``--c0`` to ``--c7`` of the page, so that a plot suits the light and the
-dark theme. A drawing is 480 units wide: one fits the width of a phone, two or three fit side by
-side on a wide screen. Letters are 15 units high.
+dark theme. A drawing is 480 units wide: one drawing fits the width of a phone, and two or three fit
+side by side on a wide screen. Letters are 15 units high.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def describe_budget(moment: Moment, name: str, timeline: Sequence[Entry]) -> lis
 
 
 def describe_node(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return a node's place and status, the leases on it, and its recorded notes."""
+    """Return a node's location and status, the leases on it, and its recorded notes."""
     sections = [_listing(moment, NODE, [name], wide=True)]
     unwiped = moment.view.unwiped.get(name)
     if unwiped is not None:

@@ -93,8 +93,8 @@ def map_of(moment: Moment, pool: str | None) -> FleetMap:
         row = len(found.leases["name"])
         owner = view.runs[fact.run].spec.owner
         shown = (name, fact.run, owner) if is_shown else (OTHERS, OTHERS, redaction.owner(owner))
-        # The caller may see the spares of others, because they show how full the fleet is. It may
-        # not see whether others borrow or claim nodes.
+        # The caller may see the spares of others, because they show how full the fleet is. The
+        # caller may not see whether others borrow or claim nodes.
         role = fact.role if is_shown or fact.role is Role.SPARE else Role.ACTIVE
         _add(found.leases, *shown, role.value, fact.start_ms, lease.hold_ends_ms)
         for node, mask in slots:

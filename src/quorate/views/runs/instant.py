@@ -1,4 +1,4 @@
-"""The state at an instant, and values derived from it: payers and places of runs. Pure."""
+"""The state at an instant, and values derived from it: payers and domains of runs. Pure."""
 
 from __future__ import annotations
 

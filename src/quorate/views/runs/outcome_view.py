@@ -71,7 +71,7 @@ def outcome_lines(
 ) -> list[str]:
     """Return what ``decision`` changes, one change a line.
 
-    ``moment`` is the state after its events; ``before`` has the leases that were open before them.
+    ``moment`` is the state after its events; ``before`` has the leases open before the events.
     """
     runs = {name: lease.fact.run for name, lease in before.items()}
     mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
@@ -107,7 +107,7 @@ def outcome_lines(
 def _own_events(
     events: Sequence[Event], mine: Collection[str]
 ) -> tuple[Sequence[Event], list[str]]:
-    """Return the events that get lines of their own, and a line that counts the others.
+    """Return the events that get lines of their own, and a line that counts all further events.
 
     A user who submitted the runs ``mine`` need not read why other runs still wait.
     """

@@ -44,7 +44,7 @@ class Progress:
 def progress_of(reports: Sequence[StepReport], total: int | None) -> Progress | None:
     """Return the progress that ``reports`` show; None without reports.
 
-    ``total`` is the number that the run declares; without it, the reported figure ``total`` is
+    ``total`` is the number that the run declares; if it is None, the reported figure ``total`` is
     used.
     """
     if not reports:

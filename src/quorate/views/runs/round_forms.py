@@ -1,7 +1,7 @@
 """A run in the rounds of its pool: its priority by flavor, and the bounds of its lease. Pure.
 
-``policy.rounds`` chooses runs by these priorities and owed times. They are as recorded at the
-beginning of the pool's current round.
+``policy.rounds`` chooses runs by these priorities and owed times. Priorities and owed times are as
+recorded at the beginning of the pool's current round.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Why runs wait: the recorded refusal of each run, or for a few runs the present one. Pure.
 
 The ledger records a refusal when its code changes, so the recorded numbers are as of that time. For
-the first runs of a list, admission is tried again; the others have the recorded refusal and its
-time.
+the first runs of a list, admission is tried again; further runs are shown with their recorded
+refusal and its time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""The most waiting runs of one list that are tried again; the others show the recorded refusal.
+"""The most waiting runs of a list that are tried again; further runs show the recorded refusal.
 
 This number is the default planning depth of a pool. So a screen shows present reasons, and a long
 list does not need an admission for each row.

@@ -24,7 +24,7 @@ class FleetView(Protocol):
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """Pools by name; the default pool is always there."""
+        """Pools by name; the default pool always exists."""
         ...
 
     @property

@@ -84,24 +84,24 @@ class PlanView(Protocol):
     def line_ranks(self) -> LineRanks:
         """Lines of waiting runs (pool, owner, flavors) in queue order.
 
-        They are ranked when they are read.
+        Lines are ranked when the order is read.
         """
         ...
 
     @property
     def ends_cache(self) -> Ends:
-        """The expected ends computed so far; those of a lease are dropped when it changes."""
+        """The expected ends computed so far; a lease's ends are dropped when the lease changes."""
         ...
 
     @property
     def room_index(self) -> RoomIndex:
-        """The domains that runs may use, and when leases leave enough room there."""
+        """The domains that runs may use, and when leases leave enough GPUs free in each."""
         ...
 
     @property
     def ask_cache(self) -> dict[Hashable, object]:
         """Cached results of planning about the requests of waiting runs.
 
-        They are dropped when a budget, an owner, a pool or a node changes.
+        The results are dropped when a budget, an owner, a pool or a node changes.
         """
         ...

@@ -24,10 +24,10 @@ from quorate.model.state.records import (
 class Soft(NamedTuple):
     """The sums of owners' soft quotas.
 
-    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of the rest.
-    ``budgeted`` are the owners with a budget of hours, in order. ``has_targets`` is true if some
-    owner has stated a share. ``undeclared`` are owners that only budgets name.
-    ``shared_target_ppm`` is the equal part if undeclared owners get one, too.
+    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
+    stated targets leave. ``budgeted`` are the owners with a budget of hours, in order.
+    ``has_targets`` is true if some owner has stated a share. ``undeclared`` are owners that only
+    budgets name. ``shared_target_ppm`` is the equal part if undeclared owners get one, too.
     """
 
     rest_target_ppm: int
@@ -105,7 +105,7 @@ class TenancyView(Protocol):
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """Actual against declared durations of the last runs of each owner that has such runs."""
+        """Actual against declared durations of each owner's last runs that ended by themselves."""
         ...
 
     @property

@@ -21,7 +21,7 @@ from quorate.model.state.waiting_index import Waiting
 
 
 class WorkView(Protocol):
-    """Runs, and the leases of those that run."""
+    """Runs, the queue, rounds and open leases."""
 
     @property
     def runs(self) -> Runs:
@@ -112,7 +112,7 @@ class WorkView(Protocol):
     def owed_cache(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The time that runs were due and had, by pool and instant; see ``entitlements_ms``.
 
-        It is dropped when a lease or a run in rounds begins or ends, or a budget changes.
+        The cache is dropped when a lease or a run in rounds begins or ends, or a budget changes.
         """
         ...
 
