@@ -61,7 +61,7 @@ def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
         whole = ["quorate-export/1", height, seq, len(rows), previous, digest]
         whole += [b64encode(body).decode(), shown]
         same = line == text_of(dict(zip(LINE.split(), whole, strict=True))).encode() + b"\n"
-        _must(same and [*place, data.read()] == [1, height, seq, b""], "the block is not as hashed")
+        _must(same and [*place, data.read()] == [1, height, seq, b""], "the hash does not match")
         for number, (row, beside) in enumerate(zip(rows, shown, strict=True), seq):
             yield f"sequence {number} ({row[0]})", row
             if row[0] in SHOWN or beside["tag"] in SHOWN:

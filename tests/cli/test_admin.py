@@ -344,7 +344,7 @@ def test_the_runs_of_a_removed_tenant_can_still_be_asked_about(shell: Shell) -> 
     shell.ok("complete", "train")
     said = tenant(shell, "delete", "rai", "--reason", "project over")
     assert told(said)[:3] == ["owner/rai removed", "  parents: was org", "  version: was 21"]
-    assert "warning: budget rai pays no more; payments stay recorded\n" in said.err
+    assert "warning: budget rai no longer pays; past payments stay recorded\n" in said.err
     assert "train" in shell.ok("get", "runs")
     assert "train" in shell.ok("get", "runs", "--owner", "rai")
     assert "train" in shell.ok("get", "charges")

@@ -79,13 +79,13 @@ def test_a_dry_run_takes_nothing(shell: Shell) -> None:
     [
         (("--nodes", "20"), 1, "budgets can pay 96 of 160 GPUs, 64 short"),
         (("--owner", "nobody"), 1, "there is no owner 'nobody'"),
-        (("--flavor", "B200"), 1, "has no such node with flavor 'B200'"),
-        (("--select", "fabric.domain=Z"), 1, "has no such node"),
+        (("--flavor", "B200"), 1, "has no matching node with flavor 'B200'"),
+        (("--select", "fabric.domain=Z"), 1, "has no matching node"),
         (("--select", "domain"), 2, "--select: 'domain' is not LABEL=VALUE"),
         (("--for", "8x"), 3, "--for: must be a duration"),
         (("--for", "1m"), 3, "is not longer than the time that its work gets to checkpoint"),
-        (("--pool", "nowhere"), 1, "pool 'nowhere' has no such node"),
-        (("--gpus", "8"), 2, "give one of --nodes N and --gpus N"),
+        (("--pool", "nowhere"), 1, "pool 'nowhere' has no matching node"),
+        (("--gpus", "8"), 2, "give either --nodes N or --gpus N"),
     ],
 )
 def test_what_cannot_be_is_named(
@@ -105,7 +105,9 @@ def test_where_nodes_differ_gpus_are_asked_for(shell: Shell) -> None:
     )
     shell.ok("apply", "-f", small)
     found = shell(*TAKE)
-    assert "nodes with H100 have 4 or 8 GPUs here: use --gpus N instead" in found.err
+    assert (
+        "matching nodes with H100 have 4 or 8 GPUs: use --gpus N instead of --nodes N" in found.err
+    )
     shell.ok(*TAKE[:6], "--gpus", "4", "--for", "8h", "--select", "fabric.domain=S")
     assert statuses(shell) == {"s1": "Claimed"}
 

@@ -268,7 +268,7 @@ def test_options_of_a_file_are_not_taken_for_a_service(home: Shell) -> None:
     assert said.code == 4
     said = home("--server", "http://127.0.0.1:1", "cancel", "a", "--actor", "eve")
     assert said.code == 2
-    assert "--actor: is for a ledger's file" in said.err
+    assert "--actor: is only for a ledger's file" in said.err
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_that_no_node_offers_gpus_is_said_only_if_so(shell: Shell) -> None:
         said = discover(shell, server)
     assert said.code == 1
     assert "node g1 is left out" in said.err
-    assert "1 with GPUs are left out; correct each as listed" in said.err
+    assert "every node with GPUs is left out; correct each as listed" in said.err
     assert "none offers" not in said.err
     with api_server(200, {"items": [{"metadata": {"name": "cpu"}}]}) as server:
         said = discover(shell, server)

@@ -23,7 +23,7 @@ def test_a_start_is_shown_with_its_next_command(shell: Shell) -> None:
 def test_that_there_is_none_is_said(bare: Shell) -> None:
     bare.ok("init")
     said = bare("notices")
-    assert (said.code, said.out, said.err) == (0, "", "there are no such notices\n")
+    assert (said.code, said.out, said.err) == (0, "", "no notices match\n")
 
 
 def test_those_that_come_are_followed_until_enough(shell: Shell) -> None:

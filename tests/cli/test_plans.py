@@ -189,7 +189,7 @@ def test_a_run_behind_the_depth_starts_not_before_an_instant(patient: Shell) -> 
     assert "not before" in patient.ok("get", "queue").splitlines()[2]
     plan = patient.ok("plan", "last")
     assert plan.startswith("run/last waits; it starts not before 2027-01-15T20:00:00Z (in 10h)\n")
-    why = "the first 1 waiting runs of pool default are planned; it is not one of them yet"
+    why = "the first 1 waiting runs of pool default are planned; this run is not yet among them"
     assert re.search(rf"^  plan: +not before: {why}$", plan, re.MULTILINE)
     assert f"  {why}\n" in patient.ok("explain", "last")
     tree = patient("explain", "last", "-o", "json").json["plan"]
@@ -290,8 +290,8 @@ def test_several_runs_are_planned_one_after_the_other(patient: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ([], 2, "give one of RUN and -f FILE --dry-run"),
-        (["b1", "-f", "big.yaml"], 2, "give one of RUN and -f FILE --dry-run"),
+        ([], 2, "give either RUN or -f FILE --dry-run"),
+        (["b1", "-f", "big.yaml"], 2, "give either RUN or -f FILE --dry-run"),
         (["-f", "big.yaml"], 2, "to submit them: quorate submit -f FILE"),
         (["ghost"], 1, "there is no run 'ghost'"),
         (["-f", "world.yaml", "--dry-run"], 3, "only Runs are submitted"),
@@ -309,8 +309,8 @@ def test_a_plan_by_a_conflict_shows_odds_and_frequencies(crowded: Shell) -> None
     assert re.search(r"^  how: +by a conflict: ", out, re.MULTILINE)
     assert re.search(r"^  by itself: +2027-01-15T16:00:00Z \(in 6h\)$", out, re.MULTILINE)
     assert (
-        "6 GPUs still missing: a lottery of 4 tokens of up to 24 GPUs; CUT is over 1000 dummy"
-        in out
+        "6 GPUs still missing: a lottery of 4 tokens of up to 24 GPUs; CUT is how often a run was "
+        "cut in 1000 dummy draws:\n" in out
     )
     row = r"^ +red +1/2 \(50\.0 %\) +r1 +4 +1/4 \(25\.0 %\) +(\d\d\.\d) %$"
     assert re.search(row, out, re.MULTILINE)
@@ -470,7 +470,7 @@ def test_what_is_kept_for_others_is_told_as_the_reason(
     short = patient.ok("submit", "-f", run_file(patient, "soon", "red", 2, 1))
     assert "run/soon started on 2 H100 GPUs" in short
     assert re.search(
-        r"^Backfill: +past 2027-01-15T11:00:00Z \(in 1h\) it may be stopped for a firm start$",
+        r"^Backfill: +after 2027-01-15T11:00:00Z \(in 1h\) it may be stopped for a firm start$",
         patient.ok("describe", "run", "soon"),
         re.MULTILINE,
     )

@@ -107,8 +107,8 @@ def test_a_refusal_names_the_job_and_ends_with_one(bare: Shell) -> None:
     said = bare("policy", "solve", "-p", "allox", *FILES)
     assert (said.code, said.out) == (1, "")
     assert said.err == (
-        "error: allox: job support-bot: takes 2 GPUs at a time; AlloX plans jobs of one GPU; "
-        "leave it out, or choose another policy\n"
+        "error: allox: job support-bot: takes 2 GPUs at a time; AlloX only plans jobs of "
+        "one GPU; leave the job out, or choose another policy\n"
     )
     alone = bare("policy", "compare", "-p", "allox", *FILES)
     assert alone.code == 1

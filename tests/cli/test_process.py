@@ -100,7 +100,7 @@ def test_a_second_writer_is_told_who_holds_the_ledger(shell: Shell) -> None:
     with SqliteStore.open(shell.folder / "quorate.db"):
         said = process(shell.folder, "tick")
         assert (said.code, said.out) == (4, "")
-        assert f"is held for writing by process {os.getpid()}" in said.err
+        assert f"is open for writing in process {os.getpid()}" in said.err
         assert process(shell.folder, "get", "runs").code == 0
     assert process(shell.folder, "tick").code == 0
 

@@ -171,8 +171,8 @@ def test_a_burst_allowance_raises_the_target_while_others_leave_room(bare: Shell
     (red,) = queue_of(bare)
     assert (red["target"], red["effectiveTarget"], red["utilisation"]) == (0.5, 1.0, 0.0)
     assert (
-        "    it has 0.0 % of H100 (0.0 % now, 0.0 % lately); its target is 50.0 %, 100.0 % as only "
-        "0.0 % of H100 is in use\n"
+        "    it has 0.0 % of H100 (0.0 % now, 0.0 % lately); its target is 50.0 %, 100.0 % while "
+        "only 0.0 % of H100 is in use\n"
     ) in bare.ok("explain", "r1")
 
 

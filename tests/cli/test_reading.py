@@ -159,7 +159,7 @@ def test_reading_does_not_wait_for_a_writer(busy: Shell) -> None:
         assert busy("submit", "-f", EXAMPLES / "share.yaml", "--dry-run").code in (0, 1)
         held = busy("tick")
     assert held.code == 4
-    assert "is held for writing by process" in held.err
+    assert "is open for writing in process" in held.err
 
 
 @pytest.mark.heavy

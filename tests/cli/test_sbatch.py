@@ -77,7 +77,7 @@ def test_a_partition_that_is_no_pool_here_can_be_another(shell: Shell) -> None:
     said = shell("sbatch", "--name", "mine", "--pool", "default", "--for", "2h", "job.sh")
     assert said.code == 0, said
     assert said.err.splitlines() == [
-        "job.sh:4: --partition: left out: --pool is given",
+        "job.sh:4: --partition: left out, because --pool is given",
         f"job.sh: is not copied; {path} must still exist when the run starts",
     ]
     spec = shell("get", "run", "mine", "-o", "json").json["spec"]

@@ -242,7 +242,7 @@ def test_what_cannot_be_archived_stays_in_etcd(
 ) -> None:
     address.archive.write_text("a file where the folder should be", "utf-8")
     added = filled(address)
-    assert "no segment was closed" in caplog.text
+    assert "did not reach the archive" in caplog.text
     assert hot_heights(client, address) == list(range(1, 24))
     with EtcdStore.open(address) as store:
         assert store.load_snapshot() == (added[-1].head, b"state")

@@ -96,7 +96,7 @@ def test_a_second_daemon_on_one_ledger_is_refused(tmp_path: Path) -> None:
         folder.mkdir()
         with program(folder, "--ledger", str(tmp_path / "quorate.db")) as second:
             assert second.wait() == 4
-            assert "is held for writing by" in second.err
+            assert "is open for writing in" in second.err
 
 
 @pytest.mark.soak

@@ -228,7 +228,7 @@ def test_clock_behind_the_ledger_is_accepted_once(ledger: Path) -> None:
         try:
             with started.client(token) as client:
                 if is_stopped:
-                    assert_stopped(client, "by the ledger's last event")
+                    assert_stopped(client, "from the ledger's last event")
                     assert client.post("/api/v1/clock").status_code == 200
                 assert submit(client, f"run-{is_stopped}").status_code == 200
         finally:

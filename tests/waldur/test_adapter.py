@@ -113,7 +113,7 @@ def test_a_wrong_token_and_an_unknown_resource_are_told_apart(waldur: Waldur) ->
         with pytest.raises(AccountingError, match=r"401.*does not know the token"):
             stranger.remaining(RESOURCE, ("gpu",))
         known = WaldurAccounting(url, TOKEN, timeout_s=WAIT_S)
-        with pytest.raises(AccountingError, match=r"404.*cannot see such a resource"):
+        with pytest.raises(AccountingError, match=r"404.*the resource does not exist"):
             known.remaining("00000000-0000-0000-0000-00000000000f", ("gpu",))
         with pytest.raises(AccountingError, match=r"400.*components are invalid"):
             known.report(consumption(1, component="other"))

@@ -85,10 +85,10 @@ class ClockGuard:
                 elif wall_ms < record.wall_ms - STEP_MS_MAX or record.step_ms:
                     self._wall_ms = max(record.wall_ms, wall_ms - record.step_ms)
                 if record.step_ms:
-                    self._stop(wall_ms, self._wall_ms, "by the record of an earlier stop")
+                    self._stop(wall_ms, self._wall_ms, "the record of an earlier stop")
             if not self._why and wall_ms < ledger_ms - self._behind_ms - STEP_MS_MAX:
                 self._wall_ms = ledger_ms
-                self._stop(wall_ms, ledger_ms, "by the ledger's last event")
+                self._stop(wall_ms, ledger_ms, "the ledger's last event")
         self.status()
         self.keep()
 
@@ -106,7 +106,7 @@ class ClockGuard:
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
             if not self._why and abs(wall_ms - expected_ms) > STEP_MS_MAX:
-                self._stop(wall_ms, expected_ms, "by the time since the machine was started")
+                self._stop(wall_ms, expected_ms, "the time since the machine was started")
             why = self._why
         return ClockStatus(
             wall_ms=wall_ms,
@@ -143,8 +143,8 @@ class ClockGuard:
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
             f"the wall clock shows {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
-            f"{time_text(expected_ms)}, the time {by}; correct the clock, then accept its time "
-            f"with: {ACCEPT}"
+            f"{time_text(expected_ms)}, the time expected from {by}; correct the clock, then "
+            f"accept its time with: {ACCEPT}"
         )
         self._kept_ms = None
         _LOG.error("deciding is stopped: %s", self._why)

@@ -149,7 +149,7 @@ def _for_run(standing: Standing, at: At, name: str) -> Question | str | None:
     apply(state, RunSubmitted(at_ms=standing.now_ms, actor=ACTOR, run=run))
     _, found, fits_empty = missing_now(state, run)
     if found is None or not fits_empty:
-        return f"the empty fleet could not hold run {name}"
+        return f"run {name} would not fit even if the fleet were empty"
     reservation = f"{name}@1"
     apply(
         state,

@@ -65,7 +65,7 @@ def _allocations(recording: Recording) -> Callable[[Moment], Shares]:
             if not moment.steps_left.keys() >= set(row):
                 raise CalcInputError(
                     f"resets[{at}].allocation",
-                    f"has {row_text(row)}, but not all of its jobs are there at {moment.at_s} s;"
+                    f"has {row_text(row)}, but not all of its jobs wait or run at {moment.at_s} s;"
                     " remove it",
                 )
         return reset.shares

@@ -303,7 +303,7 @@ def _start(state: State, at: At, leases: Sequence[StandingLease], now_ms: int) -
         mask = _lowest(free[node], lease.gpus)
         if mask is None:
             at.child("leases").child(index).child("node").fault(
-                f"has no room for {lease.gpus} GPUs: {quoted(node)}", "check the node's GPUs"
+                f"does not have {lease.gpus} free GPUs: {quoted(node)}", "check the node's GPUs"
             )
             return
         free[node] &= ~mask

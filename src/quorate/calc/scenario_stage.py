@@ -113,7 +113,7 @@ class Stage:
             self._clock.ms = max(self._clock.ms, due_ms)
         else:
             raise StandstillError(
-                f"something is due over {DUE_MAX} times before this; choose an earlier instant"
+                f"more than {DUE_MAX} changes are due before this time; choose an earlier one"
             )
         # A script may set the clock back, to test that the ledger's time does not go back.
         self._clock.ms = to_ms

@@ -113,13 +113,15 @@ def _run(fields: Fields, owners: OwnerOf) -> WorldRun | None:
         if (gpus - malleable.gpus_min) % malleable.gpus_step:
             fields.at("totalGPUs").fault(
                 f"must be {malleable.gpus_min} plus whole steps of {malleable.gpus_step}",
-                "choose a width that the run can have",
+                f"choose from {malleable.gpus_min}, {malleable.gpus_min + malleable.gpus_step} "
+                "and so on",
             )
     group_gpus = fields.maybe("groupGPUs", values.gpus)
     most = gpus if malleable is None else malleable.gpus_max
     if group_gpus is not None and most > group_gpus * GROUPS_MAX:
         fields.at("groupGPUs").fault(
-            f"{group_gpus} cuts {most} GPUs into over {GROUPS_MAX} groups", "use larger groups"
+            f"must divide {most} GPUs into at most {GROUPS_MAX} groups, got {group_gpus}",
+            "use larger groups",
         )
     spec = Run(
         name=f"{namespace}/{name}" if namespace else name,
@@ -159,7 +161,8 @@ def _malleable(value: object, at: At) -> Malleable | None:
             return None
     if (most - least) // step > STEPS_MAX:
         fields.at("step").fault(
-            f"{step} cuts {least} to {most} GPUs into over {STEPS_MAX} steps", "use larger steps"
+            f"must make at most {STEPS_MAX} steps from {least} to {most} GPUs, got {step}",
+            "use larger steps",
         )
         return None
     return Malleable(gpus_min=least, gpus_max=most, gpus_step=step, gpus_desired=desired)

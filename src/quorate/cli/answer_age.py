@@ -46,8 +46,8 @@ class AgeKeeper(SyncRunner):
             return
         noted[_NOTED] = True
         click.echo(
-            f"note: the service shows a state that may be {self._age_s:.0f} s old, because it has "
-            "not heard from etcd since; for the present state ask another service",
+            f"note: the service shows a state that may be {self._age_s:.0f} s old, because etcd "
+            "has not answered it for that long; for the present state ask another service",
             err=True,
         )
 

@@ -40,7 +40,8 @@ def check_typed(settings: Settings) -> None:
         if given is not None:
             raise CommandError(
                 Exit.USAGE,
-                f"{name}: is for a ledger's file; a service identifies the caller by its token",
+                f"{name}: is only for a ledger's file; leave it out: a service identifies the "
+                "caller by its token",
             )
 
 

@@ -25,7 +25,7 @@ class FileSigner:
         if public_key_of(private_key).hex() != state.public_key:
             raise KeyFileError(
                 f"{key_path(self.ledger)} is not the key of this ledger, whose public key is "
-                f"{state.public_key}; restore the right one"
+                f"{state.public_key}; restore the right key"
             )
         return sign_checkpoint(
             ledger_id=state.ledger_id, head=head, at_ms=at_ms, private_key=private_key

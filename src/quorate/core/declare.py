@@ -179,7 +179,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
             Refusal(
                 code=RefusalCode.INVALID,
                 subject=f"{path}spec: jobType, throughputs, totalSteps, weight and slo are for "
-                "pools that share in rounds",
+                "pools with discipline rounds",
                 remedy=f"leave them out, or name a rounds pool instead of {run.pool!r}",
             )
         )

@@ -283,13 +283,12 @@ def _too_many(body: bytes) -> Unreadable | None:
         values, containers = _held(b"".join(plain.split(b'"')[::2]))
     if values > values_max:
         return Unreadable(
-            message=f"holds over {values_max} values, the limit for {len(body)} bytes",
+            message=f"has over {values_max} values, the limit for {len(body)} bytes",
             remedy=_THIN,
         )
     if containers > containers_max:
         return Unreadable(
-            message=f"holds over {containers_max} objects and lists, the limit for "
-            f"{len(body)} bytes",
+            message=f"has over {containers_max} objects and lists, the limit for {len(body)} bytes",
             remedy=_THIN,
         )
     return None

@@ -16,7 +16,7 @@ VALUES_MAX: Final = 2_000_000
 """The maximal number of values of one text with aliases expanded: some 150,000 nodes."""
 
 TOO_DEEP: Final = f"values nest deeper than {DEPTH_MAX} levels"
-TOO_MANY: Final = f"the text holds over {VALUES_MAX} values, aliases expanded"
+TOO_MANY: Final = f"the text has over {VALUES_MAX} values once its aliases are expanded"
 FLATTEN: Final = "no document needs that; check brackets and indentation"
 HALF: Final = "a string contains half of a surrogate pair"
 WHOLE: Final = "write the character itself, or both surrogates"

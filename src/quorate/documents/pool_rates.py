@@ -156,7 +156,9 @@ def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
     rates, at = reading.beside[pair]
     mirror = reading.beside.get((other, one))
     if one.scale != other.scale:
-        at.fault("has another number of GPUs", "remove it; both types need equally many GPUs")
+        at.fault(
+            "has another number of GPUs", "remove it; both types must need the same number of GPUs"
+        )
     elif mirror is None:
         reading.beside[other, one] = rates[::-1], at
         reading.alone.setdefault(other, 0)

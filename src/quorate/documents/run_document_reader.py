@@ -154,7 +154,7 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
     most = gpus if malleable is None else malleable.gpus_max
     if group_gpus is not None and most is not None and most > group_gpus * GROUPS_MAX:
         fields.at("locality").child("groupGPUs").fault(
-            f"{group_gpus} cuts {most} GPUs into over {GROUPS_MAX} groups",
+            f"must divide {most} GPUs into at most {GROUPS_MAX} groups, got {group_gpus}",
             f"use groups of {-(-most // GROUPS_MAX)} GPUs or more",
         )
     duration_ms, checkpoint_ms = fields.optional("runtime", _runtime, (None, GRACE_DEFAULT_MS))
@@ -323,7 +323,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
     if (high - low) // step > STEPS_MAX:
         least = -(-(high - low) // STEPS_MAX)
         fields.at("stepGPUs").fault(
-            f"{step} cuts {low} to {high} GPUs into {(high - low) // step} steps, over {STEPS_MAX}",
+            f"must make at most {STEPS_MAX} steps from {low} to {high} GPUs, got {step}",
             f"use steps of {least} GPUs or more",
         )
     if desired is not None:
@@ -337,8 +337,8 @@ def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
     steps = wide // malleable.gpus_step
     if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
         at.fault(
-            f"{malleable.gpus_step} gives {steps} steps of each of {flavors} kinds of GPU, over "
-            f"{STEPS_MAX} together",
+            f"must make at most {STEPS_MAX} steps over all kinds of GPU, but {malleable.gpus_step} "
+            f"makes {steps} for each of {flavors} kinds",
             f"use steps of {-(-wide // (STEPS_MAX // flavors))} GPUs or more, or name fewer kinds",
         )
 
@@ -355,7 +355,7 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
     # The maximum itself is not yet known to be on the grid.
     fits_above = below + step <= high or not bounds
     at.fault(
-        f"{gpus} is not on the grid of stepGPUs {step} from minTotalGPUs {low}",
+        f"must be minTotalGPUs {low} plus whole steps of stepGPUs {step}, got {gpus}",
         f"use {below} or {below + step}" if fits_above else f"use {below}",
     )
 

@@ -306,7 +306,7 @@ class _Builder:
         if allowed == VALUES_MAX:
             return _Refused(TOO_MANY, SPLIT, position(mark))
         return _Refused(
-            f"the text holds over {allowed} values, the limit for its length",
+            f"the text has over {allowed} values, the limit for its length",
             "remove empty documents and empty parts",
             position(mark),
         )

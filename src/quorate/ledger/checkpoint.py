@@ -160,7 +160,7 @@ def compare(
     signature, the chain, another ledger or key, a ledger that is too short, another history.
     """
     if not verify_signature(checkpoint):
-        detail = "the checkpoint's signature does not fit; it was changed after it was signed"
+        detail = "the checkpoint's signature is not valid: it was changed after it was signed"
         return Disagrees(kind=Disagreement.BAD_SIGNATURE, detail=detail)
     witness = _Witness(checkpoint.height)
     match verify_blocks(witness.watch(blocks), deep=deep):

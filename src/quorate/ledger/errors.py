@@ -83,6 +83,6 @@ class ArchiveError(QuorateError):
         where = place or "LEDGER.archive"
         super().__init__(
             f"{what}; the ledger is not affected: stop the process that writes to it, remove "
-            f"{where}, and start again, which derives it from the ledger"
+            f"{where}, and start the process again: it derives the file from the ledger"
         )
         self.what = what

@@ -65,11 +65,14 @@ class ChainSecrets:
                 links = Preimages(seal.new_secret(), CHAIN_LENGTH)
                 return _sealed(seal, links, links.link(0).hex())
         except KeyFileError as error:
-            self._warn(f"{lottery.commitment} unsealed", f"no chain is sealed: {error}")
+            self._warn(
+                f"{lottery.commitment} unsealed",
+                f"the secret of the lottery's chain cannot be encrypted: {error}",
+            )
         return None
 
     def _found(self, lottery: Lottery) -> Preimages | None:
-        what = "the service has no secret"
+        what = "the service does not have the lottery's secret"
         if self._secret is not None:
             links = Preimages(self._secret, lottery.length)
             if links.link(0).hex() == lottery.commitment:

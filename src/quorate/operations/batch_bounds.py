@@ -87,8 +87,8 @@ def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | Non
         raise _too_large(
             f"documents: {counted(len(sizes), 'document')} with {sum(sizes):,} widths in all, over "
             f"{widths_max:,}, the limit for one request (a malleable run has one "
-            "for each step, any other run has one); send them in parts, or use a larger "
-            "spec.malleable.stepGPUs"
+            "width for each step, any other run has one width); send them in parts, or use a "
+            "larger spec.malleable.stepGPUs"
         )
 
 

@@ -60,7 +60,8 @@ def check_match(kind: str, name: str, now: str, if_match: str | None) -> None:
     what = f"at version {now!r} now" if now else "not there"
     raise CommandError(
         Exit.REFUSED,
-        f"{kind} {name!r} is {what}, not at {asked!r}; read it again and decide anew",
+        f"{kind} {name!r} is {what}, not at {asked!r}; read it again, and check whether "
+        "the change still applies",
         fault="stale-version",
     )
 

@@ -112,7 +112,7 @@ def recorded_answer(
     if decision.refusals:
         raise refused([sight.redaction.refusal(each) for each in decision.refusals])
     done = recorded_at(head, first, len(decision.events))
-    again = "note: this request was carried out before; this is the answer that it got then"
+    again = "note: this request was carried out before; its first answer is shown again"
     return Answer(
         tree=lambda: _shown_tree(decision, head, first - 1, sight),
         lines=lambda _: [

@@ -84,7 +84,7 @@ def _check(pool: Pool) -> Policy:
     if known.reads_pairs and not has_pairs:
         raise CommandError(
             Exit.INVALID,
-            f"{where}: {pool.policy} lets two runs share GPUs, and needs the rates of such pairs; "
+            f"{where}: {pool.policy} lets two runs share GPUs, and needs the rates of pairs; "
             "add throughputs with pairs of job types, or use a policy that is not packed",
         )
     return known

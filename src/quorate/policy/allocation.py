@@ -155,12 +155,13 @@ def breaches(problem: Problem, allocation: Allocation) -> list[str]:
     paired = second != ALONE
     np.add.at(time, second[paired], of_rows[paired])
     found += [
-        f"job {problem.jobs[int(m)]}: has {time[m]:.12g} of its time"
+        f"job {problem.jobs[int(m)]}: its shares add up to {time[m]:.12g}, more than 1"
         for m in np.flatnonzero(time > 1 + FEASIBLE)
     ]
     used = problem.scales[first] @ shares
     found += [
-        f"flavor {problem.flavors[int(j)]}: {used[j]:.12g} of {problem.gpus[j]} GPUs are given"
+        f"flavor {problem.flavors[int(j)]}: {used[j]:.12g} GPUs are allocated, but it has "
+        f"{problem.gpus[j]}"
         for j in np.flatnonzero(used > problem.gpus * (1 + FEASIBLE))
     ]
     return found

@@ -218,7 +218,7 @@ class LedgerHeldError(StoreError):
             else f"process {holder.pid} ({holder.command}, since {holder.since})"
         )
         super().__init__(
-            f"{path} is held for writing by {who}; wait for it to finish or stop it. "
+            f"{path} is open for writing in {who}; wait for it to finish or stop it. "
             "Reading is possible meanwhile"
         )
         self.path = path

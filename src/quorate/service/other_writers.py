@@ -96,7 +96,7 @@ class HeadWatch:
             try:
                 seq = self._store.wait_for(self.seq + 1, within_s=WATCH_S).seq
             except QuorateError as error:
-                _LOG.debug("watching the ledger's head again after: %s", error)
+                _LOG.debug("watching the ledger's head again after an error: %s", error)
                 self._closing.wait(WATCH_S)
                 continue
             if seq > self.seq:

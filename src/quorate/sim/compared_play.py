@@ -62,7 +62,9 @@ def compared_tasks(
     if len(set(names)) != len(names) or len(names) < 2:  # noqa: PLR2004 - a comparison is of two
         raise ScenarioError("compare", "needs different policies", "name two or more")
     if len(set(seeds)) < SEEDS_MIN:
-        raise ScenarioError("seeds", f"are {len(set(seeds))}", f"use {SEEDS_MIN} or more, as 0-4")
+        raise ScenarioError(
+            "seeds", f"are {len(set(seeds))}", f"use {SEEDS_MIN} or more, such as 0-4"
+        )
     known = {*known_policies().by_name, *BASELINES, BIND}
     for name in names:
         if name not in known:
@@ -116,7 +118,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
         raise ScenarioError(
             "compare",
             f"has {task.name!r}, which supports only one flavor",
-            "use a cluster with one flavor, or leave it out",
+            f"use a cluster with one flavor, or leave {task.name!r} out",
         )
     table = table_of(asked, read)
     trace = trace_of(asked, read, cluster, table)

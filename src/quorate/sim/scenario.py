@@ -160,7 +160,9 @@ def _check_numbers(asked: Scenario) -> None:
         if value is not None and not least <= value <= most:
             raise ScenarioError(name, f"is {value:g}", f"write {least} to {most}")
     if asked.budgets is not None and not 0 < asked.budgets <= 1e6:  # noqa: PLR2004 - any bound
-        raise ScenarioError("budgets", f"is {asked.budgets:g}", "write a factor above 0, as 1.5")
+        raise ScenarioError(
+            "budgets", f"is {asked.budgets:g}", "write a factor above 0, such as 1.5"
+        )
 
 
 def measured_of(asked: Scenario) -> tuple[int, int] | None:

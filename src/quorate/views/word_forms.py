@@ -164,7 +164,7 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
         # For a run that waits for a quota, ``also`` is about the same quota, so it is not repeated.
         first, *rest = refusal_lines(refusal.also)
-        lines += [f"and besides: {first}", *rest]
+        lines += [f"also: {first}", *rest]
     return lines
 
 

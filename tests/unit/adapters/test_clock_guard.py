@@ -86,4 +86,4 @@ def test_a_whole_record_is_compared_with(tmp_path: Path) -> None:
 
 def test_a_stop_that_was_not_accepted_stops_the_next_start(tmp_path: Path) -> None:
     trouble = opened(tmp_path / "quorate.db", changed(step_ms=DAY_MS)).trouble()
-    assert "the time by the record of an earlier stop; correct the clock" in trouble
+    assert "the time expected from the record of an earlier stop; correct the clock" in trouble

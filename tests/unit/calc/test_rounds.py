@@ -119,7 +119,9 @@ def test_an_allocation_that_does_not_belong_is_named() -> None:
     assert said(world) == "resets: has no allocation for the reset at 60.0 s; add it"
     world = recording()
     world["resets"][1]["allocation"]["1"] = {"a100": 1.0}
-    assert said(world).startswith("resets[1].allocation: has 1, but not all of its jobs are there")
+    assert said(world).startswith(
+        "resets[1].allocation: has 1, but not all of its jobs wait or run"
+    )
 
 
 @pytest.mark.parametrize(

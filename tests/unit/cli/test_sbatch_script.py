@@ -143,7 +143,7 @@ def test_mail_types_are_the_kinds_of_notices(words: str, kinds: tuple[str, ...])
         (
             ["--mail-type=END,TIME_LIMIT_90", "--mail-user=a@b"],
             [
-                "job.sh:2: --mail-type: TIME_LIMIT_90: left out: there is no such notice",
+                "job.sh:2: --mail-type: TIME_LIMIT_90: left out: no notice of this type exists",
                 "--mail-type: needs a service that sends mail to that domain",
             ],
         ),

@@ -24,7 +24,9 @@ def test_nodes_of_the_same_file_count_when_promises_are_compared() -> None:
     )
     decision = decide(State(), Apply(specs), now_ms=NOW_MS, actor="test")
     (warning,) = decision.warnings
-    assert warning.startswith("envelopes promise 24 H100 GPUs where region=r, nodes have 16")
+    assert warning.startswith(
+        "envelopes promise 24 H100 GPUs in region=r, but the nodes there have 16"
+    )
     fitting: tuple[Applied, ...] = (
         *fleet({"A": 24}),
         Owner(name="team"),
@@ -177,7 +179,7 @@ def test_a_budget_that_has_paid_is_not_given_to_another_owner() -> None:
         (refusal,) = life.ask(moved).refusals
         assert refusal.code is RefusalCode.CONFLICT
         assert refusal.subject == (
-            "Budget/b: spec.owner: envelope 'e' has paid, or holds money, for 'team'"
+            "Budget/b: spec.owner: envelope 'e' has paid, or has reserved hours, for 'team'"
         )
         if "b" in life.state.budgets:
             life.do(Remove(Removable.BUDGET, "b"))

@@ -174,7 +174,7 @@ def test_a_forecast_says_what_the_account_has_and_when_it_covers_the_conflict() 
     assert found.recourse.covered_ms == refused.covered_ms
     text = "\n".join(forecast_lines(found, ()))
     assert "the disruption account of ada in pool default has" in text
-    assert "GPU-hours, and this conflict may cost 40; it is covered 20" in text
+    assert "GPU-hours, and this conflict may cost 40; the account covers it 20" in text
 
 
 @pytest.mark.heavy

@@ -351,7 +351,7 @@ def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> Non
         ({"rate_ppm": 0}, "disruptionRate of 0"),
         (
             {"runtime_min_ms": 10 * HOUR_MS},
-            "it can start by itself before the runs there may be drawn",
+            "it can start without a conflict before any run may be drawn",
         ),
     ],
     ids=["no conflicts", "too young"],

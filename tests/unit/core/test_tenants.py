@@ -288,7 +288,7 @@ def test_an_owner_that_holds_nothing_goes_and_its_budgets_with_it() -> None:
     assert decision.events == (OwnerRemoved(life.now_ms, "test", "team", "over"),)
     assert decision.changes == (("Owner", "team", Change.REMOVED),)
     assert decision.warnings == (
-        "budget b pays no more; payments stay recorded",
+        "budget b no longer pays; past payments stay recorded",
         (
             "lending.to of s still names team: an owner of that name that is created later may "
             "borrow there"

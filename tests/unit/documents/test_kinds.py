@@ -484,8 +484,8 @@ def test_a_problem_reads_as_one_line() -> None:
     assert not isinstance(parsed, Documents)
     assert [problem.text() for problem in parsed.problems] == [
         (
-            "run.yaml:8: Run/train: spec.malleable.maxTotalGPUs: 30 is not on the grid of "
-            "stepGPUs 8 from minTotalGPUs 8; use 24 or 32"
+            "run.yaml:8: Run/train: spec.malleable.maxTotalGPUs: must be minTotalGPUs 8 plus "
+            "whole steps of stepGPUs 8, got 30; use 24 or 32"
         )
     ]
     assert parsed.problems[0] == Problem(
@@ -494,7 +494,7 @@ def test_a_problem_reads_as_one_line() -> None:
         kind="Run",
         name="train",
         path="spec.malleable.maxTotalGPUs",
-        message="30 is not on the grid of stepGPUs 8 from minTotalGPUs 8",
+        message="must be minTotalGPUs 8 plus whole steps of stepGPUs 8, got 30",
         remedy="use 24 or 32",
         line=8,
         column=32,

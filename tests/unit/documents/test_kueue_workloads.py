@@ -171,7 +171,7 @@ def test_workloads_of_one_name_in_two_namespaces_get_both_names() -> None:
 @pytest.mark.parametrize(
     ("trees", "said"),
     [
-        ((queue(), workload()), "no such LocalQueue in the namespace lab"),
+        ((queue(), workload()), "no LocalQueue of this name in the namespace lab"),
         ((local_queue(), workload()), "leads to ClusterQueue vision, which is not in these files"),
         (
             (manifest("ClusterQueue", "vision"), local_queue(), workload()),

@@ -21,7 +21,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         [
             (
                 "malleable.maxTotalGPUs",
-                "30 is not on the grid of stepGPUs 8 from minTotalGPUs 8",
+                "must be minTotalGPUs 8 plus whole steps of stepGPUs 8, got 30",
                 "use 24 or 32",
             )
         ],
@@ -31,7 +31,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         [
             (
                 "malleable.desiredTotalGPUs",
-                "20 is not on the grid of stepGPUs 8 from minTotalGPUs 8",
+                "must be minTotalGPUs 8 plus whole steps of stepGPUs 8, got 20",
                 "use 16 or 24",
             )
         ],
@@ -327,7 +327,7 @@ def test_the_requested_width_must_be_on_the_grid() -> None:
         Told(
             7,
             "spec.resources.totalGPUs",
-            "16 is not on the grid of stepGPUs 8 from minTotalGPUs 12",
+            "must be minTotalGPUs 12 plus whole steps of stepGPUs 8, got 16",
             "use 12 or 20",
         )
     ]
@@ -572,8 +572,8 @@ def test_steps_of_all_kinds_of_gpu_together_have_a_most() -> None:
     assert not isinstance(found, Documents)
     (problem,) = found.problems
     assert problem.text() == (
-        "input: Run/r: spec.malleable.stepGPUs: 3 gives 33 steps of each of 4 kinds of GPU, over "
-        "128 together; use steps of 4 GPUs or more, or name fewer kinds"
+        "input: Run/r: spec.malleable.stepGPUs: must make at most 128 steps over all kinds of "
+        "GPU, but 3 makes 33 for each of 4 kinds; use steps of 4 GPUs or more, or name fewer kinds"
     )
     spec["malleable"] = {"minTotalGPUs": 4, "maxTotalGPUs": 100, "stepGPUs": 4}
     assert isinstance(parse_tree(None, tree), Documents)

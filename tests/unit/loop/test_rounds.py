@@ -289,7 +289,7 @@ def test_what_cannot_be_in_rounds_is_refused_by_name() -> None:
     )
     subjects = " ".join(refusal.subject for refusal in room.ask(Submit(wrong)).refusals)
     for field in ("spec.malleable", "spec.sparesPerGroup", "spec.sensitive"):
-        assert f"{field}: pool 'shared' shares in rounds" in subjects
+        assert f"{field}: pool 'shared' shares its GPUs in rounds" in subjects
     assert "has no rate for k80" in subjects
     assert "has a rate for tpu" in subjects
     (plain,) = room.ask(Submit(run("two", "ant", rounds=None))).refusals
@@ -435,7 +435,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     assert shared.policy == "allox"
     told = share_words(room.view, room.view.runs["w1"])
     assert told.startswith("its share is 0: 3 runs left out (a run takes 2 GPUs at a time;")
-    assert "leave it out, or choose another policy" in told
+    assert "leave the job out, or choose another policy" in told
     # An owner may see its own runs only, and the causes name no other runs.
     names = {each.name for each in (*wide, *narrow)} | {"ant", "bee"}
     for name, record in room.view.runs.items():

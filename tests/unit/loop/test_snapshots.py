@@ -396,7 +396,7 @@ def test_a_damaged_row_is_an_error_that_says_what_to_do_and_no_wrong_answer(tmp_
         db.execute("UPDATE run SET payload = x'00' WHERE name = 'r0'")
     with SqliteStore.open(path) as store:
         opened = Engine.open(store, HandClock())
-        with pytest.raises(ArchiveError, match="start again, which derives it"):
+        with pytest.raises(ArchiveError, match="start the process again: it derives"):
             opened.execute(Submit(run("r0", 2)), actor="t")
         assert not opened.execute(Submit(run("new", 2)), actor="t").decision.refusals
 

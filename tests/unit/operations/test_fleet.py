@@ -162,7 +162,7 @@ def test_nobody_claims_for_others(
         ),
         (ClaimNodes(flavor="H100", duration="8x", nodes=1), Exit.INVALID, "duration: must be"),
         (ClaimNodes(flavor="H100", duration="8h", nodes=1, name="A b"), Exit.INVALID, "name: "),
-        (ClaimNodes(flavor="B200", duration="8h", nodes=1), Exit.REFUSED, "has no such node"),
+        (ClaimNodes(flavor="B200", duration="8h", nodes=1), Exit.REFUSED, "has no matching node"),
     ],
 )
 def test_what_is_wrong_with_a_claim_is_called_by_its_field(
@@ -254,7 +254,7 @@ def test_without_a_pool_room_is_made_in_the_only_one_that_has_the_flavor(
     assert "B200 in pool batch " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
     apply(b200("night"))
     unclear = ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
-    assert unclear == ("several pools have B200; name one, as pool=NAME; there are: batch, night")
+    assert unclear == ("several pools have B200; name one with pool=NAME; there are: batch, night")
     apply(b200("neither"))
     assert "B200 in pool default " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
 

@@ -115,7 +115,7 @@ def test_what_is_not_there_or_not_theirs_is_refused(asked: ListEvents, fault: st
 def test_nothing_found_is_said_aside() -> None:
     found = ask(desk_for(ADMIN, ENGINE), "list-events", ListEvents(first=10_000))
     assert (found.tree(), lines_of(found)) == ({"items": [], "next": 10_000}, [])
-    assert found.notes == ("there are no such events",)
+    assert found.notes == ("no events match",)
 
 
 def bare(caller: Caller = ADMIN, engine: Engine = ENGINE, **more: object) -> BlocksContext:

@@ -170,7 +170,7 @@ def test_people_are_shown_a_line_for_each() -> None:
 def test_that_there_is_none_is_said() -> None:
     found = ask(desk_for(ADMIN, ENGINE), "list-notices", ListNotices(kinds=("run-failed",)))
     assert lines_of(found) == []
-    assert found.notes == ("there are no such notices",)
+    assert found.notes == ("no notices match",)
 
 
 @pytest.mark.parametrize(

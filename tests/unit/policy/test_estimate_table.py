@@ -118,8 +118,8 @@ def test_a_type_without_a_rate_alone_is_named() -> None:
     table = read_throughputs(json.dumps(data).encode())
     assert isinstance(table, ThroughputTable)
     assert faults(table) == [
-        "slow.\"('a', 1)\": has no rate alone; measure it: estimates are fractions of this rate",
-        "fast.\"('b', 1)\": has no rate alone; measure it: estimates are fractions of this rate",
+        f"{place}: has no rate of its own; measure it: estimates are fractions of this rate"
+        for place in ("slow.\"('a', 1)\"", "fast.\"('b', 1)\"")
     ]
 
 

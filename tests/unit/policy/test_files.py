@@ -69,8 +69,8 @@ def test_a_cluster_with_names_has_any_flavors_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
-        ("", ["must count v100:p100:k80 in that order"]),
-        ("8:8", ["must count v100:p100:k80 in that order"]),
+        ("", ["must give the GPUs of v100:p100:k80 in that order"]),
+        ("8:8", ["must give the GPUs of v100:p100:k80 in that order"]),
         ("8:-1:x", ["p100: must be a number of GPUs, got '-1'", "k80: must be a number of GPUs"]),
         ("a=1,a=2,=3,b", ["a: is given twice", "has '=3'", "has 'b'"]),
         ("a=1.5", ["a: must be a number of GPUs, got '1.5'; write 0 to "]),
@@ -274,7 +274,7 @@ PROBLEM: Final = {
     ("change", "fault"),
     [
         ({"cluster_spec": {"a": 1, "b": -2}}, "cluster_spec.b: must be from 0 to"),
-        ({"cluster_spec": "1:2"}, "cluster_spec: must count v100:p100:k80"),
+        ({"cluster_spec": "1:2"}, "cluster_spec: must give the GPUs of v100:p100:k80"),
         ({"instance_costs": {"a": 1}}, "instance_costs.b: is missing"),
         ({"instance_costs": {"a": 1, "b": 0}}, "instance_costs.b: must be above 0, got 0"),
         ({"instance_costs": {"a": 1, "b": 1, "c": 1}}, "instance_costs.c: is not a known field"),
@@ -322,7 +322,10 @@ def test_jobs_of_two_scales_do_not_share() -> None:
     )
     tree["jobs"][0]["scale_factor"] = 2
     assert texts(read_problem(encoded(tree))) == [
-        'pair_throughputs."0,1": has jobs of two scales; remove it; only jobs of one scale share'
+        (
+            'pair_throughputs."0,1": has jobs of different scales; remove it; only '
+            "jobs of the same scale share GPUs"
+        )
     ]
 
 

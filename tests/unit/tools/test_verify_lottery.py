@@ -149,7 +149,7 @@ def test_an_export_cut_in_a_line_is_wrong_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moved", [[1, 0], [0, 2, 1], [0, 0], [1], [0, 2]], ids=str)
 def test_blocks_that_do_not_join_are_found(moved: list[int]) -> None:
     lines = honest().export().splitlines(keepends=True)
-    assert "the block is not as hashed" in fault("".join(lines[n] for n in moved).encode())
+    assert "the hash does not match" in fault("".join(lines[n] for n in moved).encode())
 
 
 # --- Rewritten by whoever can give a ledger new hashes -----------------------------------------

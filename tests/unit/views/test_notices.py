@@ -281,9 +281,7 @@ def test_notices_of_one_event_have_names_of_their_own() -> None:
 def test_a_threshold_that_is_left_again_says_so() -> None:
     event = ThresholdCrossed(0, "x", "lab", 80, is_above=False, used_ppm=700_000)
     (found,) = notices_of(7, [event], KnownFew({}, {}))
-    assert (
-        "has used 70.0 % of an hours budget of its quota, and is clearly below 80 %" in found.text
-    )
+    assert "has used 70.0 % of a soft budget of its quota, and is clearly below 80 %" in found.text
 
 
 def test_few_names_are_enough_to_tell_of_a_block() -> None:

@@ -163,7 +163,7 @@ def test_who_submits_a_run_is_not_shown_why_others_wait() -> None:
     told = outcome_lines(decision, Moment(state, NOW_MS, state.seq), {}, dry_run=False)
     assert told[0] == "run/mine submitted"
     assert [line for line in told if "other" in line] == [
-        "1 other run waits for another reason now: quorate queue"
+        "1 other run waits for another reason now; see: quorate queue"
     ]
     decision = Decision(tuple(waits))
     told = outcome_lines(decision, Moment(state, NOW_MS, state.seq), {}, dry_run=False)

@@ -55,7 +55,7 @@ def test_prices_the_gap_and_late_and_unsure_jobs_are_told() -> None:
         "Objective:     2, rates (more is better)",
         "Certificate:   no allocation is better than 2.5, gap 0.2 (prices)",
         "One more GPU:  a 0.5, b 0",
-        "Late:          y: these deadlines cannot be kept beside the others",
+        "Late:          y: their deadlines cannot be kept together with the others",
         "Unsure:        1 of 2 jobs might have up to 1 % more",
     ]
     assert lines[9].split() == ["y", "-", "-", "0.0000", "1e-09"]

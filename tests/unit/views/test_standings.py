@@ -116,7 +116,7 @@ def test_a_place_is_told_in_four_lines() -> None:
         ),
         "score 0.2500, step 8 of 32; waiting since 2023-11-14T22:13:20Z (2s ago)",
         (
-            "ahead of it: 2 runs of blue (score 0.2500, step 8), 1 run of green (longer in line), "
+            "ahead of it: 2 runs of blue (score 0.2500, step 8), 1 run of green (waiting longer), "
             "1 run of grey (submitted before)"
         ),
     ]

@@ -89,7 +89,7 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
         "budgets can pay 8 of 16 GPUs, 8 short (insufficient-funds)",
         "  r/c/A: 8 of 16 GPUs paid for, 8 short",
         "  rai/west: can pay 1 GPU (concurrency 8, 7 in use)",
-        "and besides: a wrong field (invalid)",
+        "also: a wrong field (invalid)",
         "  mend it",
     ]
 

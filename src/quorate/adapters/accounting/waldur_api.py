@@ -43,7 +43,7 @@ _TOO_MANY: Final = 429
 _REMEDIES: Final = {
     401: "it does not know the token; write a valid one into waldur.token_file",
     403: "the token lacks the permission; use a token of the offering's provider",
-    404: "this token cannot see such a resource; check waldur.links",
+    404: "the resource does not exist, or this token may not see it; check waldur.links",
     _TOO_MANY: "it received too many requests; Quorate asks again later",
 }
 _FIELDS: Final = [ResourceFieldEnum.LIMITS, ResourceFieldEnum.LIMIT_USAGE]

@@ -195,7 +195,7 @@ class Election:
             try:
                 self.turn()
             except (StoreError, CorruptLedgerError) as error:
-                _LOG.info("the election continues after: %s", error)
+                _LOG.info("the election continues after an error: %s", error)
                 with self._changed:
                     self._changed.wait_for(self._closing, _PAUSE_S)
 
@@ -277,7 +277,7 @@ class Election:
             try:
                 self._etcd.revoke(before.lease)
             except StoreError as error:
-                _LOG.info("the lease expires by itself: %s", error)
+                _LOG.info("the lease was not revoked, and will expire by itself: %s", error)
 
     def _become(self, standing: Standing) -> None:
         before = self._standing

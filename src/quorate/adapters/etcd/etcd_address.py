@@ -111,7 +111,7 @@ def _bucket(settings: dict[str, str]) -> S3Address | None:
         return parse_s3(archive, credentials, settings.get("archive-region", REGION))
     for setting in ("archive-credentials", "archive-region"):
         if setting in settings:
-            raise StoreUrlError(f"the setting {setting!r} needs archive={S3_FORM} beside it")
+            raise StoreUrlError(f"the setting {setting!r} also needs archive={S3_FORM}")
     return None
 
 
@@ -154,11 +154,13 @@ def _settings(query: str) -> dict[str, str]:
         found[setting] = value
     for one, other in (("cert", "key"), ("key", "cert"), ("user", "password-file")):
         if one in found and other not in found:
-            raise StoreUrlError(f"the setting {one!r} needs {other!r} beside it")
+            raise StoreUrlError(f"the setting {one!r} also needs {other!r}")
     if "password-file" in found and "user" not in found:
-        raise StoreUrlError("the setting 'password-file' needs 'user' beside it")
+        raise StoreUrlError("the setting 'password-file' also needs 'user'")
     if "cert" in found and "ca" not in found:
-        raise StoreUrlError("the setting 'cert' needs 'ca' beside it: it is only used with TLS")
+        raise StoreUrlError(
+            "the setting 'cert' also needs 'ca': certificates are only used with TLS"
+        )
     return found
 
 

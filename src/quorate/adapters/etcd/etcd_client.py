@@ -179,7 +179,7 @@ class EtcdClient:
             try:
                 found.append(self.status_of(endpoint, within_s=STATUS_S))
             except StoreError as error:
-                _LOG.warning("a member of etcd is passed over: %s", error)
+                _LOG.warning("a member of etcd gave no status, and is skipped: %s", error)
         return tuple(found)
 
     def status_of(self, endpoint: str, *, within_s: float | None = None) -> MemberStatus:

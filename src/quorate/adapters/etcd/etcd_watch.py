@@ -79,7 +79,7 @@ class KeyWatch:
                 with self._changed:
                     self._trouble = error
                     self._changed.wait_for(self._closing, _PAUSE_S)
-                _LOG.info("watching %s continues after: %s", self._key.decode(), error)
+                _LOG.info("watching %s continues after an error: %s", self._key.decode(), error)
 
     def _closing(self) -> bool:
         return self._is_closed

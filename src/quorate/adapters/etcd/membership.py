@@ -39,7 +39,9 @@ class EtcdMembership:
             try:
                 self._etcd.revoke(self._lease)
             except StoreError as error:
-                _LOG.info("the entry in the list of services expires by itself: %s", error)
+                _LOG.info(
+                    "the entry in the list of services was not removed, and will expire: %s", error
+                )
 
     def _run(self) -> None:
         pause_s = 0.0
@@ -48,7 +50,9 @@ class EtcdMembership:
                 self._sign()
                 pause_s = EVERY_S
             except StoreError as error:
-                _LOG.info("the entry in the list of services is tried again: %s", error)
+                _LOG.info(
+                    "the entry in the list of services was not renewed; trying again: %s", error
+                )
                 pause_s = AGAIN_S
 
     def _sign(self) -> None:

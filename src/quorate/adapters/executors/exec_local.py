@@ -151,7 +151,9 @@ class LocalExecutor:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
             if left:
                 runs = counted(left, "run")
-                _LOG.info("still running: %s; the next service of this ledger takes over", runs)
+                _LOG.info(
+                    "still running: %s; the next service of this ledger manages the work", runs
+                )
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:

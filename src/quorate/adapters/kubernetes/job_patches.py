@@ -68,15 +68,16 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
         )
     if len(gpus_of) > 1 and not is_alone:
         return (
-            f"it was assigned GPUs of {len(gpus_of)} nodes that it shares with other runs, and the "
-            f"cluster's scheduler would choose among the nodes; use a pool with wholeNodes: true"
+            f"it was assigned GPUs of {len(gpus_of)} nodes that it shares with other runs, but "
+            "Quorate cannot tell the cluster's scheduler how many GPUs to use on each node; use a "
+            "pool with wholeNodes: true"
         )
     if not _fits(job.pod_sets, gpus_of):
         sizes = ", ".join(f"{each.pods} x {each.gpus}" for each in job.pod_sets)
         have = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(gpus_of.items()))
         return (
-            f"its pods need {sizes} GPUs, but it was assigned {have}; ask for pods whose size "
-            f"divides a node"
+            f"its pods need {sizes} GPUs, but it was assigned {have}; let each pod ask "
+            f"for a number of GPUs that divides the number of each node"
         )
     return ""
 

@@ -98,7 +98,7 @@ class SeenNodes:
         """
         node = self.nodes.get(name)
         if node is None:
-            return Finding(Health.FAILED, "the cluster has no such node")
+            return Finding(Health.FAILED, "the cluster does not have this node")
         if node.is_out_of_service:
             return Finding(Health.FAILED, f"it has the taint {OUT_OF_SERVICE}")
         if not node.is_ready:

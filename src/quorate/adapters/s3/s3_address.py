@@ -78,7 +78,7 @@ def parse_s3(text: str, credentials: Path | None, region: str = REGION) -> S3Add
         )
     if credentials is None:
         raise StoreUrlError(
-            "an archive in an object store needs archive-credentials=FILE beside it: a file with "
+            "an archive in an object store also needs archive-credentials=FILE: a file with "
             "an access key id and its secret, one per line, that only you may read"
         )
     prefix = match["prefix"].removeprefix("/")

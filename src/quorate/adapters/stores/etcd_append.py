@@ -352,7 +352,7 @@ class EtcdAppender:
         try:
             self._etcd.commit(Txn(compare=self._unmoved(revision), then=then))
         except StoreError as error:
-            _LOG.warning("%s: abandoned blocks are left there: %s", self._place, error)
+            _LOG.warning("%s: abandoned blocks could not be deleted: %s", self._place, error)
 
     def _finish(self, head: Head, staged_at: KnownHead) -> None:
         """Move the head to the end of the staged blocks."""

@@ -51,7 +51,7 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
         if numbers < (3, 4, 0) or (sound is not None and numbers[2] < sound):
             found.append(
                 f"{each.endpoint} runs etcd {each.version or 'of an unknown version'}, which may "
-                f"lose consistency after a crash; use 3.4.22 or newer, of 3.5 at least 3.5.6"
+                f"lose consistency after a crash; use 3.5.6 or newer; of 3.4, use 3.4.22 or newer"
             )
         found += [f"{each.endpoint} reports: {trouble}" for trouble in each.troubles]
     for at, each in enumerate(members):

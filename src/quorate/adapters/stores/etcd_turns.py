@@ -156,7 +156,7 @@ class EtcdTurns:
         try:
             self._wait_until_first(revision)
         except StoreDownError as error:
-            _LOG.info("this writer goes on without a turn: %s", error)
+            _LOG.info("this writer continues without waiting for its turn: %s", error)
             self.end()
 
     def end(self) -> None:
@@ -209,7 +209,9 @@ class EtcdTurns:
         try:
             self._leave(Txn(compare=(), then=(Delete(key),)))
         except StoreError as error:
-            _LOG.info("the entry in the queue of writers expires by itself: %s", error)
+            _LOG.info(
+                "the entry in the queue of writers was not removed, and will expire: %s", error
+            )
 
     def _expired(self) -> None:
         """Record that the lease of the entry ended; if that was during a turn, it was too short."""

@@ -319,6 +319,6 @@ def _translated(path: Path) -> Iterator[None]:
     except (CorruptLedgerError, LedgerNotFoundError, NotALedgerError) as error:
         raise OutboxError(
             f"{path} cannot be read as an outbox: {error.__cause__ or error}. Stop the service "
-            f"and move the file away: parcels that waited in it are not delivered, and sinks "
-            f"start with later events"
+            f"and move the file away: messages that wait in it are not delivered, and "
+            f"receivers get only later ones"
         ) from error

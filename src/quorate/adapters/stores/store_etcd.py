@@ -302,7 +302,11 @@ class EtcdStore:
             if self._upkeep.close_segments(min(head.height, self._reader.head().height)):
                 self._publish(head)
         except QuorateError as error:
-            _LOG.warning("%s: no segment was closed: %s", self._address.place, error)
+            _LOG.warning(
+                "%s: old blocks or the snapshot did not reach the archive: %s",
+                self._address.place,
+                error,
+            )
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
         """Return this machine's snapshot; a writer first fetches a newer published snapshot."""
@@ -402,7 +406,7 @@ class EtcdStore:
             with translated(self._address.local):
                 kept = self._archive.load()
                 if kept is not None and not self._is_of_log(kept[0], head):
-                    raise StoreError("it belongs to another history")
+                    raise StoreError("it belongs to another ledger")
         except QuorateError as error:
             _LOG.warning("the snapshot was ignored: %s", error)
             return None

@@ -65,7 +65,8 @@ class PagedReader:
             # A shorter file has replaced this one; without this check the loop would not end.
             if len(page) < count:
                 raise StoreError(
-                    f"{self._path} ends at block {height - 1} now, but had {last}; was it replaced?"
+                    f"{self._path} ends at block {height - 1} now, but ended at block {last} "
+                    "before; was it replaced?"
                 )
 
     def height_at(self, seq: int) -> int:

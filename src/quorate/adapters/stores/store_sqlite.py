@@ -242,7 +242,7 @@ class SqliteStore:
             with translated(self._path):
                 kept = self._archive.load()
                 if kept is not None and kept[0] not in (GENESIS, self._head_at(kept[0].height)):
-                    raise StoreError("it belongs to another history")
+                    raise StoreError("it belongs to another ledger")
         except QuorateError as error:
             _LOG.warning(
                 ("the snapshot was ignored, and the whole ledger is read instead: %s"), error

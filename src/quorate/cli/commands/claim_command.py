@@ -92,7 +92,7 @@ def claim(
     from quorate.operations.fleet.fleet_operations import ClaimNodes
 
     if (nodes is None) == (gpus is None):
-        raise click.UsageError("give one of --nodes N and --gpus N")
+        raise click.UsageError("give either --nodes N or --gpus N")
     asked = ClaimNodes(
         name=name,
         owner=owner,

@@ -185,8 +185,8 @@ def _print_chosen(
         click.echo(f"no {kind} matches", err=True)
     elif len(names) > NAMES_MAX:
         raise click.UsageError(
-            f"{len(names)} match, and such a table has at most {NAMES_MAX} rows; select fewer, "
-            "or use -o name or -o json"
+            f"{len(names)} {kind} match, but a table of selected {kind} has at most {NAMES_MAX} "
+            "rows; select fewer, or use -o name or -o json"
         )
     else:
         ask(settings, operation, type(asked)(names=names))

@@ -54,7 +54,7 @@ def plan(
     Nothing is written.
     """
     if (run is None) == (not files):
-        raise click.UsageError("give one of RUN and -f FILE --dry-run")
+        raise click.UsageError("give either RUN or -f FILE --dry-run")
     if files and not dry_run:
         raise click.UsageError(
             "-f plans runs that are not submitted yet, so it needs --dry-run; "

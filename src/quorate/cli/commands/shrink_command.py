@@ -38,5 +38,5 @@ def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_
     from quorate.operations.resources.run_operations import ShrinkRun
 
     if (to is None) == (by is None):
-        raise click.UsageError("give one of --to GPUS and --by GPUS")
+        raise click.UsageError("give either --to GPUS or --by GPUS")
     ask(settings, "shrink-run", ShrinkRun(run=run_name(run), gpus=to, by=by, dry_run=dry_run))

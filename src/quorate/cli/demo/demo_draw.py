@@ -38,8 +38,8 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.type(*submit("grasp", "robotics"))
     stage.say(
         """Runs have no priority, so importance cannot decide which run stops. When a firm start
-        is due, the owners of the runs in the way enter a lottery. All owners see the odds
-        before the draw:"""
+        is due and GPUs are missing, the owners of the runs that it could end enter a lottery.
+        All owners see the odds before the draw:"""
     )
     odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "runs that it could end"))
     stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not announced before the draw")

@@ -60,9 +60,9 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     screen = stage.type("--ledger", FORGED, *verify, expect=Exit.UNSOUND)
     stage.check(f"block {height}" in screen, f"verify does not name block {height}")
     stage.say(
-        """A cleverer forger computes all hashes again, so that the blocks join. But every command
-        that writes prints a receipt, the hash of its block, which proves the forgery. The seed
-        also gives another victim:"""
+        """A cleverer forger computes all hashes again, so that the chain is valid. But every
+        command that writes prints a receipt, the hash of its block, which proves the forgery.
+        The seed also gives another victim:"""
     )
     _hash_anew(copy)
     stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)

@@ -136,7 +136,7 @@ def set_context(
     from quorate.client.contexts import Context
 
     if token is not None and token_file is not None:
-        raise click.UsageError("give one of --token - and --token-file FILE")
+        raise click.UsageError("give either --token - or --token-file FILE")
     path, config = _load(settings)
     known = config.contexts.get(name)
     if known is None and server is None:

@@ -128,7 +128,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
     if not found:
         why = "no node offers nvidia.com/gpu; is the device plugin installed?"
         if left_out:
-            why = f"{len(left_out)} with GPUs are left out; correct each as listed, and try again"
+            why = "every node with GPUs is left out; correct each as listed, and try again"
         raise CommandError(
             Exit.REFUSED, f"none of the cluster's {len(trees)} nodes can be declared: {why}"
         )

@@ -81,7 +81,8 @@ def kueue(
     if not imported.documents:
         raise CommandError(
             Exit.REFUSED,
-            f"these files have nothing to import; {', '.join(KINDS)} of kueue.x-k8s.io are read",
+            f"these files have nothing to import; of kueue.x-k8s.io only {', '.join(KINDS)} are "
+            "read",
         )
     items = [
         each if template is None else resource_manifest(each, template)

@@ -300,7 +300,9 @@ def migrate(settings: Settings, source: str, target: str) -> None:
         "quorate ledger replay --at 2025-01-31T09:00:00Z get charges -o json",
     )
 )
-@click.option("--at", "at", metavar="TIME", required=True, help="RFC 3339, as in the examples.")
+@click.option(
+    "--at", "at", metavar="TIME", required=True, help="A time in RFC 3339, as in the examples."
+)
 @click.argument("what", metavar="[get] [KIND] [NAME]...", nargs=-1)
 @reader
 @click.pass_obj

@@ -133,7 +133,7 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @click.option(
     "--after",
     metavar="CLAIM",
-    help="Only if this was the node's last claim, so that a late report has no effect.",
+    help="Record it only if this was the node's last claim: a late report then has no effect.",
 )
 @_marking
 @click.pass_obj

@@ -24,7 +24,7 @@ _FLAGS = (
     ("executor", "none|simulated|local", "The program that runs the work.  [default: none]"),
     ("executor.run_as", "TEMPLATE", "The system user of local work: q-{owner}; needs root."),
     ("executor.memory_bytes", "N", "The memory limit of a run with a system user."),
-    ("executor.processes", "N", "The limit on processes and threads of such a run."),
+    ("executor.processes", "N", "The limit on processes and threads of a run with a system user."),
     ("kubernetes.clusters", "NAME=PATH,...", "The kubeconfigs of the clusters that pools name."),
     ("kubernetes.namespace", "TEMPLATE", "The namespace of pods.  [default: quorate-{owner}]"),
     ("kubernetes.home", "NAME", "The namespace of Quorate's objects.  [default: quorate]"),

@@ -53,7 +53,7 @@ def seeds_of(text: str) -> list[int]:
         first, _, last = part.strip().partition("-")
         last = last or first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 1 << 31):
-            raise ScenarioError("seeds", f"has {part!r}", "write numbers and ranges, as 0-4,7")
+            raise ScenarioError("seeds", f"has {part!r}", "write numbers and ranges, such as 0-4,7")
         found += range(int(first), int(last) + 1)
     return found
 

@@ -43,7 +43,7 @@ def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
             raise ValueError(
                 f"unknown type {word!r}; write NONE, BEGIN, END, FAIL, REQUEUE or ALL, with commas"
             )
-    note = f"{','.join(left_out)}: left out: there is no such notice" if left_out else ""
+    note = f"{','.join(left_out)}: left out: no notice of this type exists" if left_out else ""
     return tuple(found), note
 
 

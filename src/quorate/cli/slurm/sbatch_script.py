@@ -107,7 +107,7 @@ def read_script(
     written: list[Option] = []
     for option in script_options(lines, name):
         if given and option.key in given:
-            script.said.append(f"{option.where}: left out: {given[option.key]} is given")
+            script.said.append(f"{option.where}: left out, because {given[option.key]} is given")
         elif option.key not in typed_keys:
             written.append(option)
     _take_all(script, [*written, *typed])
@@ -222,7 +222,7 @@ def _read_gres(script: Script, value: str) -> str:
 def _read_nodes(script: Script, value: str) -> str:
     low, dash, _ = value.partition("-")
     script.nodes = _whole(low)
-    note = f"read as {low}: a run has one width; " if dash else ""
+    note = f"read as {low}, because a run has a fixed number of GPUs; " if dash else ""
     if script.nodes > 1:
         note += "does not fix the number of nodes; see SLURM_NNODES"
     return note.removesuffix("; ")
@@ -250,7 +250,7 @@ def _read_array(script: Script, value: str) -> str:
 
 def _read_time(script: Script, value: str) -> str:
     if value.upper() in ("INFINITE", "UNLIMITED", "0"):
-        return "no limit; give its expected duration with --for"
+        return "means no limit; give the expected duration of the run with --for"
     script.limit_s = seconds_of(value)
     script.duration = duration_text(script.limit_s)
     return ""

@@ -109,7 +109,7 @@ def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
         return
     most = run.funding.borrow_gpus_max if run.funding.allow_borrow else 0
     if most is not None and borrowed > most:
-        yield Violation("I2", run.name, f"borrows {borrowed} of {most} GPUs")
+        yield Violation("I2", run.name, f"borrows {borrowed} GPUs, but may borrow {most}")
 
 
 def _claim(
@@ -166,7 +166,9 @@ def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
         yield from _whole(run, number, bundle, least if number == 0 else step)
     on_grid = width == least if step == 0 else (width - least) % step == 0
     if not (least <= width <= most and on_grid):
-        yield Violation("I7", run.name, f"works at {width} GPUs, from {least} to {most} by {step}")
+        yield Violation(
+            "I7", run.name, f"has {width} GPUs, but may have {least} to {most} in steps of {step}"
+        )
 
 
 def _whole(run: Run, number: int, bundle: Mapping[str, int], wanted: int) -> Iterator[Violation]:

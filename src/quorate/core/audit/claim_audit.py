@@ -56,7 +56,11 @@ def check_claims(view: StateView) -> Iterator[Violation]:
                 yield Violation("I12", fact.lease, f"is on {node}, which the claim does not have")
     for node, unwiped in view.unwiped.items():
         if unwiped.leases != leases.get(node, 0):
-            yield Violation("I8", node, f"counts {unwiped.leases} leases of a claim")
+            yield Violation(
+                "I8",
+                node,
+                f"counts {unwiped.leases} leases, but its claim has {leases.get(node, 0)}",
+            )
         if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
             yield Violation("I12", node, f"is kept for {unwiped.user}, not its claim's user")
 

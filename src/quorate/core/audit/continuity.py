@@ -210,7 +210,7 @@ def _swapped(
                 )
             elif (old.fact.payer, old.fact.tier) != (fact.payer, fact.tier):
                 yield Violation(
-                    "I3", fact.lease, f"swaps in {slot}, which {old.fact.payer} pays for"
+                    "I3", fact.lease, f"swaps in {slot}, but {old.fact.payer} pays for that slot"
                 )
             elif hold_ends_ms != old.hold_ends_ms:
                 yield Violation("I2", fact.lease, f"swaps in {slot}, held until {hold_ends_ms}")

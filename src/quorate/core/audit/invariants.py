@@ -457,7 +457,9 @@ def _rooms(view: StateView) -> Iterator[Violation]:
         for number, domain in enumerate(site.domains):
             true_ms = first.bound_ms(domain.key, gpus)
             if true_ms is not None and known.get(number, FOREVER_MS) > max(now_ms, true_ms):
-                yield Violation("I8", domain.key.domain, f"has {gpus} GPUs free before its bound")
+                yield Violation(
+                    "I8", domain.key.domain, f"may have {gpus} GPUs free before the stored bound"
+                )
 
 
 def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:

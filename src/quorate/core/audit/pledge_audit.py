@@ -72,7 +72,9 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
         for node, _ in lease.fact.slots
     }
     if any(view.nodes[node].spec.domain_key not in homes for node, _ in pledge.slots):
-        yield Violation("I5", pledge.pledge, f"its group works in {sorted(homes)}")
+        yield Violation(
+            "I5", pledge.pledge, f"is outside the domains of its group, {sorted(homes)}"
+        )
 
 
 @dataclass(slots=True)

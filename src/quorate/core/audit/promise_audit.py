@@ -75,7 +75,9 @@ class Promises:
         elif event.cause.code is MoveCode.AS_RECORDED and not event.cause.note:
             yield Violation("I6", event.reservation, "moves without a cause")
         if (event.planned_start_ms is None) != (not event.payers):
-            yield Violation("I2", event.reservation, "holds money without a start, or the reverse")
+            yield Violation(
+                "I2", event.reservation, "has payers but no start, or a start but no payers"
+            )
 
     def _close(self, event: ReservationClosed) -> Iterator[Violation]:
         made = self.open.pop(event.reservation, None)

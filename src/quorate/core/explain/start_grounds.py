@@ -233,7 +233,7 @@ def recourse_of(
         reservation="" if promise is None else promise.made.reservation,
     )
     if foreseen is None:
-        return Recourse(why_not="ending all work there that may be ended would not be enough")
+        return Recourse(why_not="ending all work that may be ended would not free enough GPUs")
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, foreseen.slice.flavor
     refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     why_not = "" if refused is None else refused.text
@@ -242,7 +242,7 @@ def recourse_of(
         why_not = "a lottery would be needed, and this ledger's lottery chain is used up"
         covered_ms = None
     elif foreseen.start_ms >= natural.start_ms:
-        why_not = "it can start by itself before the runs there may be drawn"
+        why_not = "it can start without a conflict before any run may be drawn"
         covered_ms = None
     return Recourse(
         start_ms=foreseen.start_ms,

@@ -220,7 +220,7 @@ def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecas
         now_ms=now_ms,
         phase=record.phase,
         recorded_phase=recorded,
-        parked=f"pool {run.pool} shares in rounds"
+        parked=f"pool {run.pool} shares its GPUs in rounds"
         + ("" if refusal else f"; {share_words(state, record)}"),
         natural_start_ms=None if waits else next_round_ms(state, run.pool, now_ms),
         place=_held_place(state, record),

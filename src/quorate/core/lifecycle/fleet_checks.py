@@ -89,6 +89,6 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
         yield Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"Node/{node.name}: has {counted(len(held), 'open lease')}, so its flavor, "
-            "place and pool cannot change and it cannot shrink",
+            "location and pool cannot change, and it cannot lose GPUs",
             remedy=f"end the runs on it first: quorate describe node {node.name}",
         )

@@ -35,7 +35,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
                 Refusal(
                     code=RefusalCode.INVALID,
                     subject=f"Run/{run.name}: spec.env.{said[0]}: the device plugin of the cluster "
-                    "says which GPUs a pod sees",
+                    "decides which GPUs a pod sees",
                     remedy="remove it",
                 )
             ]

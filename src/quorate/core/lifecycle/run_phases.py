@@ -24,7 +24,7 @@ def grant_claim(log: DecisionLog, run: Run) -> None:
     over = None if isinstance(answer, Refusal) else over_pool_size(log.view, len(answer.plan.nodes))
     refusal = answer if isinstance(answer, Refusal) else over
     if refusal is not None and refusal.code in HARD:
-        remedy = "wait until its owner holds less, or have the limit raised"
+        remedy = "wait until work of its owner ends, or ask an admin to raise the limit"
         refusal = replace(refusal, remedy=remedy)
     if isinstance(answer, Admitted) and refusal is None:
         write_claim(log, run, answer)

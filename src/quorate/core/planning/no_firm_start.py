@@ -54,7 +54,7 @@ def _missing(run: Run, refusal: Refusal | None) -> str:
 def _walk_words(walk: LongWalk | None) -> str:
     """Return how many runs the walk for this answer planned, as a text."""
     if walk is None:
-        return "it is not one of them yet"
+        return "this run is not yet among them"
     if walk.has_reached:
         return f"for this answer all {walk.runs - 1:,} runs before it were planned, too"
     return (

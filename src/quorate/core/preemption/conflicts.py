@@ -204,7 +204,7 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
     if command.gpus < 1:
         return Refusal(
             code=RefusalCode.INVALID,
-            subject=f"cannot make room for {command.gpus} GPUs",
+            subject=f"cannot free {command.gpus} GPUs",
             remedy="ask for one or more",
         )
     question = by_hand(view, command)
@@ -213,8 +213,8 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
         return Refusal(
             code=RefusalCode.INVALID,
             subject=(
-                f"pool {pool.name!r} shares in rounds: runs cut there would return in the next "
-                "round"
+                f"pool {pool.name!r} shares its GPUs in rounds: runs that are cut would "
+                "return in the next round"
             ),
             remedy="cordon or drain nodes instead: quorate node cordon NODE",
         )

@@ -94,7 +94,7 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
     if pool.discipline is not Discipline.ROUNDS:
         return Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"pool {command.pool!r} does not share in rounds",
+            subject=f"pool {command.pool!r} does not share its GPUs in rounds",
             remedy="set discipline: rounds on the pool",
         )
     record = view.rounds.get(command.pool)

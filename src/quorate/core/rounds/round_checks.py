@@ -24,7 +24,7 @@ Fault = tuple[RefusalCode, str, str, str]
 def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
     """Yield the faults of ``run`` in a pool of discipline ``rounds``."""
     invalid = RefusalCode.INVALID
-    in_pool = f"pool {run.pool!r} shares in rounds"
+    in_pool = f"pool {run.pool!r} shares its GPUs in rounds"
     if run.rounds is None:
         what = f"{in_pool}: the run needs a rate on each flavor, or a job type"
         yield invalid, "", what, "add throughputs, e.g. {v100: 12.5}, or jobType"
@@ -58,7 +58,8 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
     for flavor in named:
         if flavor not in run.flavors:
             what = f"has a rate for {flavor}, which the run does not ask for"
-            yield RefusalCode.INVALID, ".throughputs", what, f"add {flavor} to gpuTypes, or remove"
+            remedy = f"add {flavor} to gpuTypes, or remove this rate"
+            yield RefusalCode.INVALID, ".throughputs", what, remedy
     if not any(rate > 0 for _, rate in work.throughputs):
         what = "all rates are 0: the run would make no progress"
         yield (

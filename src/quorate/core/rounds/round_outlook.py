@@ -152,7 +152,8 @@ def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal |
     )
     return Refusal(
         code=RefusalCode.NEXT_ROUND,
-        subject=f"pool {pool!r} shares in rounds: {what}; {_words(view, record, hindered)}",
+        subject=f"pool {pool!r} shares its GPUs in rounds: {what}; "
+        f"{_words(view, record, hindered)}",
         wanted=record.spec.gpus,
         also=hindered or record.refusal,
     )

@@ -64,7 +64,8 @@ def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
     """
     return Refusal(
         code=RefusalCode.CONFLICT,
-        subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",
+        subject=f"{path}.owner: envelope {name!r} has paid, or has reserved hours, for "
+        f"{account.owner!r}",
         remedy="give the new owner a budget or an envelope of another name",
     )
 
@@ -155,7 +156,7 @@ def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refu
 
 def _in_use(where: str, gpus: int, why: str) -> Refusal:
     remedy = "end the runs that it pays for first: quorate get leases -o wide"
-    return _gpus_depend(where, gpus, f"running on it, {why}", remedy)
+    return _gpus_depend(where, gpus, f"in use by runs that it pays for, {why}", remedy)
 
 
 def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
@@ -201,6 +202,6 @@ def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]
         if promised > held:
             scope = ",".join(f"{label}={value}" for label, value in selector)
             yield (
-                f"envelopes promise {promised} {flavor} GPUs where {scope}, "
-                f"nodes have {held}: not all of that work can run at once"
+                f"envelopes promise {promised} {flavor} GPUs in {scope}, but the nodes there have "
+                f"{held}, so not all of the promised GPUs can be in use at once"
             )

@@ -199,8 +199,8 @@ def _retired(view: StateView, name: str) -> Iterator[str]:
     """Yield a warning that names the budgets retired with the owner."""
     budgets = view.owner_budgets.get(name, ())
     if budgets:
-        what = "budget {} pays" if len(budgets) == 1 else "budgets {} pay"
-        yield f"{what.format(_listed(budgets))} no more; payments stay recorded"
+        what = "budget {} no longer pays" if len(budgets) == 1 else "budgets {} no longer pay"
+        yield f"{what.format(_listed(budgets))}; past payments stay recorded"
 
 
 def _lent_to(view: StateView, name: str) -> Iterator[str]:

@@ -156,7 +156,7 @@ def _is_read(manifest: Manifest, tree: dict[str, object]) -> bool:
     manifest.namespace = namespace if kind in _NAMESPACED else ""
     group, _, number = version.partition("/")
     if group != GROUP or kind not in _READERS:
-        manifest.note((), f"has no counterpart and is left out: {', '.join(KINDS)} are read")
+        manifest.note((), f"has no counterpart and is left out: only {', '.join(KINDS)} are read")
         return False
     if number not in _VERSIONS and not (number == "v1alpha1" and kind in _ALPHA):
         manifest.at("apiVersion").fault(

@@ -124,7 +124,7 @@ def budget_document(
         if flavor is None:
             queue.manifest.note(
                 ("spec", "resourceGroups"),
-                f"names {quota.flavor}, and these files have no such ResourceFlavor: its GPUs "
+                f"names {quota.flavor}, which no ResourceFlavor in these files defines: its GPUs "
                 f"get the flavor {quota.flavor}",
             )
         place = {} if flavor is None else flavor.selector()

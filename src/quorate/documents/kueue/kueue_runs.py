@@ -91,8 +91,8 @@ def _queue(workload: Workload, fleet: Fleet) -> Queue | None:
     local = fleet.local_queues.get((workload.namespace, workload.queue))
     if local is None:
         at.fault(
-            f"names {workload.queue}, and these files have no such LocalQueue in the namespace "
-            f"{workload.namespace}",
+            f"names {workload.queue}, but these files have no LocalQueue of this name in the "
+            f"namespace {workload.namespace}",
             "add it to the files: kubectl get localqueues -A -o yaml",
         )
         return None
@@ -162,7 +162,7 @@ def _malleable(workload: Workload, flavors: int) -> Tree | None:
     path = (*narrow[0].path, "minCount")
     if others:
         workload.manifest.note(
-            path, "is not taken over: a run of several sets of pods has one width"
+            path, "is not taken over: a run of several sets of pods has a fixed number of GPUs"
         )
         return None
     assert first.count_min is not None, first
@@ -183,8 +183,8 @@ def _runtime(workload: Workload) -> Tree | None:
         return None
     workload.manifest.note(
         ("spec", "maximumExecutionTimeSeconds"),
-        "becomes the expected duration, for which the payers hold hours; a run that takes longer "
-        "continues as long as its payers can pay",
+        "becomes the expected duration, for which the payers reserve GPU-hours; a run that takes "
+        "longer continues as long as its payers can pay",
     )
     return {"expectedDuration": duration_text(workload.limit_s * SECOND_MS)}
 

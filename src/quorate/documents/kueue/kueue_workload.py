@@ -175,7 +175,7 @@ def _topology(
     if fields.maybe("preferred", as_it_is) is not None:
         manifest.note(
             (*at.path, "preferred"),
-            "has no counterpart: a run always goes to as few domains as can hold it",
+            "has no counterpart: a run is always placed in as few domains as possible",
         )
     level = fields.maybe("podSetSliceRequiredTopology", values.line)
     size = fields.maybe("podSetSliceSize", _POSITIVE)

@@ -107,12 +107,12 @@ def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
         counts = " or ".join(str(size) for size in sorted(sizes))
         raise CommandError(
             Exit.REFUSED,
-            f"nodes with {flavor} have {counts} GPUs here: use --gpus N instead",
+            f"matching nodes with {flavor} have {counts} GPUs: use --gpus N instead of --nodes N",
             fault="conflict",
         )
     raise CommandError(
         Exit.REFUSED,
-        f"pool {pool!r} has no such node with flavor {flavor!r}; list them: quorate get nodes",
+        f"pool {pool!r} has no matching node with flavor {flavor!r}; list nodes: quorate get nodes",
         fault="no-nodes",
     )
 

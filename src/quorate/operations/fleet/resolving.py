@@ -80,7 +80,7 @@ def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
     if DEFAULT_POOL in pools or not pools:
         return DEFAULT_POOL
     if len(pools) > 1:
-        raise _missing(f"several pools have {flavor}; name one, as pool=NAME", sorted(pools))
+        raise _missing(f"several pools have {flavor}; name one with pool=NAME", sorted(pools))
     return next(iter(pools))
 
 

@@ -49,7 +49,7 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
         found, next_seq = _first_from(context, wanted, asked.first, asked.limit)
         if next_seq <= view.seq and not found:
             notes = (
-                (f"no such events up to sequence {next_seq - 1}; continue with --from {next_seq}"),
+                (f"no events match up to sequence {next_seq - 1}; continue with --from {next_seq}"),
             )
     else:
         found, notes = _last(context, wanted, asked.limit)
@@ -60,7 +60,7 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
         lines=lambda wide: (
             [table(COLUMNS, [row(entry) for entry in found], show_wide=wide)] if found else []
         ),
-        notes=told if found or notes else (*told, "there are no such events"),
+        notes=told if found or notes else (*told, "no events match"),
     )
 
 

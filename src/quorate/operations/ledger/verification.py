@@ -266,7 +266,8 @@ def _check_snapshot(store: EventStore, name: str) -> None:
             Exit.UNSOUND,
             f"{name}: the events verify, but the snapshot kept at sequence {head.seq}, or a run "
             "archived with it, does not match them; stop every program that has the ledger open "
-            "for writing, remove LEDGER.archive, and start again, which derives it from the ledger",
+            "for writing, remove LEDGER.archive, and start one again: it derives the file from the "
+            "ledger",
         )
 
 

@@ -97,7 +97,7 @@ def list_notices(context: RequestContext, asked: ListNotices, operation: Operati
         if first is None
         else _first_from(recent, wanted, first, asked.limit)
     )
-    told = () if found else ("there are no such notices",)
+    told = () if found else ("no notices match",)
     return Answer(
         tree=lambda: {"items": [notice_tree(each) for each in found], "next": next_seq},
         lines=lambda is_wide: (

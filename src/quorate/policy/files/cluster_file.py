@@ -46,7 +46,10 @@ def cluster_of(text: str, at: At) -> Cluster | None:
     counts = text.split(":")
     if len(counts) != len(PUBLISHED_ORDER):
         order = ":".join(PUBLISHED_ORDER)
-        at.fault(f"must count {order} in that order, as in 300:300:300, got {cut(text)!r}", _NAMED)
+        at.fault(
+            f"must give the GPUs of {order} in that order, such as 300:300:300, got {cut(text)!r}",
+            _NAMED,
+        )
         return None
     gpus = [
         _count(each, at.below(name)) for name, each in zip(PUBLISHED_ORDER, counts, strict=True)

@@ -105,7 +105,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
     at = At()
     for row, column in np.argwhere(np.isnan(table.together.alone)):
         at.below(table.flavors[column]).below(table.types[row].key).fault(
-            "has no rate alone", "measure it: estimates are fractions of this rate"
+            "has no rate of its own", "measure it: estimates are fractions of this rate"
         )
     if at.faults:
         return Faulty(faults=tuple(at.faults))

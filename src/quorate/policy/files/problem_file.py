@@ -105,7 +105,9 @@ def _pairs(value: object, problem: Problem, at: At) -> Pairs | None:
         if pair is None or rates is None:
             continue
         if problem.scales[pair[0]] != problem.scales[pair[1]]:
-            below.fault("has jobs of two scales", "remove it; only jobs of one scale share")
+            below.fault(
+                "has jobs of different scales", "remove it; only jobs of the same scale share GPUs"
+            )
         order = tuple(sorted(pair))
         if order in found:
             below.fault("is given twice", "remove one of the two")

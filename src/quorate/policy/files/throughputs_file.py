@@ -170,7 +170,7 @@ def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], 
         mirror = seen.get((other, one)) if one <= other else None
         if scales[one] != scales[other]:
             message = "shares GPUs with a type of another scale"
-            remedy = "remove it; only jobs of one scale share"
+            remedy = "remove it; only jobs of the same scale share GPUs"
         elif mirror is not None and (mirror[1], mirror[0]) != (rates[0], rates[1]):
             message = f"is {rates}, but its mirror has {mirror}"
             remedy = "write the same two rates in both places, in the opposite order"

@@ -160,7 +160,7 @@ def _unfit(problem: Problem) -> Unsolved | None:
             code=UnsolvedCode.NOT_APPLICABLE,
             subject=problem.jobs[job],
             message=f"job {problem.jobs[job]}: takes {problem.scales[job]} GPUs at a time",
-            remedy="AlloX plans jobs of one GPU; leave it out, or choose another policy",
+            remedy="AlloX only plans jobs of one GPU; leave the job out, or choose another policy",
             jobs=problem.names(wide),
         )
     runs = ((problem.rates > 0) & (problem.gpus > 0)).any(axis=1)

@@ -145,21 +145,21 @@ _RUNNING: Final = "jobs that run"
 FIFO: Final = (
     Policy(
         name="fifo",
-        goal="jobs in their order, on any flavor that has room",
+        goal="jobs in their order, on any flavor with enough free GPUs",
         solve=fifo,
         metric=_RUNNING,
         reads_progress=False,
     ),
     Policy(
         name="fifo_perf",
-        goal="jobs in their order, each on the fastest flavor that has room",
+        goal="jobs in their order, each on the fastest flavor with enough free GPUs",
         solve=fifo_perf,
         metric=_RUNNING,
         reads_progress=False,
     ),
     Policy(
         name="fifo_packed",
-        goal="like fifo_perf, but waiting jobs share GPUs of others where that is faster",
+        goal="like fifo_perf, but a waiting job shares the GPUs of another job if that is faster",
         solve=fifo_packed,
         metric=_RUNNING,
         reads_pairs=True,

@@ -172,7 +172,7 @@ def _too_much(jobs: int) -> Unsolved:
     return Unsolved(
         code=UnsolvedCode.TOO_MUCH_WORK,
         subject="solver",
-        message=f"the first level of {jobs} kinds of jobs takes too much work",
+        message=f"computing the first level of {jobs} kinds of jobs takes too much work",
         remedy="have fewer jobs, bring rates and weights nearer to each other, or choose another "
         "policy",
     )
@@ -338,7 +338,9 @@ def _weightless(problem: Problem) -> Unsolved | None:
 
 
 def _failed(message: str) -> Unsolved:
-    return solver_failed(message, "report the problem: every such problem has an answer")
+    return solver_failed(
+        message, "report this as a bug, with the problem: water filling always has an answer"
+    )
 
 
 def _agnostic(problem: Problem) -> Allocation | Unsolved:

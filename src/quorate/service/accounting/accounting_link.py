@@ -229,8 +229,8 @@ class Link:
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
-            "the last report of %s, to which no owner is linked any longer, is sent only after "
-            "the next start",
+            "no owner is linked to %s any longer; its last report is sent only after the next "
+            "start of the service",
             parcel.line,
         )
         self._ends.outbox.given_up(self.sink, parcel.key)

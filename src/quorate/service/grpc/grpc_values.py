@@ -136,4 +136,7 @@ def fill_value(message: Value, value: Any) -> None:
         case dict():
             fill_tree(message.struct_value, value)
         case _:
-            raise TypeError(f"{type(value)} is not of a tree")
+            raise TypeError(
+                f"{type(value).__name__} has no form in a protobuf Value; use null, a bool, a "
+                "number, text, a list or an object"
+            )

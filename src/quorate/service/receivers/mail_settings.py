@@ -115,7 +115,9 @@ def _readers(tree: Mapping[str, Any]) -> Readers:
 def _name(value: object) -> str:
     found = receiver_name(value)
     if found == RUNS:
-        raise WrongSettingError(f"must not be {RUNS}: this name means the addresses of runs")
+        raise WrongSettingError(
+            f"must not be {RUNS}: the name is reserved for addresses that runs give"
+        )
     return found
 
 

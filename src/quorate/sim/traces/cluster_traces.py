@@ -190,7 +190,7 @@ def _allocated(line: Line) -> int:
         if not (count.isascii() and count.isdecimal() and int(count) <= GPUS_MAX):
             raise line.fault(
                 "AllocTRES",
-                f"has {entry.strip()}, no number of GPUs up to {GPUS_MAX}",
+                f"has {entry.strip()}, which is not a number of GPUs up to {GPUS_MAX}",
                 "print it with sacct --noconvert",
             )
         if flavor:

@@ -118,7 +118,7 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
         line = Line(number, dict(zip(header, cells, strict=True)))
         for name in needed:
             if "\n" in line.cells[name] or "\r" in line.cells[name]:
-                raise line.fault(name, "goes on in the next line", _QUOTE_REMEDY)
+                raise line.fault(name, "continues on the next line", _QUOTE_REMEDY)
         yield line
 
 

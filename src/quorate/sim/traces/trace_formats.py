@@ -86,10 +86,10 @@ def _no_form(first: str) -> TraceError:
     missing = [name for name in needed if name not in header]
     others = [name for name in header if name not in (FIELDS if nearest == "quorate" else needed)]
     if missing:
-        what = f"is missing in a header that is nearest to {nearest}"
+        what = f"is missing in the header, which is most like that of {nearest}"
         remedy = f"rename or add it: other columns are {', '.join(others)}" if others else "add it"
         return TraceError(1, missing[0], what, f"{remedy}; or map the columns with --map")
-    what = f"is in a header that is nearest to {nearest}, which has no such column"
+    what = f"is not a column of {nearest}, whose header this header is most like"
     return TraceError(1, others[0], what, f"its columns are {', '.join(FIELDS)}; or use --map")
 
 

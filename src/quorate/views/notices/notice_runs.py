@@ -238,10 +238,10 @@ def _recall_withdrawn(seq: int, event: RecallWithdrawn, known: Known) -> NoticeC
 def _threshold(seq: int, event: ThresholdCrossed) -> NoticeContent:
     used = percent(event.used_ppm, PPM)
     where = (
-        f"has used {used} of an hours budget of its quota, and has reached {event.percent} %"
+        f"has used {used} of a soft budget of its quota, and has reached {event.percent} %"
         if event.is_above
         else (
-            f"has used {used} of an hours budget of its quota, and is clearly below "
+            f"has used {used} of a soft budget of its quota, and is clearly below "
             f"{event.percent} % again"
         )
     )
@@ -304,7 +304,7 @@ def _failed(seq: int, event: RunEnded, known: Known) -> NoticeContent:
         kind=NoticeKind.RUN_FAILED,
         **_about(event.run, known),
         text=(
-            f"run/{event.run} failed{note}. It is over and holds nothing. What it wrote: "
+            f"run/{event.run} failed{note}. It is over, and its GPUs are free. What it wrote: "
             f"quorate logs {event.run}. What happened to it: quorate ledger log --run {event.run}"
         ),
         facts={"outcome": event.outcome.value, "note": event.note},

@@ -105,7 +105,7 @@ def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_w
         head.append(("One more GPU", worth))
     if found.dropped:
         names = ", ".join(problem.jobs[job] for job in found.dropped)
-        head.append(("Late", f"{names}: these deadlines cannot be kept beside the others"))
+        head.append(("Late", f"{names}: their deadlines cannot be kept together with the others"))
     if found.unfinished:
         jobs = len(found.unfinished)
         head.append(("Unsure", f"{jobs} of {len(problem.jobs)} jobs might have up to 1 % more"))

@@ -46,7 +46,8 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
     tokens = counted(len(contest.entrants), "token")
     lines.append(
         f"{gpus(contest.short)} still missing: a lottery of {tokens} "
-        f"of up to {gpus(contest.size_max)}; CUT is over {contest.draws} dummy draws:"
+        f"of up to {gpus(contest.size_max)}; CUT is how often a run was cut "
+        f"in {contest.draws} dummy draws:"
     )
     tokens_shown = [_token_row(each, contest.draws) for each in contest.entrants]
     lines.append(indented(table(_TOKEN_COLUMNS, tokens_shown)))

@@ -168,7 +168,7 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     if record.backfills:
         end_ms = declared_end_ms(moment.view, record)
         facts.append(
-            ("Backfill", f"past {until(end_ms, now_ms)} it may be stopped for a firm start")
+            ("Backfill", f"after {until(end_ms, now_ms)} it may be stopped for a firm start")
         )
     if record.via_conflict:
         facts.append(("Started by", f"conflict/{record.via_conflict}"))

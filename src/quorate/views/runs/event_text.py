@@ -247,7 +247,7 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"owner/{event.owner} removed{_noted(event.reason)}"
         case ThresholdCrossed():
             where = "has used" if event.is_above else "is clearly below"
-            return f"owner/{event.owner} {where} {event.percent} % of a budget"
+            return f"owner/{event.owner} {where} {event.percent} % of a soft budget"
         case BudgetReported():
             return f"owner/{event.owner}: {event.source} reports {told_text(event.gpu, event.node)}"
         case BudgetFellBack():
@@ -325,8 +325,8 @@ def _text_of_rounds(event: RoundShared | StepsCounted) -> str:
     stay = sum(grant.stays for grant in event.grants)
     return (
         f"pool/{event.pool} begins round {event.number} by {event.policy}: "
-        f"{counted(len(event.grants), 'run')} of {len(event.shares)} with GPUs, {stay} where they "
-        f"were, until {time_text(event.until_ms)}{_noted(round_text(event))}"
+        f"{counted(len(event.grants), 'run')} of {len(event.shares)} with GPUs, {stay} on the "
+        f"same GPUs as before, until {time_text(event.until_ms)}{_noted(round_text(event))}"
     )
 
 

@@ -172,7 +172,7 @@ def _how(found: Forecast) -> list[tuple[str, str]]:
         facts.append(("by itself", alone))
     if recourse is not None and recourse.why_not:
         covered_ms = recourse.covered_ms
-        then = "" if covered_ms is None else f"; it is covered {until(covered_ms, now_ms)}"
+        then = "" if covered_ms is None else f"; the account covers it {until(covered_ms, now_ms)}"
         facts.append(("by a conflict", f"no: {recourse.why_not}{then}"))
     elif recourse is not None and recourse.start_ms is not None:
         facts.append(("by a conflict", until(recourse.start_ms, now_ms)))

@@ -119,7 +119,7 @@ def _own_events(
     if not count:
         return shown, []
     what = "other run waits" if count == 1 else "other runs wait"
-    return shown, [f"{count} {what} for another reason now: quorate queue"]
+    return shown, [f"{count} {what} for another reason now; see: quorate queue"]
 
 
 def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:

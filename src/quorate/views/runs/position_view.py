@@ -145,7 +145,7 @@ def _share_line(found: Standing) -> str:
     if terms.effective == terms.target:
         target += f"; {in_use}"
     else:
-        target += f", {percent(terms.effective, ONE)} as only {in_use}"
+        target += f", {percent(terms.effective, ONE)} while only {in_use}"
     return f"it has {percent(terms.share, ONE)} of {found.flavor} ({parts}); {target}"
 
 
@@ -179,7 +179,7 @@ def _ahead(ahead: Ahead) -> str:
         case Because.SCORE:
             why = f"score {score_text(ahead.terms.score)}, step {ahead.terms.step}"
         case Because.WAITS_LONGER:
-            why = "longer in line"
+            why = "waiting longer"
         case Because.SUBMITTED_BEFORE:
             why = "submitted before"
         case _:
