@@ -252,7 +252,9 @@ class Walk:
         plan = self.plan
         started = plan.started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
-        if not pin.is_choosy and took == (pin.start_ms, pin.slice, pin.shares):
+        # Whether a run can fill a spare depends on which nodes others have taken.
+        may_free_more = pin.is_choosy or bool(plan.log.view.spares)
+        if not may_free_more and took == (pin.start_ms, pin.slice, pin.shares):
             return
         if not plan.is_waiting and not plan.fruitless_runs:
             return
