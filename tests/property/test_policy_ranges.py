@@ -135,7 +135,7 @@ def test_water_filling_that_may_do_too_little_for_its_first_level_says_so() -> N
     found = answer(policy, replace(problem, work_max=300))
     assert isinstance(found, Unsolved)
     assert found.code is UnsolvedCode.TOO_MUCH_WORK
-    assert found.message == "the first level of 100 kinds of jobs takes too much work"
+    assert found.message == "computing the first level of 100 kinds of jobs takes too much work"
 
 
 @pytest.mark.soak

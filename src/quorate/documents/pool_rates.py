@@ -139,7 +139,7 @@ def _rate(value: object, at: At) -> int | None:
 def _pair(value: object, at: At) -> _Pair | None:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
         at.fault(
-            (f"must be the rates of the two, got {shown(value)}"),
+            (f"must be the rates of the two jobs, got {shown(value)}"),
             "write two rates, as in [2.4, 0.9]",
         )
         return None

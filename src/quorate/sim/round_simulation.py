@@ -35,7 +35,7 @@ FAILURES_MAX: Final = 5
 ROUNDS_MAX: Final = 100_000
 """The most rounds of a simulation: more than a year at 360 s each."""
 IDLE_MAX: Final = 3
-"""The most empty rounds while jobs wait and no job is still to arrive."""
+"""The simulation stops after this many rounds in a row that start none of the last jobs."""
 
 Rates = Callable[[Row, str, bool], tuple[float, ...]]
 """Returns the steps per second of each job of a row on a flavor, on spread GPUs if True."""

@@ -317,8 +317,8 @@ def _fleet_play(
     if late is not None:
         raise ScenarioError(
             "trace",
-            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first second, and "
-            f"the budgets of a simulation are for {WINDOW_MS // _SECOND_MS / _YEAR_S:g}",
+            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the simulation begins, "
+            f"and its budgets last {WINDOW_MS // _SECOND_MS / _YEAR_S:g} years",
             "leave it out, or move the arrivals",
         )
     store = None if opened is None else opened()

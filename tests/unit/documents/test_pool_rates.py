@@ -96,7 +96,7 @@ def test_yaml_may_say_null_without_quotes() -> None:
         ({"f": {A: {"null": 1e-7}}}, f'.f["{A}"].null', "must be 0, or from 0.000001 to 1000000"),
         ({"f": {A: {"null": 1e7}}}, f'.f["{A}"].null', "must be 0, or from 0.000001 to 1000000"),
         ({"f": {A: {"null": None}}}, f'.f["{A}"].null', "has no value"),
-        ({"f": {A: {"null": 1, A: [1]}}}, f'.f["{A}"]["{A}"]', "must be the rates of the two"),
+        ({"f": {A: {"null": 1, A: [1]}}}, f'.f["{A}"]["{A}"]', "must be the rates of the two jobs"),
         (
             {"f": {A: {"null": 1, A: [1, -2]}}},
             f'.f["{A}"]["{A}"][1]',

@@ -146,7 +146,7 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
         ({"slow": {SMALL: {"null": "2"}}}, "must be steps per second, got"),
         (
             {"slow": {SMALL: {"null": 1, SMALL: [1]}}},
-            "must be the rates of the two, got a list of 1",
+            "must be the rates of the two jobs, got a list of 1",
         ),
         (
             {"slow": {SMALL: {"null": 1, SMALL: [1, -1]}}},
@@ -286,7 +286,7 @@ PROBLEM: Final = {
         ({"pair_throughputs": {"0,1": {"a": [1, 1]}}}, 'pair_throughputs."0,1".b: is missing'),
         (
             {"pair_throughputs": {"0,1": {"a": [1, 1], "b": 7}}},
-            "must be the rates of the two, got 7",
+            "must be the rates of the two jobs, got 7",
         ),
         ({"entities": {"A": [0]}}, "entities: leaves job 1 out"),
         ({"entities": {"A": [0, 1, 1]}}, "entities.A[2]: names job 1, which already has an entity"),

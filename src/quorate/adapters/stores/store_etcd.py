@@ -211,7 +211,7 @@ class EtcdStore:
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
 
     def act_within(self, left_s: Callable[[], float] | None) -> None:
-        """Limit how long calls for blocks last; see ``LedStore``."""
+        """Set the time limit of reads and writes of ledger blocks; see ``LedStore``."""
         self._bound.bind(left_s)
 
     def join(self, member: MemberRecord) -> EtcdMembership:

@@ -40,7 +40,7 @@ from quorate.model.state.records import AnnouncedConflict, ReservationRecord
 from quorate.model.state.state_view import StateView
 
 DRAWS: Final = 32
-"""The number of dummy draws over which odds are counted."""
+"""The number of trial lotteries from which the odds of each run are estimated."""
 NEWS_PPM: Final = PPM // 10
 """If the odds of a run change by this much, they are announced to its owner again."""
 LOOKED_AT_MAX: Final = 4

@@ -135,7 +135,8 @@ def _pair_rates(rates: dict[str, Any], flavors: tuple[str, ...], at: At) -> list
         if flavor not in rates:
             below.fault("is missing", "add the rates of the two, [0, 0] where they cannot share")
         elif not isinstance(both, list) or len(both) != 2:  # noqa: PLR2004 - the two of a pair
-            below.fault(f"must be the rates of the two, got {shown(both)}", "write two numbers")
+            what = f"must be the rates of the two jobs, got {shown(both)}"
+            below.fault(what, "write two numbers")
         else:
             found.append([quantity_of(each, below.below(k)) for k, each in enumerate(both)])
             continue

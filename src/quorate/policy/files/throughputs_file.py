@@ -155,7 +155,8 @@ def _is_rate(value: object, at: At) -> bool:
 
 def _is_pair(value: object, at: At) -> bool:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
-        at.fault(f"must be the rates of the two, got {shown(value)}", "write two, as in [2.4, 0.9]")
+        what = f"must be the rates of the two jobs, got {shown(value)}"
+        at.fault(what, "write two, for example [2.4, 0.9]")
         return False
     ok = _is_rate(value[0], at.below(0))
     return _is_rate(value[1], at.below(1)) and ok

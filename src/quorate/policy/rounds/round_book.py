@@ -249,7 +249,7 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind its share: its owed time over the share, to a millisecond.
 
-    A row that had no GPUs for some time is behind by this time, whatever its share and GPUs. So a
+    A row without GPUs is behind by the time that it has waited, whatever its share and GPUs. So a
     large row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
     its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another round would
     make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS`` behind. If
