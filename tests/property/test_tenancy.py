@@ -28,6 +28,7 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
+from quorate.core.planning.foresight import Foresight
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     Event,
@@ -173,7 +174,9 @@ class Tenancy(RuleBasedStateMachine):
             expected_duration_ms=hours * HOUR_MS,
         )
         full, fits = self.model.runs_full(owner), self.model.has_place(spec)
-        promised = bool(self.state.reservations)
+        foresight = Foresight.of(self.state, self.now_ms, has_executor=False)
+        waiting = (self.state.runs[name] for name in self.state.pending)
+        promised = any(foresight.start_of(record).entry is not None for record in waiting)
         before = len(self.model.running)
         decision = self.do(Submit(spec))
         if full or decision.refusals:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from quorate.core.admission.hard_quota import refuses_ever_so
+from quorate.core.admission.admit import admit
+from quorate.core.admission.hard_quota import HARD, refuses_ever_so
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -71,7 +72,7 @@ from quorate.model.events import (
     RunSubmitted,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import OnQuota
+from quorate.model.specs import OnQuota, Run
 from quorate.model.state.records import TERMINAL, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -132,29 +133,28 @@ def _decide(log: DecisionLog, command: Submit | Immediate) -> Decision:
     if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(log)
     if isinstance(command, Apply):
-        over = _not_granted(log.view, decision)
+        over = _not_granted(log, decision)
         if over:
             return Decision(refusals=over, warnings=decision.warnings)
     return Decision(tuple(log.events), (), decision.changes, decision.warnings)
 
 
-def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
+def _not_granted(log: DecisionLog, decision: Decision) -> tuple[Refusal, ...]:
     """Return the refusals of claims that were not granted, and of runs that exceed a hard quota.
 
     A run with ``onQuota: wait`` is not refused.
     """
-    changes = decision.changes
+    view, changes = log.view, decision.changes
     submitted = [view.runs[name] for _, name, change in changes if change is Change.SUBMITTED]
     claims = (record for record in submitted if record.spec.sensitive)
     return (
         tuple(record.refusal for record in claims if record.refusal is not None)
         + tuple(
-            record.refusal.also
+            over
             for record in submitted
             if record.spec.on_quota is OnQuota.REFUSE
             and record.refusal is not None
-            and record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
-            and record.refusal.also is not None
+            and (over := _waits_for_quota(log, record.spec, record.refusal)) is not None
         )
         + tuple(
             over
@@ -316,16 +316,26 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         give_out(trial)  # A claim takes no promised GPUs, so earlier runs start before it.
     record = trial.view.runs[run.name]
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
-        held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
-        over = record.refusal.also if held else None
         # A run that has no room now is refused as well if it would exceed its quota.
-        over = over or refuses_ever_so(view, run)
+        over = _waits_for_quota(log, run, record.refusal) or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
     for event in trial.events:
         log.write(event)
     announce_conflicts(log)
     return Decision(tuple(log.events), changes=changes)
+
+
+def _waits_for_quota(log: DecisionLog, run: Run, refusal: Refusal) -> Refusal | None:
+    """Return the hard quota that ``run``, which does not start, would exceed now; or None.
+
+    ``refusal`` is why the run does not start. If only planned starts use up the quota, the result
+    is None: the present work leaves room for the run, so it waits.
+    """
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return None
+    found = admit(log.view, run, log.now_ms, has_executor=log.has_executor)
+    return found if isinstance(found, Refusal) and found.code in HARD else None
 
 
 def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:

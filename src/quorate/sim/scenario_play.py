@@ -317,7 +317,7 @@ def _fleet_play(
     if late is not None:
         raise ScenarioError(
             "trace",
-            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the simulation begins, "
+            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first job begins, "
             f"and its budgets last {WINDOW_MS // _SECOND_MS / _YEAR_S:g} years",
             "leave it out, or move the arrivals",
         )

@@ -341,3 +341,21 @@ def test_gpus_of_a_filled_spare_count_once_where_one_owner_has_both() -> None:
     assert (life.on("filler"), life.filled("keeper")) == ({"small": 2}, 2)
     assert life.state.holdings.room == {"physics": 0}
     assert sweep(life.state) == []
+
+
+def test_a_quota_that_only_planned_starts_use_up_refuses_no_run() -> None:
+    """``wide`` has a firm start on three nodes; ``narrow`` may delay it, so it waits."""
+    top = Owner(name="top", quota=Quota(nodes_max=3))
+    money = budget("top", "top", envelope("all", 1_000))
+    life = Life(nodes=fleet({"A": 12, "B": 12}, gpus=4), budgets=[money])
+    life.do(Apply((top,)))
+    life.do(Submit(run("running", 1, "top", expected_duration_ms=HOUR_MS)))
+    wide = run("wide", 12, "top", on_quota=OnQuota.WAIT, expected_duration_ms=HOUR_MS)
+    life.do(Submit(wide))
+    assert life.state.runs["wide"].reservation is not None
+    narrow = run("narrow", 1, "top", on_quota=OnQuota.REFUSE, expected_duration_ms=HOUR_MS)
+    decision = life.do(Submit(narrow))
+    assert not decision.refusals
+    assert life.phase("narrow") is Phase.PENDING
+    again = run("again", 1, "top", on_quota=OnQuota.REFUSE, expected_duration_ms=HOUR_MS)
+    assert not life.do(Apply((again,))).refusals

@@ -57,8 +57,8 @@ def level_by_prices(
 
     Every job (a row of ``demand``) must have a rate above 0 on some flavor that has GPUs, and must
     reach its need at some level. The level is below its bound by at most the part ``within`` of the
-    bound. A pass reads every job and flavor once or twice; three flavors take about 15 passes, eight
-    about 50. ``start`` may have the prices of a similar problem, which saves a few passes.
+    bound. A pass reads every job and flavor once or twice; three flavors take about 15 passes,
+    eight about 50. ``start`` may have the prices of a similar problem, which saves a few passes.
     """
     there = demand.gpus > 0
     if there.all():
