@@ -374,6 +374,7 @@ class FleetPlay:
                     case _:
                         pass
         self.came, self.refused, self._cpu_s = saved.came, [*saved.refused], saved.cpu_s
+        self._idle_since_ms = saved.now_ms
         self._timeline.clock.true_ms = saved.now_ms
         self._timeline.restore(
             saved.sequence,

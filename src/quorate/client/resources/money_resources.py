@@ -48,7 +48,7 @@ class EnvelopeSpec(Fields):
 
 
 class EnvelopeStatus(Fields):
-    """The GPUs that an envelope pays for now, and the amounts that it has spent and reserved."""
+    """The GPUs for which an envelope pays, and the amounts that it has spent and reserved."""
 
     owner: str
     active_gpus: int

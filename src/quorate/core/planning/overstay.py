@@ -286,7 +286,7 @@ def _fewest(
         both = dict.fromkeys((each, *beside.get(each, ())))
         more = [other for other in both if other not in needed]
         then = freed.left([*needed, *more])
-        if not any(now > 0 and later < now for now, later in zip(left, then, strict=True)):
+        if not any(had > 0 and has < had for had, has in zip(left, then, strict=True)):
             continue
         needed += more
         left = then
