@@ -690,3 +690,16 @@ def test_filled_spare_is_paid_no_longer_than_its_own_run_runs() -> None:
     life.do(Complete("runs"), NOW_MS + HOUR_MS)
     life.do(Complete("parks"))
     assert life.phase("first") is Phase.RUNNING
+
+
+def test_a_firm_start_that_is_due_is_not_refused_because_a_run_fills_spares() -> None:
+    life = planned_life(24, budgets=[budget("b-three", "three", envelope("e", 8))])
+    life.do(Submit(of("busy", 8, "two", 240)))
+    life.do(Submit(of("keeper", 4, "one", 240, group_gpus=4, spares_per_group=4)))
+    life.do(Submit(of("last", 8, "three", 60)))
+    life.do(Submit(of("due", 8, "two", 60)))
+    life.do(Submit(of("fills", 4, "three", 30)))
+    assert firm_ms(life, "due") == NOW_MS + HOUR_MS
+    life.do(Complete("last"), NOW_MS + HOUR_MS)
+    assert life.filled("keeper") == 4
+    assert (life.phase("fills"), life.phase("due")) == (Phase.RUNNING, Phase.RUNNING)

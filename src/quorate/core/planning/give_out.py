@@ -135,9 +135,6 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
         settle_spares(log)
     walk = _walked(log, known.stuck) if log.any_run_waits else _standing(log, known.stuck)
     if log.any_run_waits:
-        if walk.starts.has_new_spares:
-            # Earlier runs in the queue may fill the new spares.
-            walk = _walked(log, known.stuck)
         # If the notice of a recall is as short as the grace, the bundle is stopped at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
@@ -215,14 +212,15 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
-    The queue is walked again while two things are true: a run starts at another time, or on other
-    GPUs, than its firm start, and earlier runs in the queue could gain by this. So earlier runs are
-    planned first.
+    The queue is walked again when a run starts at another time, or on other GPUs, than its firm
+    start, and earlier runs in the queue could gain by this. It is also walked again when a run
+    starts on spares, and when earlier runs may fill the spares of a started run. So earlier runs
+    are planned first.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
         left = walk.run(starts_anew=left)
-        if not walk.has_left_place or not left:
+        if not walk.leaves_more or not left:
             break
         walk, left = _standing(log, stuck), left - 1
     walk.keep()

@@ -84,17 +84,22 @@ class Walk:
 
         Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
         a run does not start as its firm start was planned, and earlier runs in the queue could gain
-        by this, the walk ends early. The caller then walks the queue again. If the queue may not be
-        walked again, the walk continues, and later runs may be planned on the GPUs of the firm
-        start.
+        by this, the walk ends early. It also ends early when a run starts on spares. The caller
+        then walks the queue again. If the queue may not be walked again, the walk continues, and
+        later runs may be planned on the GPUs of the firm start.
         """
         self._starts_anew = starts_anew
         self._run()
         return self._starts_anew
 
     @property
+    def leaves_more(self) -> bool:
+        """Whether another walk may find starts that this walk did not find."""
+        return self.has_left_place or self.starts.has_filled or self.starts.has_new_spares
+
+    @property
     def _ends_early(self) -> bool:
-        return self.has_left_place and self._starts_anew > 0
+        return self._starts_anew > 0 and (self.has_left_place or self.starts.has_filled)
 
     def _run(self) -> None:
         plan = self.plan

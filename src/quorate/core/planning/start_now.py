@@ -42,7 +42,7 @@ def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
 class StartNow:
     """Starts runs now, without delaying the planned starts of one walk."""
 
-    __slots__ = ("_long_search", "_plan", "has_new_spares")
+    __slots__ = ("_long_search", "_plan", "has_filled", "has_new_spares")
 
     def __init__(self, plan: WalkPlan) -> None:
         self._plan = plan
@@ -50,6 +50,11 @@ class StartNow:
         """Search steps for starts that need more than a short search; all starts share them."""
         self.has_new_spares = False
         """Whether a run has started whose spares earlier runs in the queue could fill."""
+        self.has_filled = False
+        """Whether a run has started on spares.
+
+        The profile then counts its GPUs twice: as the spares' GPUs, and as the run's.
+        """
 
     def begin_again(self) -> None:
         """Reset the shared search steps to those of a new walk."""
@@ -105,6 +110,7 @@ class StartNow:
         backfill = plan.is_out_of_order
         write_fill(log, run, filled, leases_ever=record.leases_ever, backfill=backfill)
         plan.note_started(run, filled.admitted)
+        self.has_filled = True
         return True
 
     def room(self, record: RunRecord, reservation: str = "") -> StateView:
