@@ -149,6 +149,7 @@ def test_the_example_names_files_that_are_there() -> None:
     assert json.loads(TABLE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.heavy
 def test_a_recorded_simulation_with_a_lottery_is_reproduced_with_its_secret(
     bare: Shell, caplog: pytest.LogCaptureFixture
 ) -> None:

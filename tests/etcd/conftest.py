@@ -22,6 +22,13 @@ from tests.etcd_server import (
 _NUMBERS = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server as ``heavy``, because the server takes seconds to start."""
+    for item in items:
+        if "etcd_program" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.heavy)
+
+
 @pytest.fixture(scope="session")
 def etcd_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = shared_folder(tmp_path_factory)

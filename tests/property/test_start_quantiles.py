@@ -196,6 +196,7 @@ def _short(draw: st.DrawFn) -> tuple[dict[str, DurationHistory], Need]:
     return histories, Need(draw(st.integers(1, sum(r.gpus for r in releases))), releases)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(_short())
 def test_quantiles_are_those_of_all_ways_in_which_the_runs_can_end(

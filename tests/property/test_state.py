@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,6 +130,7 @@ def states(draw: st.DrawFn) -> State:
     return state_of(choose_fleet(choose), owners=owners.values(), money=money, used=used)
 
 
+@pytest.mark.heavy
 @given(states())
 def test_a_restored_snapshot_is_the_same_state(state: State) -> None:
     restored = restore(take(state))

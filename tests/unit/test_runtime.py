@@ -137,6 +137,7 @@ tell(lease=found and asdict(found), left=found and found.seconds_left)
     assert found["left"] == 0.0, "the round is long over"
 
 
+@pytest.mark.heavy
 def test_the_signal_says_stop_and_ends_nothing(tmp_path: Path) -> None:
     script = """
 tell(stop=runtime.stop_requested())

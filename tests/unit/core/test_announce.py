@@ -225,6 +225,7 @@ def test_every_planned_conflict_is_announced_at_once_however_many_there_are() ->
     assert set(life.state.announced) == planned
 
 
+@pytest.mark.heavy
 def test_conflicts_that_need_no_lottery_delay_no_announcement_of_one_that_does() -> None:
     owners = ("ada", "ben", "cy", "dee")
     narrow = [each for number in range(5) for each in fleet({f"S{number}": 16})]

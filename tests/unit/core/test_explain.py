@@ -322,6 +322,7 @@ def test_spread_spares_and_selector_are_found() -> None:
     assert only(state, "r", RemedyKind.NO_SELECTOR) == {"spec.locality.selector": None}
 
 
+@pytest.mark.heavy
 def test_least_to_borrow_is_found() -> None:
     mine = budget("mine", "team", envelope("e", 10))
     theirs = budget("theirs", "vision", envelope("e", 20, lending=lending()))
@@ -403,6 +404,7 @@ def test_cap_is_raised_by_what_is_missing() -> None:
     assert only(state, "r", RemedyKind.RAISE_CAP) == {"spec.aggregateCaps[all].maxConcurrency": 16}
 
 
+@pytest.mark.heavy
 def test_hours_of_a_cap_and_of_lending_are_raised() -> None:
     cap = Cap(
         name="all", flavor="H100", envelopes=("e",), concurrency_max=99, gpu_ms_max=10 * HOUR_MS

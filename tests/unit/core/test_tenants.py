@@ -440,6 +440,7 @@ _FIELDS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.heavy
 @given(owners(), _FIELDS, st.none() | st.just(()) | st.just(("p",)))
 def test_an_update_changes_exactly_the_fields_given(
     owner: Owner, fields: dict[str, int | None], parents: tuple[str, ...] | None

@@ -199,6 +199,7 @@ def test_a_field_of_a_long_text_has_a_longest_length() -> None:
     assert "a has" in _refused(body).message
 
 
+@pytest.mark.heavy
 def test_a_key_at_the_top_of_a_long_text_must_not_be_there_twice() -> None:
     body = _long('{"name": "a rather long name of a node"}')[:-1] + b', "more": 1}'
     assert "same key twice" in _refused(body).message

@@ -106,6 +106,7 @@ def test_what_was_due_in_the_round_that_ends_is_owed_at_its_end() -> None:
     assert any(ms > 0 for ms in owed.values())
 
 
+@pytest.mark.heavy
 def test_nobody_is_chosen_beyond_what_its_owners_money_carries() -> None:
     owners = (team("ant"), team("bee"))
     room = Room((pool(), *nodes(1, 4), *owners, money("ant", concurrency=2), money("bee")))

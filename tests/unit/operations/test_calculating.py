@@ -30,6 +30,7 @@ def test_a_scenario_of_as_many_steps_as_may_be_is_played() -> None:
     assert len(found["trace"]) == STEPS_MAX
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("world", "says"),
     [

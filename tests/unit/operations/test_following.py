@@ -68,6 +68,7 @@ def test_everybody_is_told_what_is_theirs_and_everybodys(caller: Caller) -> None
     assert follower.cursor == max(SEEN["root"])
 
 
+@pytest.mark.heavy
 def test_without_a_sequence_only_what_is_new_is_told() -> None:
     engine = engine_at_work()
     follower = watch_events(desk_for(ADMIN, engine), WatchEvents(), WATCH)
@@ -116,6 +117,7 @@ def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, 
     assert raised.value.fault == fault
 
 
+@pytest.mark.heavy
 def test_the_next_event_can_be_asked_for_before_it_is_there() -> None:
     follower = watch_events(desk_for(ADMIN), WatchEvents(first=45), WATCH)
     assert follower.read(5) == []
@@ -194,6 +196,7 @@ def test_a_block_is_found_by_any_of_its_events_and_opened_once() -> None:
         assert recent.page(block.height) is recent.page(block.height)
 
 
+@pytest.mark.heavy
 def test_only_so_many_events_are_kept_opened() -> None:
     engine = engine_at_work()
     recent = Recent(engine.store, 3)

@@ -74,6 +74,7 @@ def test_runs_are_planned_one_after_the_other() -> None:
     assert "" in lines_of(found)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("caller", [OF_TEAM, OF_OTHER, OF_NONE], ids=lambda each: each.actor)
 def test_nobody_plans_with_the_money_of_others(caller: Caller) -> None:
     with pytest.raises(CommandError) as raised:

@@ -59,6 +59,7 @@ def by_hand(matrix: Floats, known: Known, start: Start) -> Floats | None:
     return None
 
 
+@pytest.mark.heavy
 @given(rows=st.integers(1, 5), columns=st.integers(1, 6), seed=st.integers(0, 2**32 - 1))
 def test_rows_and_columns_are_fitted_in_turns(rows: int, columns: int, seed: int) -> None:
     chance = np.random.default_rng(seed)

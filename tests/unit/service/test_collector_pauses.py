@@ -20,6 +20,7 @@ class Clock:
         return self._seconds.pop(0) if len(self._seconds) > 1 else self._seconds[0]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("generation", "seconds", "is_frozen"),
     [(2, 2 * LONG_S, True), (2, LONG_S / 2, False), (1, 2 * LONG_S, False), (0, 1.0, False)],
@@ -44,6 +45,7 @@ class Node:
     other: Node | None = None
 
 
+@pytest.mark.heavy
 def test_what_was_frozen_is_freed_once_it_is_replaced_and_new_cycles_are_found() -> None:
     kept = {"a": Node()}
     old = weakref.ref(kept["a"])

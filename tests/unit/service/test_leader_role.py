@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,6 +251,7 @@ def test_closing_ends_the_candidacy_and_closes_the_executor() -> None:
 STEPS = st.lists(st.sampled_from(["own", "other", "lost", "refused", "settle"]), max_size=14)
 
 
+@pytest.mark.heavy
 @given(steps=STEPS)
 @examples(1)
 def test_role_follows_the_election_whatever_happens(steps: list[str]) -> None:

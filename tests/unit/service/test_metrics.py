@@ -359,6 +359,7 @@ def _expect_same(tallies: Tallies, state: State) -> None:
     }
 
 
+@pytest.mark.heavy
 def test_a_queue_that_turns_over_for_ever_leaves_nothing_behind() -> None:
     state, tallies = world(), Tallies()
     refusal = Refusal(code=RefusalCode.NO_NODES)

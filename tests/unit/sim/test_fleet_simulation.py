@@ -248,6 +248,7 @@ def test_a_stop_without_a_checkpoint_loses_work() -> None:
 AT_ONCE = Pool(name="simulated", grace_max_ms=0)
 
 
+@pytest.mark.slow
 def test_rounds_in_which_every_stop_loses_all_work_end_with_the_remedy() -> None:
     """Such a simulation would never end."""
     jobs = [job(name, 5_000.0, 8, 7_200.0) for name in ("one", "two")]
@@ -290,6 +291,7 @@ def test_a_simulation_reports_the_work_that_was_done_and_lost(
     assert metrics.estimated == ()
 
 
+@pytest.mark.heavy
 def test_a_ledger_alone_allows_an_estimate_of_lost_work() -> None:
     """At most an hour is lost, and all attempts count, without the lost work."""
     play = FleetPlay(fleet(PUT_BACK, AT_ONCE), PUT_BACK)
@@ -428,6 +430,7 @@ def test_a_job_that_no_flavor_can_hold_or_run_is_named() -> None:
         stage_of([typed], "h=8", throughputs="rates.json")
 
 
+@pytest.mark.slow
 def test_runs_that_no_policy_gives_gpus_end_the_simulation_with_an_error() -> None:
     poor = plain_fleet(GPUS, {"a": 2}, ROUNDS)
     play = FleetPlay(poor, [job("one", 0.0, 4, 60.0)])
@@ -447,6 +450,7 @@ def test_left_over_gpus_of_a_flavor_without_shares_go_to_runs_that_wait() -> Non
     assert [run.started_ms for run in runs] == [run.submitted_ms for run in runs]
 
 
+@pytest.mark.heavy
 def test_a_scattered_run_is_not_restarted_for_nodes_that_a_wider_run_takes() -> None:
     """``narrow`` is on two nodes; the third node is free between two rounds, and taken again."""
     jobs = [

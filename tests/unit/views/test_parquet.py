@@ -34,6 +34,7 @@ _ROWS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @given(_ROWS)
 def test_what_is_written_is_read_back(rows: list[tuple[Value, ...]]) -> None:
     found = read_parquet(parquet(COLUMNS, rows))

@@ -241,6 +241,7 @@ def test_what_a_choosy_start_leaves_of_its_domain_goes_to_earlier_runs_at_once(
     assert {life.phase("bound"), life.phase("wide")} == {Phase.RUNNING}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ahead", [2, 8, 28])
 def test_a_run_in_one_rack_is_planned_however_many_starts_are_planned_before(ahead: int) -> None:
     racks = [node("n0", 8, rack="k0"), node("n1", 8, rack="k1"), node("n2", 8, rack="k1")]

@@ -86,6 +86,7 @@ def test_a_run_that_may_borrow_starts_behind_many_of_its_owner_that_may_not(dept
     assert state.runs["loan"].phase is Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_a_run_that_is_paid_starts_behind_many_longer_ones_that_are_not() -> None:
     # All durations are within a factor of two, so that the runs have one shape.
     few = envelope("e", 8, gpu_ms_max=80 * MINUTE_MS)
@@ -152,6 +153,7 @@ def test_followers_hear_when_their_upstream_fails() -> None:
         assert refusal.code is RefusalCode.UPSTREAM_FAILED
 
 
+@pytest.mark.heavy
 def test_a_walk_is_gone_with_its_decision_and_leaves_nothing_to_collect() -> None:
     life = planned_life(16)
     life.do(Submit(of("runs", 8, "one", 60)))

@@ -462,6 +462,7 @@ def test_a_loan_to_an_overdue_run_with_other_payers_is_recalled_as_if_it_were_no
     assert life.phase("mine") is Phase.RUNNING
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("declared", [30, 600])
 def test_an_overdue_bundle_goes_on_after_its_notice_only_if_no_start_needs_it_later(
     declared: int,
