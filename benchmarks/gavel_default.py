@@ -23,12 +23,9 @@ from typing import Final, NamedTuple
 from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.gavel_traces import DATA
 from quorate.model.amounts import HOUR_MS, SECOND_MS
+from quorate.model.job_types import SPREAD_SUFFIX
 from quorate.policy.files.file_faults import Faulty
-from quorate.policy.files.throughputs_file import (
-    SPREAD_SUFFIX,
-    ThroughputTable,
-    read_throughputs,
-)
+from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
 from quorate.sim.report.metrics import Metrics, metrics_of
 from quorate.sim.scenario import Scenario
 from quorate.sim.scenario_play import REFERENCE, staged

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 ALONE_KEY: Final = "null"
 """The key under which a table has the rate of a type that shares its GPUs with no other job."""
+SPREAD_SUFFIX: Final = "_unconsolidated"
+"""The suffix of a flavor's name for rates on GPUs of several nodes."""
 
 _KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
 

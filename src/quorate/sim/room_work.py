@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from quorate.core.rounds.round_rates import SPREAD_SUFFIX
 from quorate.model.amounts import PPM
 from quorate.model.events import LeaseStarted, Role
+from quorate.model.job_types import SPREAD_SUFFIX
 from quorate.model.specs import Run
 from quorate.ports.executor_port import Order, StartLease
 

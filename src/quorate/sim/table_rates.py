@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import numpy as np
 
-from quorate.core.rounds.round_rates import SPREAD_SUFFIX
 from quorate.model.amounts import PPM
-from quorate.model.job_types import JobType
+from quorate.model.job_types import SPREAD_SUFFIX, JobType
 from quorate.model.specs import FlavorRates, TypeRates
 from quorate.policy.files.throughputs_file import Rates as TableRates
 from quorate.policy.files.throughputs_file import ThroughputTable

@@ -18,15 +18,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from quorate.model.amounts import PPM
+from quorate.model.job_types import SPREAD_SUFFIX
 from quorate.model.specs import Pool, Run, TypeRates
 from quorate.model.state.records import RoundsRun
 
 UNKNOWN_RATE: Final = PPM
 """The rate of a flavor as long as no rate is known: one step per second."""
-
-
-SPREAD_SUFFIX: Final = "_unconsolidated"
-"""The suffix of a flavor's name for rates on GPUs of several nodes, in a pool's table."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:

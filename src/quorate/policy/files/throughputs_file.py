@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from quorate.model.job_types import ALONE_KEY, JobType, parse_type
+from quorate.model.job_types import ALONE_KEY, SPREAD_SUFFIX, JobType, parse_type
 from quorate.policy.files.file_faults import (
     NUMBER_MAX,
     NUMBER_MIN,
@@ -32,8 +32,6 @@ from quorate.policy.files.file_faults import (
 )
 from quorate.policy.files.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
-
-SPREAD_SUFFIX: Final = "_unconsolidated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
