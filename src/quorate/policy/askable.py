@@ -8,7 +8,7 @@ import numpy as np
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
 from quorate.policy.policy_type import Solve
-from quorate.policy.problem import Problem
+from quorate.policy.problem import Problem, read_only
 
 
 class Asked(Protocol):
@@ -72,6 +72,7 @@ def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     """Return the answer of ``policy``, after checking the problem and the answer.
 
     If the allocation breaks a constraint, return a refusal that names the job or flavor instead.
+    The policy gets arrays that it cannot change, because other policies may get the same problem.
     """
     refusal = without_anything(problem)
     if refusal is None and policy.reads_steps:
@@ -80,21 +81,32 @@ def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
         refusal = _without_costs(problem)
     if refusal is not None:
         return refusal
-    found = policy.solve(problem)
+    found = policy.solve(read_only(problem))
     if isinstance(found, Unsolved):
         return found
+    missed = first_breach(problem, found)
+    if missed is None:
+        return found
+    return broken(missed, f"the answer of {policy.name}", "report this problem")
+
+
+def first_breach(problem: Problem, found: Allocation) -> str | None:
+    """Return the first constraint that an answer breaks, after its subject; None if it is sound."""
     missed = breaches(problem, found)
     if np.isnan(found.objective):
         missed.append("objective: is not a number")
     if found.prices is not None and np.isnan(found.prices).any():
         missed.append("prices: are not numbers")
-    if not missed:
-        return found
+    return missed[0] if missed else None
+
+
+def broken(breach: str, answer_of: str, report: str) -> Unsolved:
+    """Return the refusal of an answer with ``breach``; ``report`` says whom to tell."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,
-        subject=missed[0].partition(":")[0],
-        message=f"the answer of {policy.name} breaks a constraint: {missed[0]}",
-        remedy="choose another policy, and report this problem",
+        subject=breach.partition(":")[0],
+        message=f"{answer_of} breaks a constraint: {breach}",
+        remedy=f"choose another policy, and {report}",
     )
 
 

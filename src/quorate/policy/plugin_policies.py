@@ -17,11 +17,13 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import ALONE, Allocation, Unsolved, solver_failed
+from quorate.policy.askable import broken, first_breach
 from quorate.policy.policy_type import Policy, Solve
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES
 
 GROUP: Final = "quorate.policies"
+_REPORT: Final = "report this to the authors of the package"
 NAME_MAX: Final = 64
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -95,7 +97,11 @@ def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
 
 
 def _guarded(policy: Policy, package: str) -> Solve:
-    """Return the function of ``policy``; its errors become refusals that name the package."""
+    """Return the function of ``policy``; its errors become refusals that name the package.
+
+    An answer that breaks a constraint is such an error, too.
+    """
+    name = f"{policy.name} of package {package}"
 
     def solve(problem: Problem) -> Allocation | Unsolved:
         try:
@@ -105,13 +111,13 @@ def _guarded(policy: Policy, package: str) -> Solve:
         if isinstance(found, Unsolved):
             return found
         wrong = _misshapen(problem, found)
-        return found if wrong is None else _failed(wrong)
+        if wrong is not None:
+            return _failed(wrong)
+        breach = first_breach(problem, found)
+        return found if breach is None else broken(breach, f"the answer of {name}", _REPORT)
 
     def _failed(what: str) -> Unsolved:
-        return solver_failed(
-            f"{policy.name} of package {package} {what}",
-            "choose another policy, and report this to the authors of the package",
-        )
+        return solver_failed(f"{name} {what}", f"choose another policy, and {_REPORT}")
 
     return solve
 
@@ -134,4 +140,19 @@ def _misshapen(problem: Problem, found: object) -> str | None:
         )
     if not np.isfinite(found.shares).all():
         return "answered shares that are not finite"
+    unknown = _unknown_pair(problem, found)
+    if unknown is not None:
+        return f"answered a pair of the jobs {unknown[0]} and {unknown[1]}, which `pairs` lacks"
     return None
+
+
+def _unknown_pair(problem: Problem, found: Allocation) -> tuple[int, int] | None:
+    """Return the rows of two jobs that an answer pairs and the problem does not; or None."""
+    jobs, _ = problem.shape
+    pairs = problem.pairs
+    if len(found.first) == jobs:
+        return None
+    ends = () if pairs is None else zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+    known = set(ends)
+    answered = zip(found.first[jobs:].tolist(), found.second[jobs:].tolist(), strict=True)
+    return next((pair for pair in answered if pair not in known), None)

@@ -7,9 +7,9 @@ names. Only this package uses floats: pools count in GPUs and milliseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NO_ENTITY: Final = -1
+
+_Array = TypeVar("_Array", Floats, Ints)
 
 
 class EntityRule(StrEnum):
@@ -90,3 +92,34 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         """The number of jobs and the number of flavors."""
         return len(self.jobs), len(self.flavors)
+
+
+def read_only(problem: Problem) -> Problem:
+    """Return ``problem`` with arrays that a policy cannot change by mistake.
+
+    The arrays are views of those of ``problem``, so nothing is copied; an assignment to one raises
+    ``ValueError``.
+    """
+    pairs = problem.pairs
+    return replace(
+        problem,
+        gpus=_view(problem.gpus),
+        rates=_view(problem.rates),
+        scales=_view(problem.scales),
+        weights=_view(problem.weights),
+        steps_left=_view(problem.steps_left),
+        ages_s=_view(problem.ages_s),
+        isolated_s=_view(problem.isolated_s),
+        deadlines_s=_view(problem.deadlines_s),
+        costs=None if problem.costs is None else _view(problem.costs),
+        entity_of=None if problem.entity_of is None else _view(problem.entity_of),
+        pairs=None
+        if pairs is None
+        else Pairs(first=_view(pairs.first), second=_view(pairs.second), rates=_view(pairs.rates)),
+    )
+
+
+def _view(array: _Array) -> _Array:
+    found = array.view()
+    found.flags.writeable = False
+    return found

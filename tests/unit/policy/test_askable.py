@@ -13,7 +13,7 @@ from quorate.policy.askable import answer
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.jobs_file import JobState, problem_of
 from quorate.policy.policy_type import Policy
-from quorate.policy.problem import Problem
+from quorate.policy.problem import Pairs, Problem
 
 TWO = problem_of(
     Cluster(flavors=("a", "b"), gpus=(1, 1)),
@@ -71,3 +71,34 @@ def test_what_a_policy_reads_has_to_be_there() -> None:
 def test_nothing_to_share_is_a_refusal() -> None:
     none = replace(TWO, gpus=np.zeros(2, dtype=np.int64))
     assert refused(answer(giving(0.0), none)).code is UnsolvedCode.NO_GPUS
+
+
+@pytest.mark.parametrize("field", ["gpus", "rates", "weights", "costs", "entity_of"])
+def test_a_policy_cannot_change_the_problem_of_the_next_one(field: str) -> None:
+    problem = replace(TWO, costs=np.ones(2), entity_of=np.zeros(2, dtype=np.int64))
+    before = getattr(problem, field).copy()
+
+    def solve(asked: Problem) -> Allocation:
+        getattr(asked, field)[...] = 7
+        raise AssertionError("the assignment above raises")
+
+    with pytest.raises(ValueError, match="read-only"):
+        answer(replace(giving(0.1), solve=solve), problem)
+    assert (getattr(problem, field) == before).all()
+    getattr(problem, field)[...] = before
+
+
+def test_a_policy_cannot_change_the_pairs_of_the_next_one() -> None:
+    ends = np.array([0]), np.array([1])
+    pairs = Pairs(first=ends[0], second=ends[1], rates=np.ones((1, 2, 2)))
+
+    def solve(asked: Problem) -> Allocation:
+        assert asked.pairs is not None
+        for values in (asked.pairs.first, asked.pairs.second, asked.pairs.rates):
+            with pytest.raises(ValueError, match="read-only"):
+                values[...] = 0
+        return alone(np.zeros(asked.shape), objective=0.0, bound=0.0, method=Method.RULE)
+
+    assert isinstance(
+        answer(replace(giving(0), solve=solve), replace(TWO, pairs=pairs)), Allocation
+    )

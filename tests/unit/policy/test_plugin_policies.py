@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace as changed
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +16,29 @@ from quorate.policy.allocation import Allocation, Unsolved
 from quorate.policy.askable import answer
 from quorate.policy.files.problem_file import read_problem
 from quorate.policy.plugin_policies import GROUP, KnownPolicies, discovered
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES
+from tests.tidy.tree import fenced_blocks
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "policy-plugins.md").read_text(encoding="utf-8")
+EXAMPLES = ROOT / "examples"
 PLUGIN = EXAMPLES / "policy-plugin"
 MODULE = "quorate_test_plugin"
 HEAD = """
 from quorate.policy.allocation import Method, alone
 from quorate.policy.policy_type import Policy
+from dataclasses import replace
 import numpy as np
 def made(name, solve):
     return Policy(name=name, goal="a test", solve=solve, metric="nothing")
 def idle(problem):
     return alone(np.zeros(problem.shape), objective=0.0, bound=0.0, method=Method.RULE)
+def paired(problem, one, other):
+    shares = np.zeros((len(problem.jobs) + 1, len(problem.flavors)))
+    found = alone(shares, objective=0.0, bound=0.0, method=Method.RULE)
+    return replace(found, first=np.array([0, 1, 2, 3, one]), second=np.array([-1] * 4 + [other]))
 """
 
 
@@ -126,6 +137,11 @@ def test_a_fault_of_a_package_names_it_and_leaves_the_others(
             "return alone(np.full(p.shape, np.nan), objective=0.0, bound=0.0, method=Method.RULE)",
             "answered shares that are not finite",
         ),
+        (
+            "return paired(p, 3, 9)",
+            "answered a pair of the jobs 3 and 9, which `pairs` lacks",
+        ),
+        ("p.gpus[0] += 8; return idle(p)", "raised ValueError: "),
     ],
 )
 def test_an_answer_that_is_none_is_a_refusal_that_names_the_package(
@@ -137,6 +153,41 @@ def test_an_answer_that_is_none_is_a_refusal_that_names_the_package(
     assert isinstance(found, Unsolved)
     assert found.message.startswith(f"odd of package acme-policies 1.2 {what}")
     assert "report this to the authors" in found.remedy
+
+
+def test_an_answer_that_breaks_a_constraint_is_a_refusal_that_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Problem
+) -> None:
+    source = (
+        "def solve(p):\n    return replace(idle(p), shares=np.ones(p.shape))\n"
+        "POLICY = made('greedy', solve)"
+    )
+    known = installed(tmp_path, monkeypatch, source)
+    found = answer(known.by_name["greedy"], problem)
+    assert isinstance(found, Unsolved)
+    assert found.message == (
+        "the answer of greedy of package acme-policies 1.2 breaks a constraint: "
+        "job 0: its shares add up to 2, more than 1"
+    )
+    assert (found.subject, found.remedy) == (
+        "job 0",
+        "choose another policy, and report this to the authors of the package",
+    )
+
+
+def test_the_policy_with_pairs_of_the_page_lets_jobs_share_gpus(problem: Problem) -> None:
+    example = next(code for code in fenced_blocks(PAGE, "python") if "in_pairs" in code)
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/policy-plugins.md", "exec"), names)  # noqa: S102 - our own page
+    policy = names["IN_PAIRS"]
+    assert isinstance(policy, Policy)
+    found = answer(policy, problem)
+    assert isinstance(found, Allocation)
+    pairs = list(zip(found.first[4:].tolist(), found.second[4:].tolist(), strict=True))
+    assert pairs == [(0, 1), (2, 3)]
+    alone = answer(policy, changed(problem, pairs=None))
+    assert isinstance(alone, Allocation)
+    assert not alone.shares.any()
 
 
 def test_the_example_package_runs_the_shortest_jobs(

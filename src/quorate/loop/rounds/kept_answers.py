@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from quorate.loop.rounds.failure_log import FailureLog
 from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
 from quorate.policy.askable import answer
@@ -29,6 +30,7 @@ class KeptAnswers:
 
     policies: Mapping[str, PoolPolicy] | None = None
     solve: Callable[[PoolPolicy, Problem], Answer] = answer
+    failures: FailureLog = field(default_factory=FailureLog)
     _last: dict[str, tuple[PoolPolicy, Problem, Answer]] = field(default_factory=dict)
 
     def policy(self, name: str | None) -> PoolPolicy | None:

@@ -8,7 +8,6 @@ which needs no solver. Owners then get their targets instead of the policy's sha
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,9 @@ from quorate.loop.rounds.round_problem import PoolPolicy, problem_of
 from quorate.loop.rounds.round_snapshot import Floor, Member
 from quorate.model.events import RoundCause, RoundCode
 from quorate.model.state.state_view import StateView
-from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, solver_failed
 from quorate.policy.policies.by_weight import BY_WEIGHT
 
-_LOG = logging.getLogger(__name__)
 ASKED_MAX: Final = 4
 """How often a policy is called in a round; each call leaves out the runs named before."""
 FLAVORS_USUAL: Final = 3
@@ -64,6 +62,7 @@ def answered(
     for _ in range(ASKED_MAX):
         found = _asked(view, floor, left, (policy, kept), now_ms)
         if isinstance(found, Allocation):
+            kept.failures.worked(floor.pool.name)
             if found.unfinished:
                 more = len(found.unfinished)
                 causes.append(RoundCause(RoundCode.UNFINISHED, policy.name, more))
@@ -93,22 +92,28 @@ def _asked(
     by: tuple[PoolPolicy, KeptAnswers],
     now_ms: int,
 ) -> Allocation | Unsolved | RoundCause:
-    """Return the checked answer of a policy, its refusal, or the cause for not calling it."""
+    """Return the checked answer of a policy, its refusal, or the cause for not calling it.
+
+    A failure of the policy is logged.
+    """
     policy, kept = by
+    pool = floor.pool.name
     too_many = _too_many(policy, members, floor)
     if too_many is not None:
         return too_many
     try:
         problem = problem_of(view, floor, members, policy, now_ms)
-        return kept.of(floor.pool.name, policy, problem)
+        found = kept.of(pool, policy, problem)
     except Exception as error:  # noqa: BLE001 - a bug here must not end the service
-        _LOG.exception("the policy of pool %s failed", floor.pool.name)
-        return Unsolved(
-            code=UnsolvedCode.SOLVER_FAILED,
-            subject="policy",
-            message=f"the policy failed: {type(error).__name__}: {error}",
-            remedy="choose another policy for the pool, and report this",
+        refusal = solver_failed(
+            f"raised {type(error).__name__}: {error}",
+            "choose another policy for the pool, and report this",
         )
+        kept.failures.failed(pool, policy.name, refusal, error)
+        return refusal
+    if isinstance(found, Unsolved) and found.code is UnsolvedCode.SOLVER_FAILED:
+        kept.failures.failed(pool, policy.name, found)
+    return found
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> RoundCause | None:
@@ -151,7 +156,6 @@ def _cause(policy: str, refusal: Unsolved) -> RoundCause:
     the round show which runs were left out, and the log has the error of a policy.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
-        _LOG.error("the policy %s failed: %s", policy, refusal.message)
         return RoundCause(RoundCode.FAILED, policy)
     told = f"{refusal.message}; {refusal.remedy}"
     for named, instead in (("job", "a run"), ("entity", "an owner")):
