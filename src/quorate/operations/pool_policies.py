@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quorate.core.commands import Applied
+from quorate.model.job_types import SPREAD_SUFFIX
 from quorate.model.selector import matches
 from quorate.model.specs import DEFAULT_POOL, Discipline, Node, Pool
 from quorate.model.state.state_view import StateView
@@ -80,7 +81,9 @@ def _check(pool: Pool) -> Policy:
             Exit.INVALID,
             f"{where}: there is no policy {pool.policy!r}; use one of: {names}{policies.hint()}",
         )
-    has_pairs = any(each.beside for flavor in pool.throughputs for each in flavor.types)
+    # Which runs can share GPUs is decided by the rates on one node alone.
+    together = [each for each in pool.throughputs if not each.flavor.endswith(SPREAD_SUFFIX)]
+    has_pairs = any(each.beside for flavor in together for each in flavor.types)
     if known.reads_pairs and not has_pairs:
         raise CommandError(
             Exit.INVALID,

@@ -29,7 +29,7 @@ from quorate.sim.report.metrics import metrics_of
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
 from quorate.sim.strict_play import Experiment, StrictPlay
-from quorate.sim.table_rates import kinds_of, pool_rates, rates_on, templates_of
+from quorate.sim.table_rates import can_share_on, kinds_of, pool_rates, rates_on, templates_of
 from quorate.sim.traces.generated import generated_jobs
 from quorate.sim.traces.mapped_trace import column_map, read_mapped
 from quorate.sim.traces.trace_formats import READERS, read_trace
@@ -44,6 +44,7 @@ ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """The engine plays a trace in this many parts, so that progress can be shown."""
 _SECOND_MS: Final = 1_000
+_UNPACKED: Final = "use a policy that is not packed"
 _YEAR_S: Final = 365 * 86_400
 
 Read = Callable[[str], bytes]
@@ -177,21 +178,8 @@ def staged(
     play, whose ledger is in the store.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
-    known = known_policies()
-    if asked.policy is not None and asked.policy not in known.by_name:
-        raise ScenarioError(
-            "policy",
-            f"is {asked.policy!r}, which does not exist{known.hint()}",
-            "list them: quorate policy list",
-        )
-    if asked.policy is not None and known.by_name[asked.policy].reads_costs:
-        priceless = [flavor for flavor in cluster.flavors if flavor not in COSTS]
-        if priceless:
-            raise ScenarioError(
-                "policy",
-                f"weighs the cost of GPUs, but {priceless[0]} has no known price",
-                f"use only the flavors {', '.join(COSTS)}, or a policy that ignores costs",
-            )
+    if asked.policy is not None:
+        _check_policy(asked.policy, cluster, table)
     measured = measured_of(asked)
     if asked.strict:
         unknown = [f for f in cluster.flavors if table is not None and f not in table.flavors]
@@ -217,6 +205,46 @@ def staged(
         asked.policy or asked.discipline,
         measured,
     )
+
+
+def _check_policy(policy: str, cluster: Cluster, table: ThroughputTable | None) -> None:
+    """Raise ``ScenarioError`` if ``policy`` does not exist, or lacks prices or rates of pairs."""
+    known = known_policies()
+    if policy not in known.by_name:
+        raise ScenarioError(
+            "policy",
+            f"is {policy!r}, which does not exist{known.hint()}",
+            "list them: quorate policy list",
+        )
+    if known.by_name[policy].reads_costs:
+        priceless = [flavor for flavor in cluster.flavors if flavor not in COSTS]
+        if priceless:
+            raise ScenarioError(
+                "policy",
+                f"weighs the cost of GPUs, but {priceless[0]} has no known price",
+                f"use only the flavors {', '.join(COSTS)}, or a policy that ignores costs",
+            )
+    if not known.by_name[policy].reads_pairs:
+        return
+    lets = f"and {policy} lets two jobs share GPUs"
+    if table is None:
+        raise ScenarioError(
+            "throughputs",
+            f"is missing, {lets}",
+            f"name a table of rates with pairs of job types, or {_UNPACKED}",
+        )
+    flavors = _flavors_of(cluster)
+    if not can_share_on(table, flavors):
+        raise ScenarioError(
+            "throughputs",
+            f"has no pair of job types that makes progress on {' or '.join(flavors)}, {lets}",
+            f"add the rates of pairs, or {_UNPACKED}",
+        )
+
+
+def _flavors_of(cluster: Cluster) -> list[str]:
+    """Return the flavors of which ``cluster`` has GPUs."""
+    return [f for f, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus]
 
 
 def trace_of(
@@ -346,8 +374,15 @@ def _paired_rates(
     cluster, table = on
     if table is None or not known_policies().by_name[asked.policy or ""].reads_pairs:
         return ()
-    flavors = [f for f, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus]
-    return pool_rates(table, flavors, kinds_of(table, trace.jobs))
+    kinds = kinds_of(table, trace.jobs)
+    if not kinds:
+        raise ScenarioError(
+            "trace",
+            f"has no job with a type and steps, and {asked.policy} lets two jobs share GPUs by "
+            "their types",
+            f"add job_type and steps, or {_UNPACKED}",
+        )
+    return pool_rates(table, _flavors_of(cluster), kinds)
 
 
 def _ends_s(job: TraceJob) -> float:

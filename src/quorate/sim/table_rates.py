@@ -95,6 +95,13 @@ def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]
     return lambda model, gpus: rates[JobType(model, gpus)]
 
 
+def can_share_on(table: ThroughputTable, flavors: Sequence[str]) -> bool:
+    """Return whether two types of jobs can share GPUs of one of ``flavors``."""
+    columns = [column for column, name in enumerate(table.flavors) if name in flavors]
+    rates = table.together.paired[:, columns]
+    return bool((rates > 0).all(axis=2).any())  # Gaps are NaN, and do not count.
+
+
 def kind_of(table: ThroughputTable, job: TraceJob) -> JobType | None:
     """Return the type of ``job`` in ``table``, or None if its steps or its type are not known.
 

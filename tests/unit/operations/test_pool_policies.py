@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.commands import Applied
-from quorate.model.specs import Node
+from quorate.model.amounts import PPM
+from quorate.model.specs import FlavorRates, Node, TypeRates
 from quorate.operations.pool_policies import check_policies
 from quorate.policy.table import POLICIES
 from quorate.views.exits import CommandError
@@ -49,3 +51,14 @@ def test_a_policy_that_weighs_costs_needs_those_of_every_flavor_of_the_pool() ->
     assert "no cost of h100 is given" in _refusal(room, every, more)
     elsewhere = Node(name="new", flavor="h100", gpus=1, region="s", cluster="c", domain="d")
     check_policies(room.view, [every, elsewhere])
+
+
+def test_a_packed_policy_needs_pairs_with_rates_on_one_node() -> None:
+    room = Room(world(team("ant"), per_flavor=1, gpus=1))
+    shares = TypeRates(job_type="lm", gpus=2, alone=PPM, beside=(("lm", PPM, PPM),))
+    spread = FlavorRates(flavor="k80_unconsolidated", types=(shares,))
+    alone = FlavorRates(flavor="k80", types=(replace(shares, beside=()),))
+    said = _refusal(room, pool(policy="fifo_packed", throughputs=(alone, spread)))
+    assert "fifo_packed lets two runs share GPUs, and needs the rates of pairs" in said
+    there = FlavorRates(flavor="k80", types=(shares,))
+    check_policies(room.view, [pool(policy="fifo_packed", throughputs=(there,))])

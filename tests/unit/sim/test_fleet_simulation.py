@@ -233,6 +233,47 @@ def test_a_job_that_cannot_be_played_is_refused_with_its_line_before_a_ledger_is
         staged(asked, read, opened)
 
 
+TYPED = "name,arrives_s,gpus,steps,job_type\none,0,1,9600,quick\ntwo,0,1,3600,slow\n"
+UNTYPED = "name,arrives_s,gpus,duration_s\none,0,1,960\n"
+QUICK, SLOW = "('quick', 1)", "('slow', 1)"
+PAIRED = {QUICK: {"null": 10.0, SLOW: [8.0, 3.0]}, SLOW: {"null": 4.0}}
+UNPAIRED = {QUICK: {"null": 10.0}, SLOW: {"null": 4.0}}
+NEVER_PAIRED = {QUICK: {"null": 10.0, SLOW: [0, 0]}, SLOW: {"null": 4.0}}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("policy", ["max_min_fairness_packed", "gandiva"])
+@pytest.mark.parametrize("gpu", [UNPAIRED, NEVER_PAIRED])
+def test_a_packed_policy_is_refused_with_a_table_by_which_no_jobs_share_gpus(
+    policy: str, gpu: dict[str, dict[str, object]], *, strict: bool
+) -> None:
+    asked = Scenario(
+        strict=strict, policy=policy, cluster="gpu=1,old=0", trace="jobs.csv", throughputs="t.json"
+    )
+    tree = {"gpu": gpu, "old": PAIRED}
+    files = {"jobs.csv": TYPED.encode(), "t.json": json.dumps(tree).encode()}
+    with pytest.raises(ScenarioError) as told:
+        staged(asked, files.__getitem__)
+    assert str(told.value) == (
+        "throughputs: has no pair of job types that makes progress on gpu, and "
+        f"{policy} lets two jobs share GPUs; add the rates of pairs, or use a policy that is not "
+        "packed"
+    )
+    there = files | {"t.json": json.dumps({"gpu": PAIRED, "old": gpu}).encode()}
+    staged(asked, there.__getitem__)
+    with_table = msgspec.structs.replace(asked, policy="max_min_fairness_perf")
+    staged(with_table, files.__getitem__)
+
+
+def test_a_packed_policy_is_refused_without_a_table_or_without_types() -> None:
+    asked = Scenario(policy="fifo_packed", cluster="gpu=1", trace="jobs.csv")
+    files = {"jobs.csv": UNTYPED.encode(), "t.json": json.dumps({"gpu": PAIRED}).encode()}
+    with pytest.raises(ScenarioError, match="throughputs: is missing, and fifo_packed lets two"):
+        staged(asked, files.__getitem__)
+    with pytest.raises(ScenarioError, match=r"trace: has no job with a type and steps.*job_type"):
+        staged(msgspec.structs.replace(asked, throughputs="t.json"), files.__getitem__)
+
+
 @pytest.mark.heavy
 def test_a_stop_without_a_checkpoint_loses_work() -> None:
     """Two jobs that take turns in rounds take longer if each stop loses the round's work."""
