@@ -137,3 +137,19 @@ def test_whatif_shares_by_another_policy(bare: Shell) -> None:
     assert "there is no policy 'fairest'; use one of: " in unknown.err
     packed = shell("whatif", "--at", at, "--policy", "max_min_fairness_packed")
     assert "lets two runs share GPUs" in packed.err
+
+
+def test_forecasts_of_runs_in_rounds_cannot_be_scored_and_the_command_says_why(
+    bare: Shell,
+) -> None:
+    shell = begun(bare)
+    said = shell.ok("forecast", "score")
+    assert said.splitlines() == [
+        "there is nothing to score: 2 runs in a pool that shares in rounds",
+        (
+            "A run in rounds has a share of time instead of a planned start, so it has no "
+            "forecast; quorate report shows how long such runs waited"
+        ),
+    ]
+    tree = shell("forecast", "score", "-o", "json").json
+    assert (tree["starts"], tree["in_rounds"], tree["started_at_once"]) == (0, 2, 0)

@@ -9,6 +9,7 @@ from quorate.model.events import LeaseStarted
 from quorate.sim.demand import Size
 from quorate.sim.report.forecast_score import (
     ScoredStart,
+    Unscored,
     forecast_score,
     score_of,
     scored_starts,
@@ -39,7 +40,7 @@ def test_a_start_that_did_not_come_by_its_p90_counts_as_late() -> None:
 
 
 def test_a_start_whose_p90_is_still_to_come_is_undecided() -> None:
-    found = score_of([_start(1, None)], 9_000, unforeseen=2)
+    found = score_of([_start(1, None)], 9_000, Unscored(unforeseen=2))
     assert (found.starts, found.by_p90, found.undecided, found.unforeseen) == (0, None, 1, 2)
 
 
@@ -48,7 +49,7 @@ def test_forecasts_are_those_that_plan_shows_and_starts_those_that_happened() ->
     trial = Trial(24, size=Size(hours=6, runs=sized(24, 30), wishes=0))
     trial.run()
     blocks = [events for _, events in open_blocks(list(trial.store.blocks()))]
-    found, unforeseen, at_once, end_ms = scored_starts(blocks, has_executor=True)
+    found, unscored, end_ms = scored_starts(blocks, has_executor=True)
     assert found
     events = [event for block in blocks for event in block]
     for each in found[: sized(3, 6)]:
@@ -60,7 +61,7 @@ def test_forecasts_are_those_that_plan_shows_and_starts_those_that_happened() ->
         starts = [e for e in events if isinstance(e, LeaseStarted) and e.run == each.run]
         assert each.started_ms == (starts[0].start_ms if starts else None)
     score = forecast_score(blocks, has_executor=True)
-    assert score == score_of(found, end_ms, unforeseen=unforeseen, started_at_once=at_once)
+    assert score == score_of(found, end_ms, unscored)
     some, *_ = scored_starts(blocks, has_executor=True, every=3)
     assert len(some) < len(found)
     assert {each.run for each in some} <= {each.run for each in found}

@@ -40,9 +40,10 @@ class ForecastScore:
     ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
     start. ``undecided`` are runs that were cancelled or whose P90 is after the ledger's end;
     ``unforeseen`` are runs that waited and had no planned start, such as those far back in the
-    queue. ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which the run had started by its
-    P50 or P90. Losses are mean quantile losses in seconds, over the runs that started; of two
-    forecasters of the same waits, the better has the lower loss.
+    queue. ``in_rounds`` are runs of pools that share in rounds: these runs have no planned start,
+    so they are in no other count. ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which
+    the run had started by its P50 or P90. Losses are mean quantile losses in seconds, over the runs
+    that started; of two forecasters of the same waits, the better has the lower loss.
     """
 
     starts: int
@@ -53,57 +54,65 @@ class ForecastScore:
     undecided: int
     unforeseen: int
     started_at_once: int
+    in_rounds: int
 
 
-@dataclass(slots=True)
-class _Asked:
-    found: list[ScoredStart]
+@dataclass(slots=True, kw_only=True)
+class Unscored:
+    """How many runs have no forecast: they waited, started at once, or share in rounds."""
+
     unforeseen: int = 0
     at_once: int = 0
+    in_rounds: int = 0
 
 
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
-) -> tuple[list[ScoredStart], int, int, int]:
-    """Return (forecasts, runs without a forecast, runs that started at once, end) of a ledger.
+) -> tuple[list[ScoredStart], Unscored, int]:
+    """Return the forecasts of a ledger, the runs without a forecast, and the ledger's end.
 
     If ``every`` is n, only each n-th waiting run is forecast, because a forecast takes as long as a
     plan.
     """
-    state, asked, waiting = State(), _Asked([]), 0
+    state, unscored, waiting = State(), Unscored(), 0
+    asked: list[ScoredStart] = []
     started: dict[str, int] = {}
     ended: dict[str, int] = {}
     for events in blocks:
         apply_all(state, events)
         _note(events, started, ended)
-        new = [each.run.name for each in events if isinstance(each, RunSubmitted)]
-        pending = [name for name in new if _waits(state, name)]
-        asked.at_once += sum(name in started for name in new)
+        submitted = [each.run for each in events if isinstance(each, RunSubmitted)]
+        new = [run.name for run in submitted if run.rounds is None]
+        unscored.in_rounds += len(submitted) - len(new)
+        pending = [name for name in new if state.runs[name].phase is Phase.PENDING]
+        unscored.at_once += sum(name in started for name in new)
         chosen = [name for number, name in enumerate(pending) if not (waiting + number) % every]
         waiting += len(pending)
         if chosen:
             foresight = Foresight.of(state, state.at_ms, has_executor=has_executor)
             for name in chosen:
-                _ask(asked, foresight, state, name)
-    known = [_answered(each, started, ended) for each in asked.found]
-    found = [each for each in known if each is not None]
-    return found, asked.unforeseen, asked.at_once, state.at_ms
+                forecast = _forecast(foresight, state, name)
+                if forecast is None:
+                    unscored.unforeseen += 1
+                else:
+                    asked.append(forecast)
+    known = [_answered(each, started, ended) for each in asked]
+    return [each for each in known if each is not None], unscored, state.at_ms
 
 
 def forecast_score(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> ForecastScore:
     """Return the score of the forecasts of a ledger; see ``scored_starts``."""
-    found, unforeseen, at_once, end_ms = scored_starts(
-        blocks, has_executor=has_executor, every=every
-    )
-    return score_of(found, end_ms, unforeseen=unforeseen, started_at_once=at_once)
+    found, unscored, end_ms = scored_starts(blocks, has_executor=has_executor, every=every)
+    return score_of(found, end_ms, unscored)
 
 
 def score_of(
-    found: Sequence[ScoredStart], end_ms: int, *, unforeseen: int = 0, started_at_once: int = 0
+    found: Sequence[ScoredStart], end_ms: int, unscored: Unscored | None = None
 ) -> ForecastScore:
     """Return the score of forecasts whose starts are known up to ``end_ms``."""
+    others = unscored or Unscored()
     decided = [each for each in found if each.started_ms is not None or each.p90_ms < end_ms]
     came = [(each, each.started_ms) for each in decided if each.started_ms is not None]
     return ForecastScore(
@@ -113,8 +122,9 @@ def score_of(
         loss_p50_s=_mean(_loss(at_ms - each.p50_ms, 1, 2) for each, at_ms in came),
         loss_p90_s=_mean(_loss(at_ms - each.p90_ms, 9, 10) for each, at_ms in came),
         undecided=len(found) - len(decided),
-        unforeseen=unforeseen,
-        started_at_once=started_at_once,
+        unforeseen=others.unforeseen,
+        started_at_once=others.at_once,
+        in_rounds=others.in_rounds,
     )
 
 
@@ -126,26 +136,19 @@ def _note(events: Sequence[Event], started: dict[str, int], ended: dict[str, int
             ended[event.run] = event.at_ms
 
 
-def _waits(state: State, name: str) -> bool:
-    record = state.runs[name]
-    return record.phase is Phase.PENDING and record.spec.rounds is None
-
-
-def _ask(asked: _Asked, foresight: Foresight, state: State, name: str) -> None:
+def _forecast(foresight: Foresight, state: State, name: str) -> ScoredStart | None:
+    """Return the forecast for a run that waits; None if it has no planned start."""
     record = state.runs[name]
     quantiles = _quantiles(foresight, state, record)
     if quantiles is None:
-        asked.unforeseen += 1
-        return
-    asked.found.append(
-        ScoredStart(
-            run=name,
-            owner=record.spec.owner,
-            asked_ms=state.at_ms,
-            p50_ms=quantiles.p50_ms,
-            p90_ms=quantiles.p90_ms,
-            started_ms=None,
-        )
+        return None
+    return ScoredStart(
+        run=name,
+        owner=record.spec.owner,
+        asked_ms=state.at_ms,
+        p50_ms=quantiles.p50_ms,
+        p90_ms=quantiles.p90_ms,
+        started_ms=None,
     )
 
 

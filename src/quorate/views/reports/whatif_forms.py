@@ -174,7 +174,7 @@ def _ms(run: SimulatedRun | None, field: str) -> int | None:
 def score_lines(found: ForecastScore) -> list[str]:
     """Return how well forecasts matched the starts, for people."""
     if not found.starts:
-        return ["no forecast start is in the past yet; there is nothing to score"]
+        return _nothing_scored(found)
     facts = [
         ("Forecasts", f"{found.starts} scored, {found.undecided} not decided yet"),
         ("Started by P50", f"{_percent(found.by_p50)}; 50 % would be exact"),
@@ -182,10 +182,31 @@ def score_lines(found: ForecastScore) -> list[str]:
         ("Mean loss", f"P50 {_seconds(found.loss_p50_s)}, P90 {_seconds(found.loss_p90_s)}"),
         (
             "Without a forecast",
-            (f"{found.unforeseen} waited, {found.started_at_once} started at once"),
+            (
+                f"{found.unforeseen} waited, {found.started_at_once} started at once, "
+                f"{found.in_rounds} share in rounds"
+            ),
         ),
     ]
     return pairs(facts).splitlines()
+
+
+def _nothing_scored(found: ForecastScore) -> list[str]:
+    """Return why a ledger has no forecast to score, and what to do."""
+    counts = (
+        (found.undecided, "whose P90 is after the end of the ledger"),
+        (found.unforeseen, "that waited without a planned start"),
+        (found.started_at_once, "that started at once"),
+        (found.in_rounds, "in a pool that shares in rounds"),
+    )
+    facts = [f"{counted(count, 'run')} {what}" for count, what in counts if count]
+    lines = [f"there is nothing to score: {', '.join(facts) or 'no run was submitted'}"]
+    if found.in_rounds:
+        lines.append(
+            "A run in rounds has a share of time instead of a planned start, so it has no forecast;"
+            " quorate report shows how long such runs waited"
+        )
+    return lines
 
 
 def score_tree(found: ForecastScore) -> dict[str, Any]:
