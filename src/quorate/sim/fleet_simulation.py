@@ -21,6 +21,7 @@ from quorate.core.commands import Applied, Apply, Submit
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, SECOND_MS
 from quorate.model.events import LeaseEnded, LeaseStarted, RunSubmitted
+from quorate.model.job_types import SPREAD_SUFFIX
 from quorate.model.refusal import sentence
 from quorate.model.selector import REGION
 from quorate.model.specs import (
@@ -75,13 +76,21 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Nodes, a pool, owners and budgets, and the cost of stops."""
+    """Nodes, a pool, owners and budgets, and the cost of stops.
+
+    ``sizes`` has the GPUs of each flavor, and those of its largest node.
+    """
 
     specs: tuple[Applied, ...]
-    flavors: tuple[str, ...]
+    sizes: Mapping[str, tuple[int, int]]
     pool: Pool
     costs: Costs = field(default_factory=Costs)
     table: ThroughputTable | None = None
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """The flavors that have GPUs."""
+        return tuple(self.sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +136,8 @@ def plain_fleet(
         for owner, most in owners.items()
     ]
     specs: tuple[Applied, ...] = (pool, *nodes, *(Owner(name=owner) for owner in owners), *budgets)
-    return Fleet(specs=specs, flavors=tuple(envelopes), pool=pool)
+    sizes = {flavor: (gpus, min(gpus, layout.gpus_per_node)) for flavor, gpus in envelopes.items()}
+    return Fleet(specs=specs, sizes=sizes, pool=pool)
 
 
 def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
@@ -163,7 +173,8 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
 def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
     """Return the flavors of ``job``, its rates, and its duration on its fastest flavor.
 
-    Raises ``TraceError`` if the cluster has none of its flavors, or its duration is not known.
+    Raises ``TraceError`` if the cluster has none of its flavors, if its duration is not known, or
+    if it needs several nodes and makes no progress on several nodes.
     """
     flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
     if not flavors:
@@ -198,15 +209,30 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
 def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
     """Return the steps per second of ``job`` on each flavor that runs it.
 
-    If there is no table or no type, the result is empty: the job is equally fast on every flavor.
+    If there is no table or no type, the result is empty: the job is equally fast on every flavor. A
+    flavor is left out if the job needs several of its nodes and makes no progress on several.
     """
     table = fleet.table
     kind = None if table is None else kind_of(table, job)
     if table is None or kind is None:
         return {}
-    row = table.together.alone[table.types.index(kind)].tolist()
-    by_flavor = dict(zip(table.flavors, row, strict=True))
-    return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
+    row = table.types.index(kind)
+    together = dict(zip(table.flavors, table.together.alone[row].tolist(), strict=True))
+    spread = dict(zip(table.flavors, table.spread.alone[row].tolist(), strict=True))
+    rates = {f: together[f] for f in flavors if together.get(f, 0.0) > 0.0}
+    stuck = [f for f in rates if spread[f] == 0.0 and job.gpus > fleet.sizes[f][1]]
+    if stuck and all(f in stuck or job.gpus > fleet.sizes[f][0] for f in rates):
+        names = ", ".join(f"{flavor}{SPREAD_SUFFIX}" for flavor in stuck)
+        raise TraceError(
+            job.line,
+            "job_type",
+            f"of job {job.name} is {kind.key}, which makes no progress on several nodes, says the "
+            f"table of rates; nodes have at most {max(each for _, each in fleet.sizes.values())} "
+            "GPUs",
+            f"give nodes {job.gpus} GPUs (gpus_per_node), correct the rates of {names}, or leave "
+            "the job out",
+        )
+    return {f: rate for f, rate in rates.items() if f not in stuck}
 
 
 class FleetPlay:

@@ -330,10 +330,9 @@ def _fleet_play(
         stop_ms=round(asked.stop_s * _SECOND_MS),
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
-    sizes = dict(zip(cluster.flavors, cluster.gpus, strict=True))
     for job in trace.jobs:
         flavors, rates, _ = needs_of(fleet, job)  # An error comes before a ledger.
-        most = max(sizes[flavor] for flavor in rates or flavors)
+        most = max(fleet.sizes[flavor][0] for flavor in rates or flavors)
         if job.gpus > most:
             raise ScenarioError(
                 "cluster",

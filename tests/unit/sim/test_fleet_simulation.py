@@ -177,6 +177,51 @@ def test_a_job_on_several_nodes_has_the_rate_of_several_nodes(pool: Pool) -> Non
     )
 
 
+WIDE = "('wide', 4)"
+WIDE_JOB = TraceJob(name="w", arrives_s=0.0, gpus=4, steps=6_000.0, job_type="wide", line=2)
+
+
+def on_nodes_of_two(
+    pool: Pool, gpus: dict[str, int], tree: dict[str, dict[str, dict[str, object]]]
+) -> Fleet:
+    cluster = Cluster(flavors=tuple(gpus), gpus=tuple(gpus.values()))
+    here = plain_fleet(cluster, {"trace": 8}, pool, Layout(gpus_per_node=2))
+    return replace(here, table=table_of(tree))
+
+
+@pytest.mark.parametrize("pool", [BIND, ROUNDS])
+def test_a_job_that_needs_several_nodes_and_stands_still_there_is_an_error(pool: Pool) -> None:
+    tree: dict[str, dict[str, dict[str, object]]] = {
+        "gpu": {WIDE: {"null": 10.0}},
+        "gpu_unconsolidated": {WIDE: {"null": 0}},
+        "few": {WIDE: {"null": 10.0}},
+    }
+    here = on_nodes_of_two(pool, {"gpu": 4, "few": 2}, tree)
+    with pytest.raises(TraceError) as told:
+        finished(FleetPlay(here, [WIDE_JOB]))
+    assert str(told.value) == (
+        "line 2, column job_type: of job w is ('wide', 4), which makes no progress on several "
+        "nodes, says the table of rates; nodes have at most 2 GPUs; give nodes 4 GPUs "
+        "(gpus_per_node), correct the rates of gpu_unconsolidated, or leave the job out"
+    )
+    large = plain_fleet(Cluster(flavors=("gpu",), gpus=(4,)), {"trace": 4}, pool)
+    (run,) = finished(FleetPlay(replace(large, table=here.table), [WIDE_JOB])).runs
+    assert run.ended_ms == run.submitted_ms + 600_000
+
+
+@pytest.mark.parametrize("pool", [BIND, ROUNDS])
+def test_a_job_does_not_use_a_flavor_on_whose_nodes_it_stands_still(pool: Pool) -> None:
+    tree: dict[str, dict[str, dict[str, object]]] = {
+        "fast": {WIDE: {"null": 20.0}},
+        "fast_unconsolidated": {WIDE: {"null": 0}},
+        "slow": {WIDE: {"null": 10.0}},
+    }
+    here = on_nodes_of_two(pool, {"fast": 4, "slow": 4}, tree)
+    (run,) = finished(FleetPlay(here, [WIDE_JOB])).runs
+    assert run.ended_ms == run.submitted_ms + 600_000
+    assert {each.flavor for each in run.intervals} == {"slow"}
+
+
 def test_jobs_that_arrive_at_once_share_the_first_round_and_a_fork_repeats_that() -> None:
     jobs = [job(f"j{number}", 60.0, 2, 1_000.0) for number in range(4)]
     play = FleetPlay(plain_fleet(GPUS, {"a": 8}, ROUNDS), jobs)
