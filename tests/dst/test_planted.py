@@ -200,8 +200,8 @@ BUGS: Final = (
     Bug(
         "(c) cut what overstayed in front of no reservation that is there",
         "core/preemption/cut_order.py",
-        "                if started_seq > first_seq:\n",
-        "                if started_seq:\n",
+        "                if any(waits.is_before(mark) for waits in waiting):\n",
+        "                if waiting:\n",
     ),
     Bug(
         "(d) move a due start on at the instant at which its room is to come free",

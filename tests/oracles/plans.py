@@ -110,7 +110,7 @@ def start_ms_of(life: Life, name: str) -> int:
 
 def marked(life: Life, name: str) -> list[int]:
     """Return the bundles of a run that are marked as backfill."""
-    return [bundle for bundle, _ in life.state.runs[name].backfills]
+    return [mark.bundle for mark in life.state.runs[name].backfills]
 
 
 def tick_until(life: Life, until_ms: int) -> list[Decision]:

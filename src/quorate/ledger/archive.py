@@ -22,7 +22,7 @@ from quorate.ledger.errors import ArchiveError
 from quorate.model.events import RunStopping, Tier
 from quorate.model.refusal import Refusal
 from quorate.model.specs import EnvelopeId, Run
-from quorate.model.state.records import Phase, RunRecord, Unstarted
+from quorate.model.state.records import BackfillMark, Phase, RunRecord, Unstarted
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
@@ -50,7 +50,7 @@ class PackedRun(Struct, array_like=True, gc=False):
     since_ms: int | None
     reservation: str | None
     reservations_ever: int
-    backfills: tuple[tuple[int, int], ...]
+    backfills: tuple[BackfillMark, ...]
     waiting_seq: int
     cut_ms: int | None
     cut_by: str

@@ -84,7 +84,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 17
+SNAPSHOT_FORMAT: Final = 18
 """Raised whenever the structs below or the meaning of a counter change."""
 
 
@@ -529,6 +529,7 @@ def _by_flavor(known: RoundsRun) -> RoundsRun:
         dict(sorted(known.counted_ms.items())),
         known.lease,
         known.nodes,
+        known.started_ms,
     )
 
 

@@ -19,6 +19,7 @@ from quorate.model.selector import RACK, matches, names_label
 from quorate.model.specs import CapId, Sharing
 from quorate.model.state.records import Lease, Phase
 from quorate.model.state.state_view import StateView
+from quorate.model.state.upstreams import eligible_since_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +263,9 @@ def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[
     """
     used = dict[str, int]()
     for name, lease in view.leases.items():
-        is_claim = view.runs[lease.fact.run].spec.sensitive
-        is_open = name not in back.leases and (is_claim or _end_ms(view, lease, back) > at_ms)
+        spec = view.runs[lease.fact.run].spec
+        stays = spec.sensitive or spec.rounds is not None
+        is_open = name not in back.leases and (stays or _end_ms(view, lease, back) > at_ms)
         if is_open and owner in _lineage(view, lease.fact.run):
             for node, mask in lease.fact.slots:
                 used[node] = used.get(node, 0) | mask
@@ -291,6 +293,8 @@ def _runs_left(
         for name, lease in view.leases.items()
         if name not in back.leases and _end_ms(view, lease, back) > at_ms
     }
+    # In rounds, a run counts from its first GPUs to its end.
+    running |= view.in_rounds.keys()
     counted = [
         _lineage(view, name)
         for name in running
@@ -503,9 +507,11 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
     wait, and is past its declared end, and if this end is at least one grace before the planned
     start. No lease may be stopped for a run that was itself stopped for overstaying.
     """
-    waiting_seq = view.runs[place.run].waiting_seq
+    waiting = view.runs[place.run]
+    is_alone = waiting.spec.follow is None and waiting.spec.array is None
+    since_ms = 0 if is_alone else eligible_since_ms(view, waiting)
     found = set[str]()
-    if view.runs[place.run].has_overstayed:
+    if waiting.has_overstayed or since_ms is None:
         return frozenset()
     for name in view.backfilled:
         record = view.runs[name]
@@ -513,12 +519,14 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
             continue
         assert record.since_ms is not None, record
         end_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
-        for bundle, started_seq in record.backfills:
+        for bundle, started_seq, started_ms in record.backfills:
+            if started_seq < waiting.waiting_seq or started_ms < since_ms:
+                continue
             for lease_name in record.leases:
                 lease = view.leases[lease_name]
                 is_free = lease.ending is None and bundle in (0, lease.fact.bundle)
                 told_ms = max(place.start_ms, view.at_ms) - lease.grace_ms
-                if is_free and started_seq >= waiting_seq and end_ms <= min(view.at_ms, told_ms):
+                if is_free and end_ms <= min(view.at_ms, told_ms):
                     found.add(lease_name)
     return frozenset(found)
 

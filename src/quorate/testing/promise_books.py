@@ -45,8 +45,9 @@ from quorate.model.events import (
     Slice,
     StartReason,
 )
-from quorate.model.state.records import Lease, Phase, RunRecord
+from quorate.model.state.records import BackfillMark, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
+from quorate.model.state.upstreams import eligible_since_ms
 from quorate.testing.changes import Changes
 from quorate.testing.firm_oracle import (
     Place,
@@ -77,7 +78,7 @@ _CALLED_OFF: Final = (
     MoveCode.CONFLICT_NO_LOTTERY,
     MoveCode.CONFLICT_CLEARING,
 )
-_NO_SEQ: Final = 1 << 62
+_NEVER: Final = (1 << 62, 1 << 62)
 """An instant after every event, for runs that overstayed: no lease is stopped for them."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
@@ -134,10 +135,10 @@ class PromiseBooks:
         self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
-        self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._marked: dict[str, tuple[BackfillMark, ...]] = {}
         self._cut: frozenset[str] = frozenset()
         self._deadlines: dict[str, int] = {}
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[str, tuple[int, int]] = {}
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
@@ -228,7 +229,7 @@ class PromiseBooks:
         self._entered_ms = view.at_ms
         self._marked = {name: view.runs[name].backfills for name in view.backfilled}
         self._waiting = {
-            name: _NO_SEQ if (run := view.runs[record.made.run]).has_overstayed else run.waiting_seq
+            name: _waits_since(view, view.runs[record.made.run])
             for name, record in view.reservations.items()
         }
 
@@ -528,13 +529,13 @@ class PromiseBooks:
         if event.lease in self._cut:
             return
         run = event.lease.rpartition("/")[0]
-        started = [seq for _, seq in self._marked.get(run, ())]
+        started = [(mark.seq, mark.at_ms) for mark in self._marked.get(run, ())]
         deadline_ms = self._deadlines[run]
         if not any(
             promise.planned_ms is not None
             and promise.planned_ms <= deadline_ms
             and not promise.by_conflict
-            and any(seq >= self._waiting.get(name, 0) for seq in started)
+            and any(_is_after(mark, self._waiting.get(name, (0, 0))) for mark in started)
             for name, promise in self._promises.items()
         ):
             yield f"{event.lease} is stopped for a start, but no start is due by {deadline_ms}"
@@ -608,15 +609,32 @@ class PromiseBooks:
         waiting = self._waiting.values() if own is None else (own,)
         for cut in event.cuts:
             if cut.step is CutStep.BACKFILL and not any(
-                started_seq >= waiting_seq
-                for bundle, started_seq in self._marked.get(cut.run, ())
-                if bundle in (0, cut.bundle)
-                for waiting_seq in waiting
+                _is_after((mark.seq, mark.at_ms), since)
+                for mark in self._marked.get(cut.run, ())
+                if mark.bundle in (0, cut.bundle)
+                for since in waiting
             ):
                 yield (
                     f"conflict {event.conflict} cuts {cut.run}, which is in the way of no firm "
                     "start"
                 )
+
+
+def _waits_since(view: StateView, run: RunRecord) -> tuple[int, int]:
+    """Return the event by which a run began to wait, and the instant at which nothing blocked it.
+
+    No bundle may be stopped for a run that was itself stopped because it overstayed.
+    """
+    if run.has_overstayed:
+        return _NEVER
+    is_alone = run.spec.follow is None and run.spec.array is None
+    since_ms = 0 if is_alone else eligible_since_ms(view, run)
+    return _NEVER if since_ms is None else (run.waiting_seq, since_ms)
+
+
+def _is_after(started: tuple[int, int], waiting: tuple[int, int]) -> bool:
+    """Return whether a bundle ``started`` after a run began to wait; both are (event, instant)."""
+    return started[0] >= waiting[0] and started[1] >= waiting[1]
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:

@@ -132,7 +132,7 @@ def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> No
     # A run that ends in time may start.
     life.do(Submit(run("brief", 2, "three", expected_duration_ms=15 * MINUTE_MS, checkpoint_ms=0)))
     assert life.phase("brief") is Phase.RUNNING
-    assert [bundle for bundle, _ in life.state.runs["brief"].backfills] == [0]
+    assert [mark.bundle for mark in life.state.runs["brief"].backfills] == [0]
     life.do(Complete("brief"), START_MS - MINUTE_MS)
     life.do(Cancel("filler"))  # A conflict leaves other firm starts their GPUs.
     decision = life.do(Tick(), START_MS)

@@ -42,6 +42,7 @@ from quorate.model.events import EndReason
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import Phase, ReservationRecord
 from quorate.model.state.state_view import StateView
+from quorate.model.state.upstreams import overtaken_since
 
 _Shortage = tuple[str, str, int]
 """The kind and name of a resource, and how much of it is missing."""
@@ -190,8 +191,8 @@ def _stoppable(
 
 def _may_stop(view: StateView, record: ReservationRecord, start_ms: int, late: Overstayer) -> bool:
     """Return whether ``late`` may be stopped for a firm start at ``start_ms``."""
-    first_seq = view.runs[record.made.run].overstay_seq
-    if first_seq is None or late.started_seq < first_seq:
+    waits = overtaken_since(view, view.runs[record.made.run])
+    if waits is None or not waits.is_before(late.mark):
         return False
     return late.declared_end_ms <= start_ms - late.grace_ms
 

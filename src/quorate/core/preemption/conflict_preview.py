@@ -123,7 +123,7 @@ def foresee_declared(
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
     if resolver is None or not resolver.deficit:
         return None
-    tokens = entered(declared, resolver)
+    tokens = entered(view, declared, resolver)
     if resolver.short and (
         has_dodger(view, declared, resolver, tokens) or not resolver.suffices(tokens)
     ):

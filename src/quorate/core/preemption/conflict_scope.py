@@ -12,6 +12,7 @@ from quorate.core.preemption.goals import Count, Goal, Start
 from quorate.core.preemption.lottery import draw
 from quorate.core.preemption.money_limits import CAP, Limit, gpus_over, payers_of, survey_limit
 from quorate.core.preemption.resolver import Drawn, Resolver
+from quorate.core.preemption.run_age import last_start_ms
 from quorate.core.preemption.scope_survey import Survey, survey_domains
 from quorate.core.preemption.soft_quota import bursting
 from quorate.model.events import ConflictCause, ConflictDeclared, Scope
@@ -59,7 +60,9 @@ class Question:
             limit = Limit.of(scope.limit)
             if limit.key not in view.caps:
                 return None
-            return _resolver(survey_limit(view, limit), Count(self.gpus), view, now_ms, burst)
+            # The next round would start a run of its pool again that was cut by hand.
+            survey = survey_limit(view, limit, skips_rounds=True)
+            return _resolver(survey, Count(self.gpus), view, now_ms, burst)
         survey = survey_domains(
             view,
             scope.pool,
@@ -110,14 +113,15 @@ def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRe
     """Return a function that says whether a run is old enough at ``at_ms`` to be drawn.
 
     A run is old enough if it has run for its pool's minimum runtime, or started after ``made_ms``.
-    Hand-over, swap and growth do not restart its age.
+    Hand-over, swap, growth and the next round do not restart its age.
     """
 
     def enters(record: RunRecord) -> bool:
-        assert record.since_ms is not None, record
+        started_ms = last_start_ms(view, record)
+        assert started_ms is not None, record
         least_ms = view.pools[record.spec.pool].least_runtime_ms
-        is_late = made_ms is not None and record.since_ms > made_ms
-        return is_late or at_ms - record.since_ms >= least_ms
+        is_late = made_ms is not None and started_ms > made_ms
+        return is_late or at_ms - started_ms >= least_ms
 
     return enters
 

@@ -26,6 +26,7 @@ from quorate.core.preemption.lottery import (
     tokens_by_owner,
 )
 from quorate.core.preemption.resolver import Drawn, Resolver
+from quorate.core.preemption.run_age import last_start_ms
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     ConflictCause,
@@ -124,8 +125,9 @@ def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_m
     ripe = {now_ms}
     for token in resolver.tokens(lambda record: record.since_ms is not None):
         record = view.runs[token.run]
-        assert record.since_ms is not None, token
-        ripe.add(max(now_ms, record.since_ms + view.pools[record.spec.pool].least_runtime_ms))
+        started_ms = last_start_ms(view, record)
+        assert started_ms is not None, token
+        ripe.add(max(now_ms, started_ms + view.pools[record.spec.pool].least_runtime_ms))
     instants = sorted(ripe)
     low, high = -1, len(instants) - 1
     while high - low > 1:
@@ -334,7 +336,7 @@ def _outcome(  # noqa: PLR0911 - one result for each case
         return _Outcome(ConflictOutcome.CLEARED, resolver.cuts)
     if not declared.tokens:
         return _Outcome(ConflictOutcome.INSUFFICIENT)
-    tokens = entered(declared, resolver)
+    tokens = entered(view, declared, resolver)
     if declared.commitment != view.lottery.link or has_dodger(view, declared, resolver, tokens):
         return _Outcome(ConflictOutcome.INSUFFICIENT, is_open=True)
     preimage = link_of(command.preimage)
@@ -354,12 +356,15 @@ def _outcome(  # noqa: PLR0911 - one result for each case
     )
 
 
-def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
+def entered(view: StateView, declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
     """Return the remaining tokens of ``declared``. A run that was restarted has lost its token."""
     names = {token.run for token in declared.tokens}
-    return resolver.tokens(
-        lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
-    )
+
+    def stayed(record: RunRecord) -> bool:
+        started_ms = last_start_ms(view, record) or 0
+        return record.spec.name in names and started_ms <= declared.at_ms
+
+    return resolver.tokens(stayed)
 
 
 def has_dodger(
@@ -378,7 +383,8 @@ def has_dodger(
     assert first_ms is not None, declared
 
     def came(record: RunRecord) -> bool:
-        is_late = record.since_ms is not None and record.since_ms >= first_ms
+        started_ms = last_start_ms(view, record)
+        is_late = started_ms is not None and started_ms >= first_ms
         return is_late and record.spec.owner in owners and record.spec.name not in still
 
     return bool(resolver.tokens(came))
@@ -436,9 +442,10 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
     if cut.step is CutStep.SPARE:
         return 0
     record = view.runs[cut.run]
-    assert record.since_ms is not None, cut
+    started_ms = last_start_ms(view, record)
+    assert started_ms is not None, cut
     most_ms = max(view.pools[record.spec.pool].least_runtime_ms, CHECKPOINT_MS)
-    return cut.gpus * min(now_ms - record.since_ms, most_ms)
+    return cut.gpus * min(now_ms - started_ms, most_ms)
 
 
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:

@@ -25,6 +25,7 @@ from quorate.core.profile.lease_ends import declared_end_ms
 from quorate.model.events import CutStep, Role
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
+from quorate.model.state.upstreams import overtaken_since
 
 Burst = Callable[[StateView, RunRecord], bool]
 """Returns whether the owner of a run would still have its target share without the run."""
@@ -66,22 +67,22 @@ class Cutter:
         A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
         ``reservation`` does not exist, the bundle must have started after the first of all runs
         with reservations began to wait. No bundle is yielded for a waiting run that was itself
-        stopped because it overstayed (``overstay_seq``).
+        stopped because it overstayed.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
-        waiting = (view.runs[view.reservations[name].made.run].overstay_seq for name in firm)
-        first_seq = min((seq for seq in waiting if seq is not None), default=None)
-        if first_seq is None:
+        found = (overtaken_since(view, view.runs[view.reservations[n].made.run]) for n in firm)
+        waiting = [waits for waits in found if waits is not None]
+        if not waiting:
             return
         marked = [name for name in view.backfilled if name in runs]
         for name in self._survey.newest_first(marked):
             record = view.runs[name]
             if declared_end_ms(view, record) > now_ms:
                 continue
-            for bundle, started_seq in sorted(record.backfills, reverse=True):
-                if started_seq > first_seq:
-                    yield from self._make(CutStep.BACKFILL, name, bundle)
+            for mark in sorted(record.backfills, reverse=True):
+                if any(waits.is_before(mark) for waits in waiting):
+                    yield from self._make(CutStep.BACKFILL, name, mark.bundle)
 
     def spares(self) -> Iterator[Candidate]:
         """Yield spares, lease by lease, and then filled spares that a limit counts."""

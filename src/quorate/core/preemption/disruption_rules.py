@@ -24,6 +24,7 @@ from quorate.core.preemption.disruption_account import Account, account_of
 from quorate.core.preemption.goals import Start
 from quorate.core.preemption.lottery import draw, dummy_seed
 from quorate.core.preemption.resolver import Resolver
+from quorate.core.preemption.run_age import last_start_ms
 from quorate.core.preemption.scope_survey import Survey, survey_domains
 from quorate.core.preemption.soft_quota import bursting, why_no_conflict
 from quorate.core.profile.plan_entry import shares_of, slice_of
@@ -254,9 +255,9 @@ def _first_enough(
         return resolver.suffices(resolver.tokens(matured(view, at_ms, made_ms)))
 
     ripe = {
-        record.since_ms + view.pools[record.spec.pool].least_runtime_ms
+        started_ms + view.pools[record.spec.pool].least_runtime_ms
         for record in (view.runs[name] for name in survey.runs)
-        if record.since_ms is not None
+        if (started_ms := last_start_ms(view, record)) is not None
     }
     instants = [now_ms, *sorted(at_ms for at_ms in ripe if at_ms > now_ms)]
     if not enough(instants[-1]):

@@ -60,9 +60,13 @@ def payers_of(view: StateView, limit: Limit) -> list[EnvelopeId]:
     return [envelope_id(budget, name) for name in account.spec.envelopes]
 
 
-def survey_limit(view: StateView, limit: Limit) -> Survey:
-    """Return the survey of the leases that count against ``limit``."""
-    return survey_payers(view, payers_of(view, limit), limit.counts)
+def survey_limit(view: StateView, limit: Limit, *, skips_rounds: bool = False) -> Survey:
+    """Return the survey of the leases that count against ``limit``.
+
+    If ``skips_rounds``, leases in pools that share in rounds are left out.
+    """
+    payers = payers_of(view, limit)
+    return survey_payers(view, payers, limit.counts, skips_rounds=skips_rounds)
 
 
 def gpus_over(view: StateView, limit: Limit) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.core.lifecycle.spares import holder
 from quorate.core.preemption.goals import Room
+from quorate.core.preemption.run_age import last_start_ms
 from quorate.model.events import Role, Tier
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
@@ -49,7 +50,7 @@ class Survey:
         records = self.view.runs
         return sorted(
             dict.fromkeys(runs),
-            key=lambda name: (records[name].since_ms or 0, records[name].seq),
+            key=lambda name: (last_start_ms(self.view, records[name]) or 0, records[name].seq),
             reverse=True,
         )
 
@@ -133,14 +134,26 @@ def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
 
 
 def survey_payers(
-    view: StateView, payers: Iterable[EnvelopeId], pays: Callable[[Tier], bool]
+    view: StateView,
+    payers: Iterable[EnvelopeId],
+    pays: Callable[[Tier], bool],
+    *,
+    skips_rounds: bool = False,
 ) -> Survey:
-    """Return the survey of the leases that ``payers`` pay for, in tiers that ``pays`` accepts."""
+    """Return the survey of the leases that ``payers`` pay for, in tiers that ``pays`` accepts.
+
+    If ``skips_rounds``, leases in pools that share in rounds are left out.
+    """
     keys = sorted(set(payers))
     survey = Survey(view, lambda lease: {"": lease.gpus})
+
+    def counts(lease: Lease) -> bool:
+        fact = lease.fact
+        return pays(fact.tier) and not (skips_rounds and view.runs[fact.run].spec.rounds)
+
     for payer in keys:
         survey._note(  # noqa: SLF001 - the module's own class
-            name for name in view.payer_leases.get(payer, ()) if pays(view.leases[name].fact.tier)
+            name for name in view.payer_leases.get(payer, ()) if counts(view.leases[name])
         )
     survey.pledges = tuple(
         name

@@ -11,7 +11,7 @@ from quorate.core.profile.profile import Profile
 from quorate.model.events import Slots, Tier
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.records import Phase, PledgeRecord
+from quorate.model.state.records import BackfillMark, Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 
 
@@ -23,8 +23,8 @@ class Overstayer:
     of other marked bundles: these bundles are newer, and are stopped before bundle 0.
 
     ``spares`` are its filled spares: when the bundle stops, they no longer get their slots back.
-    ``started_seq`` is the sequence of the event that started the bundle. ``since_ms`` is the start
-    of its run, and ``run_seq`` the sequence of the run's submission.
+    ``mark`` has the event that started the bundle. ``since_ms`` is the start of its run, and
+    ``run_seq`` the sequence of the run's submission.
     """
 
     run: str
@@ -32,7 +32,7 @@ class Overstayer:
     leases: tuple[str, ...]
     grace_ms: int
     declared_end_ms: int
-    started_seq: int
+    mark: BackfillMark
     since_ms: int
     run_seq: int
     spares: tuple[str, ...] = ()
@@ -69,8 +69,9 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
         end_ms = declared_end_ms(view, record)
         if end_ms > now_ms:
             continue
-        marked = {bundle for bundle, _ in record.backfills}
-        for bundle, seq in record.backfills:
+        marked = {mark.bundle for mark in record.backfills}
+        for mark in record.backfills:
+            bundle = mark.bundle
             leases = tuple(
                 lease
                 for lease in record.leases
@@ -87,7 +88,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
                 )
                 found.append(
                     Overstayer(
-                        name, bundle, leases, grace_ms, end_ms, seq, since_ms, record.seq, spares
+                        name, bundle, leases, grace_ms, end_ms, mark, since_ms, record.seq, spares
                     )
                 )
     found.sort(key=lambda each: (-each.since_ms, -each.run_seq, -each.bundle))

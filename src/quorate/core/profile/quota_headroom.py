@@ -8,7 +8,17 @@ from collections.abc import Set as AbstractSet
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
+from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
+
+
+def is_end_known(run: Run) -> bool:
+    """Return whether it is known when the leases of ``run`` free what they take of quotas.
+
+    It is not known when the nodes of a claim will be wiped. A run that shares in rounds may keep
+    its nodes in the next round, and counts as a run to its end.
+    """
+    return not run.sensitive and run.rounds is None
 
 
 class QuotaHeadroom:
@@ -33,8 +43,8 @@ class QuotaHeadroom:
             for name in self._family_leases(owner):
                 run = view.leases[name].fact.run
                 last_ms[run] = max(last_ms.get(run, 0), self._returns.lease_end_ms(name))
-            # A claim does not count as a run.
-            gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
+            # Claims do not count as runs.
+            gains = ((end, 1) for run, end in last_ms.items() if is_end_known(view.runs[run].spec))
             free = limit - view.holdings.runs.get(owner, 0)
             resource = self._runs[owner] = Resource(free, curve_of(gains))
         return resource
@@ -76,9 +86,8 @@ class QuotaHeadroom:
             if name in without:
                 continue
             lease = view.leases[name]
-            # The instant when the nodes of a claim will be wiped is not known.
-            is_claim = view.runs[lease.fact.run].spec.sensitive
-            end_ms = FOREVER_MS if is_claim else self._returns.lease_end_ms(name)
+            is_known = is_end_known(view.runs[lease.fact.run].spec)
+            end_ms = self._returns.lease_end_ms(name) if is_known else FOREVER_MS
             for node, mask in lease.fact.slots:
                 found.setdefault(node, []).append((end_ms, mask))
         family = family_of(view, owner) if view.pledges else ()

@@ -349,7 +349,9 @@ def _count_out(
     gone: dict[str, None] = {}
     for lease in leases:
         run = lease.fact.run
-        if known.holdings.bounds_of(known.runs[run].spec.owner):
+        spec = known.runs[run].spec
+        # A run that shares in rounds may keep its nodes in the next round.
+        if spec.rounds is None and known.holdings.bounds_of(spec.owner):
             state.drop_slots(run, lease.fact.slots)
             gone[run] = None
     for run in gone:

@@ -387,7 +387,7 @@ def _lease_started(  # noqa: C901 - inlined, because a replay runs it for every 
     if run.backfills and event.reason is _GROW:
         _begin_bundle(state, run, event.bundle)
     if event.backfill:
-        mark_backfill(state, run, event.bundle)
+        mark_backfill(state, run, event.bundle, event.at_ms)
     if event.role is _SPARE:
         state.spares[name] = None
     elif event.role is _CLAIM:
@@ -420,7 +420,7 @@ def _lease_started(  # noqa: C901 - inlined, because a replay runs it for every 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
     """Remove the backfill mark of an ended bundle that had the same number as the new one."""
-    run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
+    run.backfills = tuple(mark for mark in run.backfills if mark.bundle != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
 

@@ -16,6 +16,7 @@ from quorate.model.specs import EnvelopeId
 from quorate.model.state.disruption_filling import lacking_gpu_ms
 from quorate.model.state.records import (
     AnnouncedConflict,
+    BackfillMark,
     ConflictRecord,
     Lottery,
     NextChain,
@@ -42,13 +43,13 @@ def _lottery_sealed(state: State, event: e.LotterySealed) -> None:
 
 
 def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
-    mark_backfill(state, state.runs.own(event.run), event.bundle)
+    mark_backfill(state, state.runs.own(event.run), event.bundle, event.at_ms)
 
 
-def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
+def mark_backfill(state: State, run: RunRecord, bundle: int, at_ms: int) -> None:
     """Record that the present event started a bundle of ``run`` out of order."""
-    if all(known != bundle for known, _ in run.backfills):
-        run.backfills = (*run.backfills, (bundle, state.seq + 1))
+    if all(mark.bundle != bundle for mark in run.backfills):
+        run.backfills = (*run.backfills, BackfillMark(bundle, state.seq + 1, at_ms))
         state.backfilled[run.spec.name] = None
 
 

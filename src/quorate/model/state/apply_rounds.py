@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from quorate.model.amounts import PPM, SECOND_MS
-from quorate.model.events import LeaseStarted, RoundShared, StepCount, StepsCounted
+from quorate.model.events import LeaseStarted, RoundShared, StartReason, StepCount, StepsCounted
 from quorate.model.state.entitlements import entitlements_ms, held_ms, received_ms
 from quorate.model.state.records import Lease, Phase, RoundRecord, RoundsRun, RunRecord
 from quorate.model.state.state import State
@@ -28,12 +28,16 @@ def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
         # The backfill marks belong to the run's earlier leases.
         run.backfills = ()
         state.backfilled.pop(fact.run, None)
-    nodes = tuple(node for node, _ in fact.slots)
-    if state.in_rounds[fact.run].nodes != nodes:
-        state.in_rounds.own(fact.run).nodes = nodes
+    nodes, member = tuple(node for node, _ in fact.slots), state.in_rounds.own(fact.run)
+    member.nodes = nodes
+    if fact.reason is StartReason.START:
+        member.started_ms = fact.start_ms
     state.settle_grant(run.spec)
     if fact.partner is not None:
-        state.in_rounds.own(fact.partner).lease = fact.lease
+        beside = state.in_rounds.own(fact.partner)
+        beside.lease = fact.lease
+        if fact.reason is StartReason.START:
+            beside.started_ms = fact.start_ms
         round_began_beside(state, fact.partner, fact.start_ms)
 
 

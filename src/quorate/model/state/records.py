@@ -7,7 +7,7 @@ Only ``model/state/apply_event.py`` changes them, and only after it got them fro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -247,12 +247,20 @@ class Unstarted(Struct, frozen=True, gc=False):
     why: str
 
 
+class BackfillMark(NamedTuple):
+    """A bundle that started out of order, with the event that started it, and its instant."""
+
+    bundle: int
+    seq: int
+    at_ms: int
+
+
 class RunRecord(Record):
     """A run: its spec, its phase, and its charges by payer.
 
     ``since_ms`` is when it last began to run; swaps, hand-overs and growth do not change it.
-    ``waiting_seq`` is the event by which it last began to wait. ``backfills`` has (bundle, event)
-    for each bundle that started out of order, with the event that started it.
+    ``waiting_seq`` is the event by which it was last submitted or requeued. ``backfills`` has each
+    bundle that started out of order.
 
     ``cut_ms`` and ``cut_by`` are the instant and the name of the last conflict that ended the run.
     ``steps_cut_by`` is the last conflict that cut steps of the run and left it running.
@@ -278,7 +286,7 @@ class RunRecord(Record):
     since_ms: int | None = None
     reservation: str | None = None
     reservations_ever: int = 0
-    backfills: tuple[tuple[int, int], ...] = ()
+    backfills: tuple[BackfillMark, ...] = ()
     waiting_seq: int = 0
     cut_ms: int | None = None
     cut_by: str = ""
@@ -286,16 +294,6 @@ class RunRecord(Record):
     steps_cut_by: str = ""
     has_overstayed: bool = False
     unstarted: Unstarted | None = None
-
-    @property
-    def overstay_seq(self) -> int | None:
-        """The sequence of an event: only bundles that started after it may be stopped for this run.
-
-        A bundle is stopped only if it overstays. The value is None if this run was itself stopped
-        because it overstayed. Without this rule, runs that take longer than declared, and lose
-        their work when they stop, could stop each other for ever.
-        """
-        return None if self.has_overstayed else self.waiting_seq
 
     @property
     def quota_blocker(self) -> str | None:
@@ -564,7 +562,9 @@ class RoundsRun(Record):
     ``counted_ms`` is how much of its time lies before the last count of steps.
 
     ``lease`` is the lease that it shares as a partner. ``nodes`` are the last nodes on which it had
-    GPUs. The mappings by flavor are never changed, but replaced, so that copies may share them.
+    GPUs. ``started_ms`` is its last start: a run that keeps its GPUs in the next round, or whose
+    payer changes, does not start again. The mappings by flavor are never changed, but replaced, so
+    that copies may share them.
     """
 
     pool: str
@@ -575,6 +575,7 @@ class RoundsRun(Record):
     counted_ms: dict[str, int] = msgspec.field(default_factory=dict)
     lease: str = ""
     nodes: tuple[str, ...] = ()
+    started_ms: int = 0
 
     def copy(self) -> RoundsRun:
         """Return an independent copy of the record."""
@@ -587,4 +588,5 @@ class RoundsRun(Record):
             self.counted_ms,
             self.lease,
             self.nodes,
+            self.started_ms,
         )

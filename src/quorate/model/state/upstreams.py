@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from quorate.model.specs import Run, UpstreamFailure
-from quorate.model.state.records import ArrayRecord, Phase, RunRecord
+from quorate.model.state.records import ArrayRecord, BackfillMark, Phase, RunRecord
 from quorate.model.state.run_table import Runs
 from quorate.model.task_arrays import upstreams_of
 
@@ -85,6 +85,33 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
             return None
         since_ms = max(since_ms, found.over_ms)
     return since_ms
+
+
+class WaitStart(NamedTuple):
+    """When a run began to wait in the queue: by an event, and not before an instant."""
+
+    seq: int
+    at_ms: int
+
+    def is_before(self, mark: BackfillMark) -> bool:
+        """Return whether the run waited already when the bundle of ``mark`` started."""
+        return self.seq <= mark.seq and self.at_ms <= mark.at_ms
+
+
+def overtaken_since(view: UpstreamView, record: RunRecord) -> WaitStart | None:
+    """Return since when bundles that started out of order may be stopped for a waiting run.
+
+    Such a bundle is stopped only if it overstays. A follower, or a task above the limit of its
+    array, waits in the queue only from the instant at which nothing else blocks its start. The
+    result is None if the run was itself stopped because it overstayed. Without this rule, runs that
+    take longer than declared, and lose their work when they stop, could stop each other for ever.
+    """
+    if record.has_overstayed:
+        return None
+    if record.spec.follow is None and record.spec.array is None:
+        return WaitStart(record.waiting_seq, 0)
+    since_ms = eligible_since_ms(view, record)
+    return None if since_ms is None else WaitStart(record.waiting_seq, since_ms)
 
 
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:

@@ -10,9 +10,10 @@ from quorate.core.preemption.conflict_scope import Question
 from quorate.core.profile.overstayers import overstayers
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import ConflictCause, CutStep, EndReason, MoveCode, NodeStatus, Scope
-from quorate.model.specs import DEFAULT_POOL, Malleable
+from quorate.model.specs import DEFAULT_POOL, Follow, Malleable, TaskArray
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, node
+from quorate.model.task_arrays import task_runs
+from quorate.testing.builders import NOW_MS, fleet, node
 from tests.oracles.lives import Life, ends, stops
 from tests.oracles.plans import (
     clashes,
@@ -399,3 +400,43 @@ def test_the_steps_of_an_overstayer_free_their_gpus_once() -> None:
     decision = life.do(Complete("busy", has_gone=True), START_MS)
     assert {lease.partition("/")[0] for lease, _ in stops(decision)} == {"older", "newer"}
     assert life.do(Tick()).events == ()
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_backfill_is_not_stopped_for_a_follower_that_began_to_wait_after_it(
+    *, follows: bool
+) -> None:
+    here, there = (("fabric.domain", "A"),), (("fabric.domain", "B"),)
+    life = planned_life(nodes=fleet({"A": 8, "B": 8}))
+    life.do(Submit(of("upstream", 8, minutes=75, selector=there)))
+    if follows:
+        follow = Follow(after=("upstream",))
+        life.do(Submit(of("follower", 4, "two", selector=here, follow=follow)))
+    life.do(Submit(of("hold", 4, minutes=240, selector=here)))
+    life.do(Submit(of("wide", 8, minutes=60, selector=here)))
+    life.do(Submit(of("fill", 4, "three", minutes=60, selector=here)))
+    assert marked(life, "fill") == [0]
+    life.do(Cancel("wide"), NOW_MS + 70 * MINUTE_MS)
+    life.do(Complete("upstream"), NOW_MS + 75 * MINUTE_MS)
+    if not follows:
+        life.do(Submit(of("follower", 4, "two", selector=here)))
+    assert firm_ms(life, "follower") is not None
+    found = [end for each in tick_until(life, NOW_MS + 200 * MINUTE_MS) for end in ends(each)]
+    assert ("fill/0", EndReason.OVERSTAYED) not in found
+
+
+def test_backfill_is_not_stopped_for_a_task_that_was_released_after_it() -> None:
+    life = planned_life(nodes=fleet({"A": 12}, gpus=12))
+    array = TaskArray(name="tasks", tasks="0-1", at_once_max=1)
+    life.do(Apply(task_runs(of("tasks", 4, "two", minutes=75, array=array))))
+    life.do(Submit(of("hold", 4, minutes=240)))
+    life.do(Submit(of("wide", 12, minutes=60)))
+    life.do(Submit(of("fill", 4, "three", minutes=60)))
+    assert marked(life, "fill") == [0]
+    life.do(Cancel("wide"), NOW_MS + 70 * MINUTE_MS)
+    life.do(Submit(of("next", 4, minutes=240)))
+    life.do(Complete("tasks_0"), NOW_MS + 75 * MINUTE_MS)
+    assert {life.phase("tasks_1"), life.phase("next")} == {Phase.RUNNING, Phase.PENDING}
+    found = [end for each in tick_until(life, NOW_MS + 200 * MINUTE_MS) for end in ends(each)]
+    assert life.phase("next") is Phase.RUNNING
+    assert ("fill/0", EndReason.OVERSTAYED) not in found

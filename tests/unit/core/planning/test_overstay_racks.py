@@ -172,5 +172,5 @@ def test_step_that_comes_back_is_marked_by_how_it_comes_back(
     )
     apply_all(state, [again])
     assert ("elastic" in state.backfilled) is backfill
-    seqs = [seq for bundle, seq in state.runs["elastic"].backfills if bundle == 1]
+    seqs = [mark.seq for mark in state.runs["elastic"].backfills if mark.bundle == 1]
     assert seqs == ([state.seq] if backfill else [])
