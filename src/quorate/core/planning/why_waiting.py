@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from quorate.core.admission.hard_quota import HARD, waiting
@@ -12,9 +12,9 @@ from quorate.core.planning.room_now import Lack
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.profile.reservations import without_hold
-from quorate.core.profile.reserved_refusal import reserved
+from quorate.core.profile.reserved_refusal import names_before, reserved
 from quorate.model.events import RunRefused
-from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 
@@ -126,21 +126,10 @@ class WhyWaiting:
         return reserved(run, short, self._planned_before(run))
 
     def _planned_before(self, run: Run) -> list[str]:
-        """Return the first few reservations and planned runs that reserve what ``run`` could use.
-
-        Firm starts come first. A firm start is named by its reservation, a tentative one by its
-        run.
-        """
+        """Return the first few starts that reserve what ``run`` could use, firm ones first."""
         plan = self._plan
-        runs = plan.log.view.runs
-        found = (
-            runs[entry.run].reservation or entry.run
-            for entry in chain(plan.pins.values(), plan.entries.values())
-            if entry.run != run.name
-            and entry.pool == run.pool
-            and entry.slice.flavor in run.flavors
-        )
-        return list(islice(found, SHORTAGES_MAX))
+        planned = chain(plan.pins.values(), plan.entries.values())
+        return names_before(plan.log.view, run, plan.log.now_ms, planned)
 
 
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:

@@ -153,17 +153,15 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
     return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)
 
 
-def firm_profile(
-    view: StateView, now_ms: int, *, exempt: str = "", is_shut: bool = True
-) -> Profile:
-    """Return a profile with all firm starts except that of ``exempt``.
+def firm_profile(view: StateView, now_ms: int, *, is_shut: bool = True) -> Profile:
+    """Return a profile with all firm starts.
 
     If ``is_shut``, a start with ``is_choosy`` takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
     # Starts by a conflict take what the other firm starts leave, so the others are inserted first.
-    for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
-        pin = None if name == exempt else pin_of(view, record, now_ms)
+    for record in sorted(view.reservations.values(), key=lambda record: record.by_conflict):
+        pin = pin_of(view, record, now_ms)
         if pin is not None:
             profile.put(pin)
     if is_shut:
@@ -308,14 +306,18 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
 def _fills_nodes(view: StateView, pin: Entry, request: PackRequest) -> bool:
     """Return whether ``request`` can fill whole nodes of the domains of ``pin``.
 
-    Without spares, the part of each domain must also fill whole nodes of that domain.
+    The part of each domain must also fill whole nodes of that domain.
     """
+    # In ledgers of older versions, the domains of a start with spares may not include the spares.
+    has_parts = not request.spares_per_group or pin.slice.gpus < sum(
+        gpus for _, gpus in pin.slice.domains
+    )
     there = view.domains(pin.pool, pin.slice.flavor).numbers
     sizes: set[int] = set()
     for domain, gpus in pin.slice.domains:
         if domain in there:
             known = view.island(IslandKey(pin.pool, pin.slice.flavor, domain)).sizes
-            if known and not request.spares_per_group and gpus % gcd(*known):
+            if known and has_parts and gpus % gcd(*known):
                 return False
             sizes |= set(known)
     return not sizes or fills_nodes(items_of(request), request.spares_per_group, sizes)

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from quorate.core.admission.admit import Admitted, admit
 from quorate.core.admission.hard_quota import HARD
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.profile.firm_places import payers_of, pin_of
+from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.resource import FOREVER_MS
 from quorate.core.profile.room_left import room_left
 from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode
+from quorate.model.selector import contradicts
 from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
 
 
 def admit_beside(
-    view: StateView, run: Run, now_ms: int, *, exempt: str = "", has_executor: bool = False
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts now without delaying any firm start, or its refusal.
-
-    ``exempt`` is the run's own reservation.
-    """
+    """Return how ``run``, which has no firm start, starts without delaying any, or its refusal."""
     answer = admit(view, run, now_ms, has_executor=has_executor)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    # The end of a wipe is not known, so a claim may only take GPUs that no firm start ever needs.
-    until_ms = FOREVER_MS if run.sensitive else None
-    room = room_left(view, run, now_ms, exempt=exempt, until_ms=until_ms)
+    room = room_left(view, run, now_ms)
     if room is view:
         return answer
     beside = admit(room, run, now_ms, has_executor=has_executor)
     if isinstance(beside, Admitted) or beside.code in HARD:
         return beside
-    return reserved(run, beside, _promised(view, run, exempt))
+    return reserved_by_firm(view, run, beside, now_ms)
+
+
+def reserved_by_firm(view: StateView, run: Run, short: Refusal, now_ms: int) -> Refusal:
+    """Return the refusal of ``run`` because firm starts reserve its room."""
+    firm = [pin for each in view.reservations.values() if (pin := pin_of(view, each, now_ms))]
+    return reserved(run, short, names_before(view, run, now_ms, firm))
 
 
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
@@ -42,20 +49,48 @@ def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
     """
     return Refusal(
         code=RefusalCode.RESERVED,
-        subject=", ".join(planned[:SHORTAGES_MAX]),
+        subject=", ".join(planned),
         wanted=short.wanted or run.widths()[-1],
         short=short.short,
         shortages=short.shortages,
     )
 
 
-def _promised(view: StateView, run: Run, exempt: str) -> list[str]:
-    """Return the reservations that keep room or money that ``run`` could use, in their order."""
-    return [
-        name
-        for name, record in view.reservations.items()
-        if name != exempt
-        and record.planned_start_ms is not None
-        and view.runs[record.made.run].spec.pool == run.pool
-        and record.slice.flavor in run.flavors
-    ]
+def names_before(view: StateView, run: Run, now_ms: int, planned: Iterable[Entry]) -> list[str]:
+    """Return the first few of ``planned`` that may reserve what ``run`` could use now.
+
+    A firm start is named by its reservation, a tentative one by its run.
+    """
+    payers = {key for flavor in run.flavors for key in payers_of(view, run, flavor)}
+    caps = {cap for key in payers for cap in view.envelopes[key].caps}
+    bounds = set(view.holdings.bounds_of(run.owner))
+    until_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
+    free_ms = FOREVER_MS if run.sensitive else until_ms
+
+    def reserves(entry: Entry) -> bool:
+        if entry.run == run.name:
+            return False
+        paying = [share.payer for share in entry.shares]
+        if any(key in payers or caps.intersection(view.envelopes[key].caps) for key in paying):
+            return True
+        if entry.start_ms >= free_ms:
+            return False
+        return not bounds.isdisjoint(view.holdings.bounds_of(entry.owner)) or _is_there(
+            view, run, entry
+        )
+
+    names = (view.runs[each.run].reservation or each.run for each in planned if reserves(each))
+    return list(islice(names, SHORTAGES_MAX))
+
+
+def _is_there(view: StateView, run: Run, entry: Entry) -> bool:
+    """Return whether ``entry`` takes GPUs in a domain that ``run`` may use."""
+    flavor = entry.slice.flavor
+    if entry.pool != run.pool or flavor not in run.flavors:
+        return False
+    there = view.domains(run.pool, flavor).numbers
+    return any(
+        domain in there
+        and not contradicts(run.selector, view.island(IslandKey(run.pool, flavor, domain)).labels)
+        for domain, _ in entry.slice.domains
+    )

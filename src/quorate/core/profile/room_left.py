@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from quorate.core.admission.holds import hold_duration_ms
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.profile import Profile, whole_gpus
-from quorate.core.profile.resource import Resource
+from quorate.core.profile.resource import FOREVER_MS, Resource
 from quorate.model.events import Slice, Tier
 from quorate.model.specs import CapId, EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey, lowest_slots
@@ -23,19 +23,16 @@ from quorate.model.state.state_view import StateView
 K = TypeVar("K")
 
 
-def room_left(
-    view: StateView, run: Run, at_ms: int, *, exempt: str = "", until_ms: int | None = None
-) -> StateView:
+def room_left(view: StateView, run: Run, at_ms: int, *, until_ms: int | None = None) -> StateView:
     """Return ``view`` without what firm starts need during ``run``, if it starts at ``at_ms``.
 
-    If firm starts need nothing that the run could use, ``view`` itself is returned. ``exempt`` is
-    the run's own reservation.
+    If firm starts need nothing that the run could use, ``view`` itself is returned.
     """
     if not view.reservations:
         return view
     if until_ms is None:
         until_ms = at_ms + hold_duration_ms(run, view.pools[run.pool])
-    return room_beside(view, firm_profile(view, at_ms, exempt=exempt), run, at_ms, until_ms)
+    return room_beside(view, firm_profile(view, at_ms), run, at_ms, until_ms)
 
 
 def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what is left of it
@@ -53,11 +50,14 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     Runs that have started in ``view`` since ``profile`` was made must be in the profile. The GPUs
     that are left are on the fullest nodes or, if ``whole_last``, on the emptiest. ``payers`` are
     the envelopes that may pay for ``run``. If they are given, other payers are not examined.
+
+    The end of a wipe is not known, so a claim gets only nodes that the plan never takes.
     """
-    islands = _islands_short(view, profile, run, from_ms, until_ms)
-    widths = _widths_short(view, profile, payers, from_ms, until_ms)
+    free_ms = FOREVER_MS if run.sensitive else until_ms
+    islands = _islands_short(view, profile, run, from_ms, free_ms)
+    widths = _widths_short(view, profile, payers, from_ms, until_ms, free_ms)
     hours = any(profile.payer_gpu_ms.values())
-    kept_on = _kept_on(view, profile, run, from_ms, until_ms)
+    kept_on = _kept_on(view, profile, run, from_ms, free_ms)
     if not (islands or hours or kept_on or any(widths)):
         return view
     state = view.overlay()
@@ -91,27 +91,29 @@ class _Widths(NamedTuple):
     nodes: dict[str, int]
 
 
-def _widths_short(
+def _widths_short(  # noqa: PLR0913, PLR0917 - of whom, and from when until when
     view: StateView,
     profile: Profile,
     payers: Collection[EnvelopeId] | None,
     from_ms: int,
     until_ms: int,
+    free_ms: int,
 ) -> _Widths:
     """Return how much of the free amounts of payers, caps and quotas the plan takes.
 
-    If ``payers`` are given, only these payers and their caps are examined.
+    The payers pay until ``until_ms``, and the nodes count until ``free_ms``. If ``payers`` are
+    given, only these payers and their caps are examined.
     """
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
 
     def kept(
-        planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None]
+        planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None], end_ms: int
     ) -> dict[K, int]:
         short: dict[K, int] = {}
         for key, resource in planned:
             free = left(key)
             if free is not None and free > 0:
-                gone = _short(free, resource.least(from_ms, until_ms))
+                gone = _short(free, resource.least(from_ms, end_ms))
                 if gone:
                     short[key] = gone
         return short
@@ -134,11 +136,11 @@ def _widths_short(
 
     over = None if payers is None else _caps_over(view, payers)
     return _Widths(
-        kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left),
-        kept(profile.planned_lenders(payers), lendable),
-        kept(profile.planned_caps(over), cap_left),
-        kept(profile.headroom.planned_runs(), runs_left),
-        kept(profile.headroom.planned_nodes(), nodes_left),
+        kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left, until_ms),
+        kept(profile.planned_lenders(payers), lendable, until_ms),
+        kept(profile.planned_caps(over), cap_left, until_ms),
+        kept(profile.headroom.planned_runs(), runs_left, until_ms),
+        kept(profile.headroom.planned_nodes(), nodes_left, free_ms),
     )
 
 

@@ -17,10 +17,11 @@ from quorate.core.admission.bind import bind
 from quorate.core.admission.hard_quota import HARD, too_many_runs, waiting
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.starts import write_leases
+from quorate.core.profile.reserved_refusal import reserved_by_firm
 from quorate.core.profile.room_left import room_left
 from quorate.core.rounds.round_payment import MoneyInTurn
 from quorate.model.events import RoundGrant, RunRefused, StartReason
-from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
@@ -171,7 +172,7 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
     beside = answer if room is view else tried(room)
     if isinstance(beside, Admitted) or beside.code in HARD:
         return beside
-    return replace(beside, code=RefusalCode.RESERVED, subject="other runs with the same payers")
+    return reserved_by_firm(view, run, beside, log.now_ms)
 
 
 def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from quorate.core.audit.invariants import sweep
-from quorate.core.commands import Complete, Confirm, MarkNode, Submit, Tick
+from quorate.core.commands import Apply, Complete, Confirm, MarkNode, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import NodeStatus
+from quorate.model.events import MoveCode, NodeStatus
 from quorate.model.specs import Budget, Cap
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, budget, envelope, node
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node
 from tests.oracles.plans import (
     alone,
     clashes,
@@ -95,3 +95,12 @@ def test_place_under_a_cap_moves_when_work_of_another_payer_under_it_outlasts_it
     tick_until(life, NOW_MS + 80 * MINUTE_MS)
     assert (firm_ms(life, "next"), clashes(life)) == (NOW_MS + 5_625_000, [])
     assert sweep(life.state) == []
+
+
+def test_a_place_with_spares_that_uses_a_part_of_a_node_moves_when_the_pool_changes() -> None:
+    life = planned_life(nodes=fleet({"A": 4}, gpus=4))
+    life.do(Submit(of("busy", 4, minutes=60)))
+    life.do(Submit(of("spared", 2, "two", minutes=60, spares_per_group=1)))
+    assert firm_ms(life, "spared") == NOW_MS + HOUR_MS
+    (moved,) = moves(life.do(Apply((quiet_pool(whole_nodes=True),))))
+    assert moved.cause.code is MoveCode.POOL_CHANGED, moved
