@@ -307,6 +307,8 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         return Decision(tuple(log.events), changes=changes)
     trial = DecisionLog(view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(submitted)
+    if run.follow is not None:
+        fail_followers(trial)  # Its upstream may have failed, and its grace may be 0.
     if run.sensitive:
         grant_claim(trial, run)
         refusal = trial.view.runs[run.name].refusal

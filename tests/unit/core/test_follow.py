@@ -226,3 +226,12 @@ def test_the_audit_finds_an_array_with_more_tasks_than_its_limit() -> None:
     (found,) = audit(forged)
     assert (found.rule, found.subject) == ("I6", "w_1")
     assert "2 tasks of w, which may run 1 at once" in found.found
+
+
+def test_a_follower_without_grace_of_a_failed_run_fails_with_its_submission() -> None:
+    life = new_life()
+    life.do(Submit(run("first", 1)))
+    life.do(Fail("first"), LATER_MS)
+    life.do(Submit(after("next", "first", policy=FAIL, grace_ms=0)))
+    assert life.phase("next") is Phase.FAILED
+    assert life.do(Tick()).events == ()

@@ -137,7 +137,8 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
     if log.any_run_waits:
         # If the notice of a recall is as short as the grace, the bundle is stopped at once.
         stop_recalled(log, _firm_places_stand)
-        for _ in range(PASSES_MAX):
+        # Each pass moves one start whose conflict cannot be called.
+        for _ in range(PASSES_MAX + len(log.view.reservations)):
             if not walk.firm.call_due_conflicts():
                 break
             walk = _walked(log, known.stuck)
@@ -214,8 +215,8 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
     The queue is walked again when a run starts at another time, or on other GPUs, than its firm
     start, and earlier runs in the queue could gain by this. It is also walked again when a run
-    starts on spares, and when earlier runs may fill the spares of a started run. So earlier runs
-    are planned first.
+    starts on spares, when earlier runs may fill the spares of a started run, and when a start
+    changes the order of the queue. So earlier runs are planned first.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:

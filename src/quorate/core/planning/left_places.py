@@ -68,6 +68,14 @@ class LeftPlaces:
                 return False
         return True
 
+    def keep_order(self) -> bool:
+        """Return whether each examined run would have the same rank in a new walk.
+
+        If not, a run of another owner may come before a run that this walk has planned.
+        """
+        owners = {entry.owner for entry in self._plan.started_runs.values()}
+        return all(self._stays_in_turn(owner) for owner in owners)
+
     def _is_plain(self) -> bool:
         """Return whether only room and payers limit starts, and every examined run has a start.
 
@@ -152,7 +160,9 @@ class LeftPlaces:
             if entry is None:
                 if before.rank((owner, run.flavors)) != after.rank((owner, run.flavors)):
                     return False
-                entry = plan.entries.get(name) or plan.pins[name]
+                entry = plan.entries.get(name) or plan.pins.get(name)
+                if entry is None:
+                    continue  # No start was found for the run, so it has no planned GPUs.
                 after.plan(owner, entry.slice.flavor, entry.slice.gpus)
             before.plan(owner, entry.slice.flavor, entry.slice.gpus)
         return True

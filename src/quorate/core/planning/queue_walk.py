@@ -51,6 +51,7 @@ class Walk:
         "_kept",
         "_left",
         "_planned",
+        "_reorders",
         "_starts_anew",
         "firm",
         "has_left_place",
@@ -71,6 +72,8 @@ class Walk:
         self._left = LeftPlaces(self.firm, self._planned, self.starts, self.reasons)
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
+        self._reorders = False
+        """Whether started runs have changed the order of runs that this walk has examined."""
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
@@ -90,12 +93,14 @@ class Walk:
         """
         self._starts_anew = starts_anew
         self._run()
+        self._reorders = self._starts_anew > 0 and not self._left.keep_order()
         return self._starts_anew
 
     @property
     def leaves_more(self) -> bool:
         """Whether another walk may find starts that this walk did not find."""
-        return self.has_left_place or self.starts.has_filled or self.starts.has_new_spares
+        starts = self.starts
+        return self.has_left_place or self._reorders or starts.has_filled or starts.has_new_spares
 
     @property
     def _ends_early(self) -> bool:
