@@ -214,9 +214,9 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
     The queue is walked again when a run starts at another time, or on other GPUs, than its firm
-    start, and earlier runs in the queue could gain by this. It is also walked again when a run
-    starts on spares, when earlier runs may fill the spares of a started run, and when a start
-    changes the order of the queue. So earlier runs are planned first.
+    start, and earlier runs in the queue could gain by this. It is also walked again when a firm
+    start moves, when a run starts on spares, when earlier runs may fill the spares of a started
+    run, and when a start changes the order of the queue. So earlier runs are planned first.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:

@@ -77,9 +77,9 @@ class Walk:
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
-        """Whether a run has started without using all that the plan kept for its firm start.
+        """Whether a firm start has moved, or its run started without using all that it kept.
 
-        Earlier waiting runs in the queue were planned around its firm start, and may gain by this.
+        Earlier waiting runs in the queue were planned around the firm start, and may gain by this.
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
@@ -87,9 +87,9 @@ class Walk:
 
         Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
         a run does not start as its firm start was planned, and earlier runs in the queue could gain
-        by this, the walk ends early. It also ends early when a run starts on spares. The caller
-        then walks the queue again. If the queue may not be walked again, the walk continues, and
-        later runs may be planned on the GPUs of the firm start.
+        by this, the walk ends early. It also ends early when a firm start moves, and when a run
+        starts on spares. The caller then walks the queue again. If the queue may not be walked
+        again, the walk continues, and later runs may be planned on the GPUs of the firm start.
         """
         self._starts_anew = starts_anew
         self._run()
@@ -246,6 +246,7 @@ class Walk:
             later_ms = plan.search.next_change_ms(record.spec, plan.log.now_ms)
             self.firm.move_to(promise, later_ms, cause_of(plan.profile, pin, (), plan.log.events))
             self.reasons.refuse(record)
+            self.has_left_place = True
             return
         if not is_due and self._recall(record, pin):
             return

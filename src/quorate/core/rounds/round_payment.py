@@ -31,6 +31,8 @@ class MoneyInTurn:
         self._short: set[EnvelopeId] | None = None
         self._waiting: list[tuple[Run, str]] = []
         self._behind: set[EnvelopeId] = set()
+        self.has_held_back = False
+        """Whether a grant has to wait because payers cannot pay for all waiting grants."""
 
     def may_start(self, view: StateView, run: Run, flavor: str) -> bool:
         """Return whether the payers of ``run`` could pay, and no earlier grant waits for them."""
@@ -44,6 +46,7 @@ class MoneyInTurn:
         self._waiting.clear()
         request, payers = self._of(view, run, flavor)
         if any(key in self._behind for key, _ in payers):
+            self.has_held_back = True
             return False
         if not any(key in self._short for key, _ in payers):
             return True

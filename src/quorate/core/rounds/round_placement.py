@@ -39,32 +39,48 @@ def place_granted(log: DecisionLog) -> None:
 def _place_in(log: DecisionLog, pool: str) -> None:
     """Start the waiting grants of a pool that can start; refuse the rest if no lease stops."""
     record = log.view.rounds[pool]
-    is_leaving = bool(record.leaving)
-    refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)
-    if is_leaving:
+    if record.leaving:
+        written = -1
+        while len(log.events) != written:
+            # A start may leave enough money for a grant that waited for its turn.
+            written = len(log.events)
+            waiting = log.view.rounds[pool].waiting
+            if not _tried_in_turn(log, pool, waiting.values()):
+                return
         return
+    refused = _tried(log, pool, record.waiting.values(), None)
     # The nodes that a grant names may be lost by now, or the run's payers may not pay for them.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:
-        refused += _tried(log, pool, elsewhere, is_leaving=False)
+        refused += _tried(log, pool, elsewhere, None)
     for grant, refusal in refused:
         refuse(log, log.view.runs[grant.run], refusal)
 
 
+def _tried_in_turn(log: DecisionLog, pool: str, grants: Iterable[RoundGrant]) -> bool:
+    """Start grants while leases of the pool are stopping.
+
+    Return whether a grant waits only because an earlier one waits for the same money.
+    """
+    money = MoneyInTurn(tuple(grants), log.now_ms)
+    _tried(log, pool, grants, money)
+    return money.has_held_back
+
+
 def _tried(
-    log: DecisionLog, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
+    log: DecisionLog, pool: str, grants: Iterable[RoundGrant], money: MoneyInTurn | None
 ) -> list[tuple[RoundGrant, Refusal]]:
     """Start those of ``grants`` that can start, the widest first.
 
     Return the refused grants with their refusals. After a refusal, grants of the same kind are
-    refused without a try.
+    refused without a try. ``money`` is given while leases of the pool are stopping: a grant then
+    waits for room, for its nodes, and for earlier grants that wait for the same money.
     """
     free: dict[str, int] = {}
     runs = log.view.runs
     # Wide runs first: narrow runs fit into what is left, so fewer runs are on several nodes.
     grants = sorted(grants, key=lambda grant: -runs[grant.run].spec.gpus)
-    money = MoneyInTurn(grants, log.now_ms)
     hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []
     for waiting_grant in grants:
@@ -74,14 +90,16 @@ def _tried(
         run = record.spec
         if flavor not in free:
             free[flavor] = free_gpus(view, pool, flavor)
-        is_open = not is_leaving or (
-            free[flavor] >= run.gpus and _have_come_free(view, grant.nodes)
-        )
-        if not is_open or not _are_ready(view, grant):
-            money.waits(run, flavor)
-            continue
-        if is_leaving and not money.may_start(view, run, flavor):
-            money.waits(run, flavor)
+        if not _are_ready(view, grant) or (
+            money is not None
+            and (
+                free[flavor] < run.gpus
+                or not _have_come_free(view, grant.nodes)
+                or not money.may_start(view, run, flavor)
+            )
+        ):
+            if money is not None:
+                money.waits(run, flavor)
             continue
         takes = (
             run.funding,
@@ -103,7 +121,8 @@ def _tried(
         else:
             hopeless[alike] = answer
             refused.append((grant, answer))
-            money.waits(run, flavor)
+            if money is not None:
+                money.waits(run, flavor)
     return refused
 
 
