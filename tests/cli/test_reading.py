@@ -146,7 +146,8 @@ def test_output_forms_may_stand_before_or_after_the_command(busy: Shell) -> None
 def test_an_empty_list_is_no_error(shell: Shell) -> None:
     said = shell("get", "runs")
     assert (said.code, said.out, said.err) == (0, "", "there are no runs\n")
-    assert shell("get", "queue").err == "nothing waits\n"
+    nothing = "no run waits in the queue; runs in pools with rounds are in: quorate get runs\n"
+    assert shell("get", "queue").err == nothing
     assert shell("get", "runs", "-o", "json").json["items"] == []
 
 

@@ -97,6 +97,16 @@ def test_a_lease_is_for_no_more_steps_than_there_are_left(bare: Shell) -> None:
     assert status(shell, "leases")["round"]["maxSteps"] == 100
 
 
+def test_a_submitted_run_is_told_when_the_next_round_begins(bare: Shell) -> None:
+    shell = begun(bare)
+    shell.file("more.yaml", RUN.replace("NAME", "more").replace("STEPS", "100"))
+    told = shell.ok("submit", "-f", "more.yaml")
+    assert "run/more waits: pool 'shared' shares its GPUs in rounds: round 2 begins in" in told
+    plan = shell.ok("plan", "more")
+    assert "how:   in the next round, if it is the run's turn then" in plan
+    assert "without a conflict" not in plan
+
+
 @pytest.mark.heavy
 def test_who_waited_until_the_other_was_a_round_ahead_has_the_higher_priority(bare: Shell) -> None:
     shell = begun(bare)

@@ -115,7 +115,7 @@ SLURM = [
 ]
 KUEUE = [
     ("import kueue kueue.yaml", 0, r"kind: Budget"),
-    ("get queue", 0, r"^nothing waits$"),
+    ("get queue", 0, r"^no run waits in the queue"),
     ("submit -f wide.yaml", 0, r"run/wide submitted(.|\n)*waits"),
     ("get queue -o wide", 0, r"wide +vision"),
     ("explain wide", 0, r"run/wide is Pending(.|\n)*budgets can pay 8 of 64 GPUs, 56 short"),

@@ -45,7 +45,9 @@ class Kind:
         """The text that is shown if there are no resources of the kind."""
         if self.called is OUTCOME:
             return "there were no conflicts"
-        return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
+        if self.plural != self.name:
+            return f"there are no {self.plural}"
+        return "no run waits in the queue; runs in pools with rounds are in: quorate get runs"
 
 
 def document(

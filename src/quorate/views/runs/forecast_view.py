@@ -158,6 +158,8 @@ def _exact(found: Forecast) -> list[tuple[str, str]]:
 
 def _how(found: Forecast) -> list[tuple[str, str]]:
     """Return how the run starts, with or without a conflict, and when it would start otherwise."""
+    if found.run.rounds is not None:
+        return [("how", "in the next round, if it is the run's turn then")]
     now_ms, natural_ms, recourse = found.now_ms, found.natural_start_ms, found.recourse
     alone = "no planned start" if natural_ms is None else until(natural_ms, now_ms)
     if found.by_conflict:

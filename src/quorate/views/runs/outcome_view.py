@@ -46,6 +46,7 @@ from quorate.views.runs.promise_view import barred_lines, plan_lines
 from quorate.views.runs.reason_words import ended, lease_stopping, stopping
 from quorate.views.runs.run_history import continuing_lines, handover_lines, touched
 from quorate.views.runs.tried_words import said
+from quorate.views.runs.wait_reasons import reason_now
 from quorate.views.table import indented, table
 from quorate.views.word_forms import gpus, hours, names, refusal_lines
 
@@ -123,7 +124,10 @@ def _own_events(
 
 
 def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
-    """Return the planned starts of submitted runs that wait without a firm start."""
+    """Return the planned starts of submitted runs that wait without a firm start.
+
+    No start is planned in a pool that shares in rounds; its runs are told when the next begins.
+    """
     lines: list[str] = []
     for kind, name, change in decision.changes:
         record = moment.view.runs.get(name) if kind == "Run" else None
@@ -131,7 +135,10 @@ def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> 
             continue
         if record.phase is not Phase.PENDING or record.reservation is not None:
             continue
-        if record.spec.sensitive or name in moment.view.in_rounds:
+        if record.spec.sensitive:
+            continue
+        if name in moment.view.in_rounds:
+            lines.append(f"run/{name} waits: {reason_now(moment, record).text()}")
             continue
         state, start_ms = plan_of(moment, record)
         told = start_words(state, start_ms, moment.now_ms)
