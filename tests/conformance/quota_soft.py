@@ -10,7 +10,7 @@ import pytest
 
 from quorate.core.accounting.usage_books import budget_uses
 from quorate.core.commands import MarkNode, Submit
-from quorate.core.tenancy.share_score import ONE, deficit, effective
+from quorate.core.tenancy.share_score import ONE, effective, score_of
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import NodeStatus
 from quorate.model.state.records import Phase
@@ -183,7 +183,7 @@ def _f3(given: Mapping[str, Any], utilisation: float) -> float:
     """Return how far below its share a tenant is. A burst of 50 % is 1.5 here, and 0.5 there."""
     burst = ONE if given.get("burst") is None else ONE + parts(given["burst"])
     eff = effective(parts(given["target"]), burst, parts(utilisation))
-    return part(deficit(parts(given["actual"]), eff))
+    return part(score_of(ONE, parts(given["actual"]), eff))
 
 
 def check_score(case: Case) -> None:
@@ -201,7 +201,7 @@ def check_score(case: Case) -> None:
     world.work("t", round(given["actual"] * 20), 40 * 24, ends=False)
     terms = world.terms("t")
     assert part(terms.share) == pytest.approx(given["actual"], abs=0.01)
-    assert part(deficit(terms.share, terms.effective)) == pytest.approx(then["f3"], abs=1e-3)
+    assert part(score_of(ONE, terms.share, terms.effective)) == pytest.approx(then["f3"], abs=1e-3)
     name, decision = world.submit("t", 1)
     assert (decision.refusals == ()) is then["accepted"]
     assert world.record(name).phase is Phase.RUNNING

@@ -66,6 +66,21 @@ def test_whoever_has_used_up_a_budget_comes_last_and_still_runs_where_there_is_r
     assert not scores.of("ben", "H100").is_over
 
 
+def test_an_owner_over_its_budget_has_a_lower_step_in_its_terms_its_rank_and_its_bounds() -> None:
+    # No hour is within a budget of 0, so that the rank of its owner lasts as long as any other.
+    world = small([owner("ada", gpu_ms_budget=0), owner("ben"), owner("cy")])
+    for name in ("ada", "ben"):
+        submit(world, name, 5, name)
+    scores, line = Scores(world.state, world.now_ms), ("H100",)
+    over, within = scores.of("ada", "H100"), scores.of("ben", "H100")
+    assert over.share == within.share
+    assert (over.step, within.step) == (1, 24)
+    assert scores.rank(("ada", line)) == (True, -over.step)
+    assert scores.rank(("ben", line)) == (False, -within.step)
+    for name in ("ada", "ben"):
+        assert scores.lasting((name, line))[1] > world.now_ms
+
+
 def test_past_use_fades_with_the_half_life() -> None:
     world = small([owner("ada"), owner("ben")], System(half_life_ms=HOUR_MS))
     submit(world, "a0", 32, "ada", hours=100)

@@ -6,7 +6,7 @@ from math import cos, pi
 
 import pytest
 
-from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty, score
+from quorate.core.tenancy.share_score import ONE, STEPS, Terms, effective, penalty, score_of
 
 
 def parts(value: float) -> int:
@@ -69,13 +69,14 @@ def test_burst_scales_with_what_is_idle(
     ],
 )
 def test_whoever_is_at_its_share_scores_nothing(share: float, eff: float, found: float) -> None:
-    assert deficit(parts(share), parts(eff)) / ONE == pytest.approx(found, abs=1e-9)
+    assert score_of(ONE, parts(share), parts(eff)) / ONE == pytest.approx(found, abs=1e-9)
 
 
-def test_the_score_is_the_one_less_of_the_other() -> None:
-    assert score(None, 0, parts(0.5)) == ONE
-    assert score(parts(0.9), parts(0.25), parts(0.5)) / ONE == pytest.approx(0.525 / 2, abs=1e-9)
-    assert score(parts(2), 0, parts(0.5)) / ONE == pytest.approx(0.05, abs=1e-9)
+def test_the_score_is_the_deficit_less_the_penalty() -> None:
+    assert score_of(penalty(0), 0, parts(0.5)) == ONE
+    left = score_of(penalty(parts(0.9)), parts(0.25), parts(0.5))
+    assert left / ONE == pytest.approx(0.525 / 2, abs=1e-9)
+    assert score_of(penalty(parts(2)), 0, parts(0.5)) / ONE == pytest.approx(0.05, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty
+from quorate.core.tenancy.share_score import ONE, STEPS, Terms, effective, penalty, score_of
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
 from quorate.model.specs import Owner, System
 from quorate.model.state.crossings import Counted, counted, metered
@@ -103,7 +103,7 @@ class Scores:
             target=use.target,
             utilisation=_part(total - free, total),
             effective=use.effective,
-            score=use.penalty * deficit(share, use.effective) // ONE,
+            score=score_of(use.penalty, share, use.effective),
         )
 
     def _use_of(self, owner: str, flavor: str) -> _OwnUse:
@@ -174,7 +174,7 @@ class Scores:
         use = self._use_of(owner, flavor)
         gpus = use.gpus + self._planned.get((owner, flavor), 0)
         share = _share(_part(gpus, self._flavor_gpus(flavor)[0]), use.decayed, self._view.system)
-        score = use.penalty * deficit(share, use.effective) // ONE
+        score = score_of(use.penalty, share, use.effective)
         return use.used is not None and use.used >= ONE, -(score * STEPS // ONE)
 
     def lasting(self, line: Line) -> Lasting:
@@ -256,7 +256,7 @@ class Scores:
         """Return the score of ``terms`` if the owner's recent use was ``recent``."""
         system = self._view.system
         share = _share(terms.instant, _averaged(recent, system) // total, system)
-        return terms.penalty * deficit(share, terms.effective) // ONE
+        return score_of(terms.penalty, share, terms.effective)
 
     def worst(self, line: Line) -> tuple[str, Terms]:
         """Return the flavor of ``line`` with the worst terms of its owner, and those terms.

@@ -79,14 +79,13 @@ def effective(target: int, burst: int, utilisation: int) -> int:
     return target + target * (burst - ONE) // ONE * slack // _EASY
 
 
-def deficit(share: int, eff: int) -> int:
-    """Return how far ``share`` is below ``eff``, as a fraction of ``eff``; 0 if it is not below."""
-    return max(0, eff - share) * ONE // eff if eff > 0 else 0
+def score_of(kept: int, share: int, eff: int) -> int:
+    """Return the score of an owner that has ``share`` of a flavor.
 
-
-def score(used: int | None, share: int, eff: int) -> int:
-    """Return the score of an owner that has ``share`` of a flavor."""
-    return (ONE if used is None else penalty(used)) * deficit(share, eff) // ONE
+    The score is how far ``share`` is below ``eff``, as a fraction of ``eff``; 0 if it is not below.
+    The owner keeps the part ``kept`` of it, which is its ``penalty``.
+    """
+    return kept * (max(0, eff - share) * ONE // eff) // ONE if eff > 0 else 0
 
 
 def _cos_pi(turn: int) -> int:
