@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
-from quorate.policy.files.allocation_file import allocation_tree, read_allocation
+from quorate.policy.files.allocation_file import allocation_tree
 from quorate.policy.files.problem_file import read_problem
 from quorate.policy.measures import measures
 from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES
+from tests.oracles.policy_files import read_allocation
 
 CASES: Final = Path(__file__).parents[3] / "shared" / "conformance" / "gavel"
 EXACT: Final = ("isolated", "fifo_perf", "fifo_packed", "allox", "gandiva")
@@ -58,10 +59,7 @@ def results_in(path: Path) -> dict[str, Any]:
 
 def recorded_in(path: Path, name: str, problem: Problem) -> Allocation:
     """Return the recorded allocation of a policy."""
-    text = json.dumps(results_in(path)[name]["allocation"]).encode()
-    found = read_allocation(text, problem.jobs, problem.flavors)
-    assert isinstance(found, Allocation), found
-    return found
+    return read_allocation(results_in(path)[name]["allocation"], problem)
 
 
 @every_case

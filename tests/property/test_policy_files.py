@@ -1,4 +1,4 @@
-"""Files of clusters, rates, jobs, problems, shares and leases are the same after reading back."""
+"""Files of clusters, rates, jobs, problems and shares are the same after reading back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from quorate.model.amounts import GPUS_MAX
 from quorate.policy.allocation import Allocation
-from quorate.policy.files.allocation_file import (
-    LeaseTerms,
-    read_allocation,
-    read_lease,
-    write_allocation,
-    write_lease,
-)
+from quorate.policy.files.allocation_file import allocation_tree
 from quorate.policy.files.cluster_file import (
     PUBLISHED_ORDER,
     Cluster,
@@ -44,6 +38,7 @@ from quorate.policy.files.throughputs_file import (
 from quorate.policy.policies.gandiva import gandiva
 from quorate.policy.problem import Problem
 from tests.oracles.effort import examples
+from tests.oracles.policy_files import read_allocation
 from tests.oracles.rate_tables import job_states, problems, tables
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -182,16 +177,9 @@ def test_an_allocation_is_read_as_it_was_written(problem: Problem) -> None:
     allocation = gandiva(problem)
     assume(isinstance(allocation, Allocation))
     assert isinstance(allocation, Allocation)
-    found = read_allocation(write_allocation(problem, allocation), problem.jobs, problem.flavors)
-    assert isinstance(found, Allocation), found
+    found = read_allocation(allocation_tree(problem, allocation), problem)
     for name in ("first", "second", "shares"):
         assert same(getattr(found, name), getattr(allocation, name))
-
-
-@given(st.integers(0, 2**53), st.one_of(st.just(math.inf), st.floats(0, 1e9)))
-def test_a_lease_is_read_as_it_was_written(steps: int, seconds: float) -> None:
-    lease = LeaseTerms(steps=steps, seconds=seconds)
-    assert read_lease(write_lease(lease)) == lease
 
 
 @examples(0.5)
@@ -245,9 +233,7 @@ def _pair_of_types(
     return None
 
 
-@pytest.mark.parametrize(
-    "read", [read_clusters, read_throughputs, read_jobs, read_problem, read_lease]
-)
+@pytest.mark.parametrize("read", [read_clusters, read_throughputs, read_jobs, read_problem])
 @given(
     st.binary(max_size=40)
     | st.recursive(
@@ -255,9 +241,7 @@ def _pair_of_types(
         lambda below: (
             st.lists(below, max_size=3)
             | st.dictionaries(
-                st.sampled_from(
-                    ["jobs", "cluster_spec", "entities", "null", "('a', 1)", "max_steps", "0,1"]
-                ),
+                st.sampled_from(["jobs", "cluster_spec", "entities", "null", "('a', 1)", "0,1"]),
                 below,
                 max_size=3,
             )

@@ -30,7 +30,6 @@ class Method(StrEnum):
     LINEAR_PROGRAM = "linear-program"
     CLASSES = "classes"
     PRICES = "prices"
-    GIVEN = "given"
     NEWTON = "newton"
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from quorate.model.job_types import JobType, parse_type
-from quorate.policy.files.allocation_file import read_allocation, read_lease
 from quorate.policy.files.cluster_file import Cluster, read_cluster, read_clusters
 from quorate.policy.files.file_faults import Faulty
 from quorate.policy.files.jobs_file import JobState, read_jobs
@@ -388,30 +387,6 @@ def test_a_job_with_rates_of_its_own_needs_no_type() -> None:
     assert found.pairs is not None
     assert (found.pairs.first.tolist(), found.pairs.second.tolist()) == ([0], [2])
     assert found.pairs.rates.tolist() == [[[2.0, 0.5]]]
-
-
-@pytest.mark.parametrize(
-    ("tree", "fault"),
-    [
-        ({"0": {"a": 1}}, '"1": is missing'),
-        ({"0": {}, "1": {"a": 1}}, '"0".a: is missing'),
-        ({"0": {"a": 2}, "1": {"a": 0}}, '"0".a: must be a share of time, got 2'),
-        ({"0": {"a": 0}, "1": {"a": 0}, "0,2": {"a": 0}}, "names '2', which is not a job"),
-        ({"0": {"a": 0}, "1": {"a": 0}, "0,1": {"a": 0}, "1,0": {"a": 0}}, "is given twice"),
-    ],
-)
-def test_a_fault_of_an_allocation_has_its_place(tree: dict[str, Any], fault: str) -> None:
-    found = texts(read_allocation(encoded(tree), ("0", "1"), ("a",)))
-    assert len(found) == 1
-    assert fault in found[0]
-
-
-def test_every_fault_of_a_lease_is_named() -> None:
-    assert texts(read_lease(b'{"max_steps": -1, "steps": 2}')) == [
-        "steps: is not a known field; did you mean max_steps?",
-        "max_duration: is missing; add it",
-        "max_steps: must be from 0 to 9007199254740992, got -1; correct the number",
-    ]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the published tables are not beside this project")

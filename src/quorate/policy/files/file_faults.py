@@ -19,7 +19,6 @@ NAMES_SHOWN_MAX: Final = 8
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
 """The smallest and the largest accepted number; the quotient of two accepted numbers is finite."""
-WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
@@ -161,7 +160,7 @@ def above_0(value: object, at: At) -> float:
     return found or 1.0
 
 
-def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) -> int | None:
+def whole_of(value: object, at: At, *, least: int = 0, most: int) -> int | None:
     """Return ``value`` if it is a whole number in these limits; else None, with a fault."""
     if isinstance(value, bool) or not isinstance(value, int):
         at.fault(f"must be a whole number, got {shown(value)}", "write digits only")
