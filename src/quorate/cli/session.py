@@ -20,7 +20,6 @@ from quorate.cli.settings import Settings
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.model.closed_words import counted
-from quorate.model.events import RunRequeued
 from quorate.model.state.state_view import StateView
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import LedgerNotFoundError
@@ -127,16 +126,8 @@ def _advised(settings: Settings) -> Iterator[None]:
         ) from None
 
 
-def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
+def as_of(view: StateView, now_ms: int) -> Moment:
     """Return the state at ``now_ms``: ``view`` with all holds settled that have run out."""
     log = DecisionLog(view, now_ms=now_ms, actor="reader")
     settle_holds(log)
-    settled = log.view
-    stopped = [event.run for event in log.events if isinstance(event, RunRequeued)]
-    if stopped and notify:
-        click.echo(
-            f"note: the budget of {', '.join(stopped)} is exhausted; this is shown, but not yet "
-            "recorded; record it: quorate tick",
-            err=True,
-        )
-    return Moment(settled, now_ms, view.seq)
+    return Moment(log.view, now_ms, view.seq)
