@@ -20,8 +20,8 @@ from quorate.core.commands import Apply, Cancel, Command, ReportBudget, Submit
 from quorate.documents import Declared, Invalid, parse_tree, render, to_json
 from quorate.loop.engine import Engine
 from quorate.model.events import Allowance
-from quorate.model.specs import Funding, Lending, Owner, RunMail
-from quorate.model.task_arrays import read_array, task_runs
+from quorate.model.specs import Funding, Lending, Owner, RunMail, TaskArray
+from quorate.model.task_arrays import task_runs
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
@@ -106,11 +106,12 @@ def _borrower() -> Engine:
     """Return the engine of a ledger with an owner that borrows and is linked to accounting."""
     engine = memory_engine()
     lender = budget("l", "lender", envelope("e", 16, lending=Lending(allow=True)))
+    sweep = TaskArray(name="sweep", tasks="0-3", at_once_max=2)
     steps: tuple[Command, ...] = (
         Apply((*fleet({"A": 16}), Owner(name="lender"), Owner(name="poor"), lender)),
         ReportBudget("poor", "waldur", Allowance(granted_ms=2, left_ms=1), None),
         Submit(run("lent", 4, "poor", funding=Funding(allow_borrow=True), mail=RunMail(to="a@b"))),
-        Apply(task_runs(run("sweep", 1, "poor", array=read_array("sweep", "0-3%2")))),
+        Apply(task_runs(run("sweep", 1, "poor", array=sweep))),
     )
     for command in steps:
         assert not engine.execute(command, actor="test").decision.refusals

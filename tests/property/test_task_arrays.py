@@ -31,7 +31,7 @@ few_indexes = st.sets(st.integers(0, 30), min_size=1, max_size=8).map(lambda s: 
 
 
 def array(tasks: str, name: str = "train", command: tuple[str, ...] = ()) -> Run:
-    return run(name, 1, array=read_array(name, tasks), command=command)
+    return run(name, 1, array=replace(read_array(tasks), name=name), command=command)
 
 
 def new_life() -> Life:

@@ -144,7 +144,7 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
         if text is None:
             return None
         try:
-            return read_array("", text)
+            return read_array(text)
         except ValueError as error:
             at.fault(str(error), "write indexes such as 0-9, 1,5,7 or 0-99%4")
             return None

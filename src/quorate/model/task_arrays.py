@@ -29,8 +29,8 @@ class Upstream(NamedTuple):
     any_end: bool
 
 
-def read_array(name: str, text: str) -> TaskArray:
-    """Return the array ``name`` with tasks such as ``0-9``, ``1-10:2``, ``1,5,7`` or ``0-99%4``.
+def read_array(text: str) -> TaskArray:
+    """Return an array without a name, with tasks such as ``0-9``, ``1,5,7`` or ``0-99%4``.
 
     Raises ``ValueError`` for any other text.
     """
@@ -38,7 +38,7 @@ def read_array(name: str, text: str) -> TaskArray:
     if percent and (not limit.isdecimal() or not 1 <= int(limit) <= TASKS_MAX):
         raise ValueError(f"after % must be a number from 1 to {TASKS_MAX}, got {limit!r}")
     tasks = indexes_text(_indexes(listed))
-    return TaskArray(name=name, tasks=tasks, at_once_max=int(limit) if percent else None)
+    return TaskArray(name="", tasks=tasks, at_once_max=int(limit) if percent else None)
 
 
 def tasks_text(array: TaskArray) -> str:

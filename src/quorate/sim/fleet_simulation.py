@@ -106,7 +106,6 @@ def plain_fleet(
     owners: Mapping[str, int],
     pool: Pool,
     layout: Layout = Layout(),  # noqa: B008 - a frozen value
-    start_ms: int = START_MS,
 ) -> Fleet:
     """Return a fleet of equal nodes for each flavor; ``owners`` has the GPUs of each owner.
 
@@ -126,8 +125,8 @@ def plain_fleet(
                     name=flavor,
                     flavor=flavor,
                     selector=((REGION, REGION_NAME),),
-                    start_ms=start_ms,
-                    end_ms=start_ms + WINDOW_MS,
+                    start_ms=START_MS,
+                    end_ms=START_MS + WINDOW_MS,
                     concurrency=min(most, gpus),
                 )
                 for flavor, gpus in envelopes.items()

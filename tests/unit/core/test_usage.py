@@ -30,7 +30,6 @@ from quorate.model.events import (
 from quorate.model.specs import EnvelopeId, Owner, Quota
 from quorate.testing.builders import NOW_MS, node, run
 
-PERIOD_MS = 90 * DAY_MS
 START_MS = NOW_MS - 200 * DAY_MS
 
 

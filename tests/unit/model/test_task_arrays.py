@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quorate.model.specs import Follow, Run, TaskArray, UpstreamFailure
 from quorate.model.task_arrays import (
@@ -33,7 +34,7 @@ def array_run(tasks: str, follow: Follow | None = None) -> Run:
         owner="rai",
         flavors=("H100",),
         gpus=1,
-        array=read_array("train", tasks),
+        array=replace(read_array(tasks), name="train"),
         follow=follow,
     )
 
@@ -51,20 +52,20 @@ def array_run(tasks: str, follow: Follow | None = None) -> Run:
 def test_an_expression_names_tasks_as_slurm_does(
     text: str, found: tuple[int, ...], at_once_max: int | None
 ) -> None:
-    array = read_array("train", text)
+    array = read_array(text)
     assert (indexes_of(array.tasks), array.at_once_max) == (found, at_once_max)
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-9:0", "0-9%0", "0-9%x", "0-1000", "-1", "9%"])
 def test_an_expression_that_names_no_tasks_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        read_array("train", text)
+        read_array(text)
 
 
 @given(indexes, st.none() | st.integers(1, 70))
 def test_the_text_of_an_array_is_read_back(found: tuple[int, ...], limit: int | None) -> None:
-    array = TaskArray(name="train", tasks=indexes_text(found), at_once_max=limit)
-    assert read_array("train", tasks_text(array)) == array
+    array = TaskArray(name="", tasks=indexes_text(found), at_once_max=limit)
+    assert read_array(tasks_text(array)) == array
     assert indexes_of(array.tasks) == found
 
 

@@ -152,12 +152,12 @@ def _ray_templates(tree: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
         yield path, _count(at(each, ("replicas",)))
 
 
-def _by_conditions(done: str, failed: str) -> Callable[[Mapping[str, Any]], Ended | None]:
-    """Return a function that reads the end of a workload from conditions of these types."""
+def _by_conditions(done: str) -> Callable[[Mapping[str, Any]], Ended | None]:
+    """Return a function that reads the end of a workload: condition ``done``, or ``Failed``."""
 
     def read(tree: Mapping[str, Any]) -> Ended | None:
         for each in mappings(at(tree, ("status", "conditions"))):
-            if each.get("status") == "True" and each.get("type") in (done, failed):
+            if each.get("status") == "True" and each.get("type") in (done, "Failed"):
                 return Ended(each["type"] == done, note_of(each.get("reason"), each.get("message")))
         return None
 
@@ -179,7 +179,7 @@ KINDS: Final = (
         plural="jobs",
         suspend=("spec", "suspend"),
         templates=_job_templates,
-        ended=_by_conditions("Complete", "Failed"),
+        ended=_by_conditions("Complete"),
         pod_label="controller-uid={uid}",
     ),
     JobKind(
@@ -189,7 +189,7 @@ KINDS: Final = (
         plural="jobsets",
         suspend=("spec", "suspend"),
         templates=_job_set_templates,
-        ended=_by_conditions("Completed", "Failed"),
+        ended=_by_conditions("Completed"),
         pod_label="jobset.sigs.k8s.io/jobset-name={name}",
         # The webhook of JobSet accepts a changed node selector, and refuses a changed affinity.
         by_affinity=False,
@@ -201,7 +201,7 @@ KINDS: Final = (
         plural="pytorchjobs",
         suspend=("spec", "runPolicy", "suspend"),
         templates=_pytorch_templates,
-        ended=_by_conditions("Succeeded", "Failed"),
+        ended=_by_conditions("Succeeded"),
         pod_label="training.kubeflow.org/job-name={name}",
     ),
     JobKind(

@@ -255,7 +255,6 @@ def _document(
     job = Job(
         script=script,
         name=name,
-        job_name=job_name,
         words=job_words(script, path, arguments),
         gpus=gpus,
         team=team,

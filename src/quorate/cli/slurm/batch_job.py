@@ -42,7 +42,6 @@ class Job:
 
     script: Script
     name: str
-    job_name: str
     words: tuple[str, ...]
     gpus: int
     team: str

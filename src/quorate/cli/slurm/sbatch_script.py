@@ -244,7 +244,7 @@ def _read_cpus(script: Script, value: str) -> str:
 
 
 def _read_array(script: Script, value: str) -> str:
-    script.tasks_of_array = tasks_text(read_array("", value))
+    script.tasks_of_array = tasks_text(read_array(value))
     return ""
 
 

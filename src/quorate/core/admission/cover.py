@@ -39,13 +39,12 @@ def plan_cover(
     view: StateView,
     request: CoverRequest,
     demands: Sequence[Demand],
-    steps: SearchBudget | None = None,
 ) -> Covered | Refusal:
     """Return the legs that pay for ``demands`` in full, or a refusal with the shortages.
 
     The family's envelopes are tried first; sponsors join only when the family cannot pay alone.
     """
-    steps = SearchBudget() if steps is None else steps
+    steps = SearchBudget()
     phases = payer_phases(view, request)
     for payers in phases:
         legs = pay(PayerList(view, request, payers), demands, steps)

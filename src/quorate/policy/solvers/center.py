@@ -22,12 +22,14 @@ NEAR: Final = 0.05
 LONGEST: Final = 0.95
 """The part of the way to the nearest limit that a step may take."""
 _HALVINGS: Final = 40
+_BELOW_1: Final = 1 - 1e-9
+"""A limit up to rounding errors."""
 
 
-def has_inside(times: Floats, scales: Ints, gpus: Ints, within: float = 1e-9) -> bool:
+def has_inside(times: Floats, scales: Ints, gpus: Ints) -> bool:
     """Return whether every job can have more than ``times`` and less than its whole time."""
     asked = float(scales @ times)
-    return bool(gpus.min() > 0 and times.max() < 1.0 - within) and asked < gpus.sum() * (1 - within)
+    return bool(gpus.min() > 0 and times.max() < _BELOW_1) and asked < gpus.sum() * _BELOW_1
 
 
 def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:

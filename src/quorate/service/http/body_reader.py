@@ -65,9 +65,8 @@ class BodyReader:
         *,
         memory_bytes_max: int = MEMORY_BYTES_MAX,
         body_bytes_max: int = BODY_BYTES_MAX,
-        threads: int = THREADS,
     ) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="body")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="body")
         most = max(memory_bytes_max, OF_TENANT_PART * body_bytes_max)
         self._shares = Shares(
             Share(

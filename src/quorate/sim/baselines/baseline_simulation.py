@@ -75,7 +75,6 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
     scheduler: Scheduler,
     *,
     restart_ms: int = 0,
-    seed: int = 0,
     flavor: str = FLAVOR,
     price: float = 0.0,
 ) -> Outcome:
@@ -106,7 +105,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
     runs = tuple(_run(*over[job.name], flavor, price) for job in jobs)
     step = CapacityStep(at_ms=first_ms, flavor=flavor, gpus=gpus)
     return Outcome(
-        name=name, seed=seed, started_ms=first_ms, ended_ms=now_ms, capacity=(step,), runs=runs
+        name=name, seed=0, started_ms=first_ms, ended_ms=now_ms, capacity=(step,), runs=runs
     )
 
 

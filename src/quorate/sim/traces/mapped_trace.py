@@ -76,12 +76,12 @@ def column_map(text: str) -> dict[str, str]:
     return found
 
 
-def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace:
+def read_mapped(text: str, columns: Mapping[str, str]) -> Trace:
     """Return the trace in a table with a header; ``columns`` maps fields to its columns.
 
     An empty cell means that the job does not have the field.
     """
-    lines = list(headed(text, mark, tuple(columns.values())))
+    lines = list(headed(text, ",", tuple(columns.values())))
     if not lines:
         raise TraceError(0, "", "has no jobs", "write a line for each job")
     at = columns.get(ARRIVES_AT)

@@ -86,10 +86,10 @@ def x_scale(low: float, high: float, *, is_log: bool = False) -> Scale:
     return Scale(low=low, high=high, first=LEFT, last=WIDTH - RIGHT, is_log=is_log)
 
 
-def y_scale(low: float, high: float, height: int = HEIGHT) -> Scale:
+def y_scale(low: float, high: float) -> Scale:
     """Return a vertical scale; larger values are higher."""
     low, high = _widened(low, high, is_log=False)
-    return Scale(low=low, high=high, first=height - BOTTOM, last=TOP)
+    return Scale(low=low, high=high, first=HEIGHT - BOTTOM, last=TOP)
 
 
 def _widened(low: float, high: float, *, is_log: bool) -> tuple[float, float]:

@@ -32,6 +32,8 @@ _STEPS = {
     CutStep.BURST: "its owner was above its share",
     CutStep.LOTTERY: "drawn in the lottery",
 }
+_ORDEALS_MAX = 3
+"""Older conflicts of a run are counted, not described."""
 
 
 def contest_lines(contest: Contest, now_ms: int) -> list[str]:
@@ -149,14 +151,14 @@ def contest_tree(contest: Contest) -> Tree:
 # --- The conflicts of a run -----------------------------------------------------------------------
 
 
-def ordeal_lines(ordeals: Sequence[Ordeal], now_ms: int, *, most: int = 3) -> list[str]:
-    """Return the last ``most`` conflicts that a run entered, with seed and odds, newest first."""
+def ordeal_lines(ordeals: Sequence[Ordeal], now_ms: int) -> list[str]:
+    """Return the last conflicts that a run entered, with seed and odds, newest first."""
     lines: list[str] = []
-    for ordeal in list(reversed(ordeals))[:most]:
+    for ordeal in list(reversed(ordeals))[:_ORDEALS_MAX]:
         lines += _ordeal(ordeal, now_ms)
-    if len(ordeals) > most:
+    if len(ordeals) > _ORDEALS_MAX:
         lines.append(
-            f"and {counted(len(ordeals) - most, 'conflict')} before: quorate get conflicts"
+            f"and {counted(len(ordeals) - _ORDEALS_MAX, 'conflict')} before: quorate get conflicts"
         )
     return lines
 
