@@ -23,7 +23,7 @@ from quorate.policy.rounds.round_book import (
     parted,
     renewed,
 )
-from quorate.policy.rounds.round_places import Place, Server, place
+from quorate.policy.rounds.round_places import Place, Places, Server
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 from tests.oracles.effort import examples
@@ -223,7 +223,7 @@ def test_everybody_has_a_place_of_their_own_and_keeps_it(
     sizes: dict[Row, int] = {(f"j{number}",): data.draw(st.integers(1, 4)) for number in range(8)}
     for _ in range(3):
         chosen = _drawn(data, servers, sizes)
-        now = place(chosen, servers, before, rules)
+        now = Places(servers, rules).of(chosen, before)
         assert now.keys() == {one.row for some in chosen.values() for one in some}
         used = [gpu for where in now.values() for gpu in where.gpus]
         assert len(used) == len(set(used)), "a GPU has two rows"
@@ -238,7 +238,7 @@ def test_everybody_has_a_place_of_their_own_and_keeps_it(
         for where in now.values():
             homes = [server for server in servers if not set(server.gpus).isdisjoint(where.gpus)]
             assert where.is_spread == (len(homes) > 1)
-        assert now == place(chosen, servers, before, rules)
+        assert now == Places(servers, rules).of(chosen, before)
         before = now
 
 

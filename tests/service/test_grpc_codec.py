@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -15,15 +16,16 @@ from msgspec import UNSET, Struct
 from quorate.operations import common_responses as gave
 from quorate.operations.resources import resource_operations, tenant_operations
 from quorate.operations.table import OPERATIONS
+from quorate.service.grpc import grpc_values
 from quorate.service.grpc.grpc_codec import (
-    read_answer,
     read_request,
     read_struct,
+    read_tree,
     write_answer,
     write_struct,
 )
 from quorate.service.grpc.grpc_protocol import message_class
-from quorate.service.grpc.grpc_schema import Method, name_of, schema
+from quorate.service.grpc.grpc_schema import Method, schema
 from quorate.views.exits import CommandError, Exit
 from tests.oracles.effort import sized
 from tests.service.structs import structs, trees, values
@@ -49,7 +51,7 @@ def test_a_message_carries_all_of_a_struct(name: str, data: st.DataObject) -> No
 def test_a_free_tree_comes_back_as_it_was(tree: dict[str, Any]) -> None:
     method = _free_method()
     message = TreeMessage.FromString(write_answer(method, tree))
-    assert read_answer(message, None) == tree
+    assert grpc_values.read_tree(message, ("answer",), grpc_values.Budget(sys.maxsize)) == tree
 
 
 @given(value=values)
@@ -84,8 +86,8 @@ def test_a_list_that_may_be_left_out_is_plain_in_answers(items: list[Any] | None
     method = METHODS["get-node"]
     thing = {"apiVersion": "v", "kind": "Node", "metadata": {"name": "n"}}
     tree = thing | ({} if items is None else {"items": [thing for _ in items]})
-    message = _parsed(name_of(method.gives), write_answer(method, tree))
-    assert read_answer(message, method.gives) == (tree if items else thing)
+    message = _parsed("Found", write_answer(method, tree))
+    assert read_tree(message, resource_operations.Found) == (tree if items else thing)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])

@@ -80,11 +80,6 @@ class DrawnJob:
     slo: float
     arrives_s: float
 
-    @property
-    def deadline_s(self) -> float:
-        """Its deadline, as a time on the clock."""
-        return self.arrives_s + self.slo * self.duration_s
-
 
 def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[DrawnJob]:
     """Yield jobs without end, in the order of their arrival.

@@ -25,7 +25,6 @@ from quorate.policy.rounds.round_book import (
     parted,
     renewed,
 )
-from quorate.policy.rounds.round_leases import steps_in
 from quorate.policy.rounds.round_places import Place, Places, Server, stays
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
@@ -425,3 +424,8 @@ class Play:
             steps.append(count)
             until_s = max(until_s, self._now_s + count / rate)
         return Lasting(row=row, place=where, steps=tuple(steps), until_s=until_s)
+
+
+def steps_in(rate: float, seconds: float, steps_left: float) -> float:
+    """Return how many whole steps a job does at ``rate`` in ``seconds``, at most ``steps_left``."""
+    return min(int(rate * seconds), steps_left)

@@ -23,10 +23,11 @@ from quorate.core.commands import (
 )
 from quorate.core.decide import decide
 from quorate.core.decision_log import DecisionLog
-from quorate.core.explain.explanation import Explanation, RemedyKind, explain, refused_now
+from quorate.core.explain.explanation import Explanation, RemedyKind, explain
 from quorate.core.explain.start_plan import Forecast, foretell
 from quorate.core.lifecycle.held_back import release_due_ms
 from quorate.core.next_due import next_due_ms
+from quorate.core.planning.foresight import Foresight
 from quorate.core.preemption.conflict_scope import for_reservation
 from quorate.core.preemption.conflicts import asked_again, declare_conflict
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -500,14 +501,15 @@ def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is
     notice_ms = context.state.pools["default"].notice_ms
     record, now_ms = context.state.runs[resolved.cuts[0].run], resolved.at_ms
     assert record.phase is Phase.PENDING
-    refusal = refused_now(context.state, record, now_ms)
+    refusal = Foresight.of(context.state, now_ms, has_executor=False).refusal_of(record)
     assert refusal is not None
     assert refusal.code is RefusalCode.JUST_CUT
     found = foretell(context.state, record.spec, now_ms)
     assert isinstance(found, Forecast)
     assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
     assert (found.reservation, found.parked) == (f"{record.spec.name}@1", "")
-    assert refused_now(context.state, record, now_ms + notice_ms) is None
+    later = Foresight.of(context.state, now_ms + notice_ms, has_executor=False)
+    assert later.refusal_of(record) is None
 
 
 def test_who_was_just_cut_is_not_told_to_let_go_of_sponsors_that_it_does_not_name() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from quorate.core.commands import Complete, Draw, Submit, Tick
 from quorate.core.explain.start_plan import Forecast, foretell
-from quorate.core.preemption.disruption_account import account_of, covered_at_ms, funded_gpus
+from quorate.core.preemption.disruption_account import account_of, funded_gpus
 from quorate.core.preemption.disruption_rules import CallBar, may_call
 from quorate.core.preemption.lottery import chain_link
 from quorate.ledger.snapshot import fingerprint, restore, take
@@ -146,9 +146,9 @@ def test_a_run_that_waits_for_its_account_is_planned_again_when_it_is_covered() 
     (deferred,) = [event for event in life.events if isinstance(event, ConflictDeferred)]
     assert (deferred.run, deferred.pool) == ("again", "default")
     assert deferred.costs_gpu_ms == 40 * HOUR_MS > deferred.has_gpu_ms > 0
-    assert deferred.covered_ms == covered_at_ms(
-        life.state, "ada", "default", deferred.costs_gpu_ms, life.now_ms
-    )
+    assert deferred.covered_ms == account_of(
+        life.state, "ada", "default", life.now_ms
+    ).covered_at_ms(deferred.costs_gpu_ms)
     life.do(Tick(), deferred.covered_ms - 1)
     assert "again@1" not in life.state.reservations
     assert life.due_ms() == deferred.covered_ms
@@ -197,15 +197,16 @@ def test_an_account_covers_a_cost_at_the_instant_that_it_names_and_not_before(
     full = account_of(state, "ada", "default", NOW_MS).size
     state.disruption["ada", "default"] = (full + 3, NOW_MS)
     for costs in (0, 1, full // 2, full):
-        at_ms = covered_at_ms(state, "ada", "default", costs, NOW_MS + 1)
+        at_ms = account_of(state, "ada", "default", NOW_MS + 1).covered_at_ms(costs)
         assert at_ms is not None
         assert account_of(state, "ada", "default", at_ms).covers(costs)
         assert not account_of(state, "ada", "default", at_ms - 1).covers(costs)
-        assert covered_at_ms(state, "ada", "default", costs, at_ms) == at_ms
-    assert covered_at_ms(state, "ada", "default", full + 1, NOW_MS) is None
+        assert account_of(state, "ada", "default", at_ms).covered_at_ms(costs) == at_ms
+    assert account_of(state, "ada", "default", NOW_MS).covered_at_ms(full + 1) is None
 
 
 def test_an_owner_without_a_share_never_fills_its_account() -> None:
     life = life_of(targets={"ada": 0})
     life.state.disruption["ada", "default"] = (40 * HOUR_MS, NOW_MS)
-    assert covered_at_ms(life.state, "ada", "default", 1, NOW_MS + 365 * DAY_MS) is None
+    account = account_of(life.state, "ada", "default", NOW_MS + 365 * DAY_MS)
+    assert account.covered_at_ms(1) is None

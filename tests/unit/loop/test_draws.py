@@ -9,7 +9,7 @@ import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Complete, Resolve, Submit, Tick
-from quorate.core.preemption.lottery import chain_link, leads_to
+from quorate.core.preemption.lottery import chain_before, chain_link
 from quorate.ledger.chain import GENESIS, Block, Head, open_block
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
@@ -101,7 +101,7 @@ def test_a_conflict_is_settled_when_due_in_a_block_of_its_own() -> None:
     resolved = last[0]
     assert isinstance(resolved, ConflictResolved)
     assert resolved.outcome is ConflictOutcome.CLEARED
-    assert leads_to(bytes.fromhex(resolved.preimage), 1, bytes.fromhex(declared.commitment))
+    assert chain_before(bytes.fromhex(resolved.preimage)).hex() == declared.commitment
     assert not engine.view.open_conflicts
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quorate.policy.solvers.cheapest import BLOCK
-from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Linear, alike
+from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Linear
 from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
@@ -15,6 +15,11 @@ def demand(rates: list[list[float]], gpus: list[int], loads: list[float] | None 
     return Demand(
         rates=np.array(rates), loads=np.array(loads or [1.0] * len(rates)), gpus=np.array(gpus)
     )
+
+
+def alike(jobs: int) -> Linear:
+    """Return the needs of plain max-min fairness: every job needs the level itself."""
+    return Linear(floor=np.zeros(jobs), growth=np.ones(jobs))
 
 
 def by_prices(asked: Demand) -> Levelled:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from quorate.policy.rounds.round_book import DEFAULT, STRICT, Book, Row, Rules, joined, renewed
-from quorate.policy.rounds.round_leases import RoundLease, extended, granted, steps_in
-from quorate.policy.rounds.round_places import Place, Server, place, stays
+from quorate.policy.rounds.round_places import Place, Places, Server, stays
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 
 
@@ -105,7 +104,7 @@ def seated(
 ) -> dict[str, tuple[int, ...]]:
     chosen = {"fast": [asking(row, "fast", 1.0, gpus=gpus) for row, gpus in wanted]}
     was = {tuple(row.split("+")): where for row, where in before.items()}
-    found = place(chosen, room, was, rules)
+    found = Places(room, rules).of(chosen, was)
     return {"+".join(row): where.gpus for row, where in found.items()}
 
 
@@ -124,7 +123,7 @@ def test_a_row_goes_into_the_server_where_least_is_left_over() -> None:
 def test_a_row_that_fits_no_server_stays_in_a_domain_if_it_can() -> None:
     room = servers(2, 2, 2, 2, 2, domains="xyyxx")
     assert seated([("a", 4)], room, {}, DEFAULT) == {"a": (2, 3, 4, 5)}
-    over = place({"fast": [asking("a", "fast", 1.0, gpus=8)]}, room, {}, DEFAULT)
+    over = Places(room, DEFAULT).of({"fast": [asking("a", "fast", 1.0, gpus=8)]}, {})
     assert over["a",].is_spread
     assert len(set(over["a",].gpus)) == 8
 
@@ -138,9 +137,9 @@ def test_gpus_that_are_gone_or_of_another_flavor_are_not_kept() -> None:
 
 def test_strictly_a_row_that_the_allocation_does_not_know_takes_room_and_has_no_place() -> None:
     unknown = asking("a", "fast", 0.0, is_allocated=False)
-    assert place({"fast": [unknown]}, servers(1), {}, STRICT) == {}
+    assert Places(servers(1), STRICT).of({"fast": [unknown]}, {}) == {}
     before: dict[Row, Place] = {("a",): Place(flavor="fast", gpus=(0,))}
-    assert place({"fast": [unknown]}, servers(1), before, STRICT) == before
+    assert Places(servers(1), STRICT).of({"fast": [unknown]}, before) == before
 
 
 def test_a_lease_is_extended_where_the_gpus_stay() -> None:
@@ -148,13 +147,3 @@ def test_a_lease_is_extended_where_the_gpus_stay() -> None:
     assert stays(here, Place(flavor="fast", gpus=(1, 0)))
     assert not stays(here, Place(flavor="fast", gpus=(1, 2)))
     assert not stays(None, here)
-
-
-def test_a_lease_ends_by_steps_or_by_seconds() -> None:
-    lease = granted(100, 200.0)
-    assert lease == RoundLease(steps=100, seconds=200.0)
-    assert granted(100, -1.0).seconds == 0.0
-    assert extended(lease, 40, 360.0) == RoundLease(steps=40, seconds=560.0)
-    assert extended(lease, 400, 360.0).steps == 100
-    assert steps_in(0.5, 361.0, 1000) == 180
-    assert steps_in(0.5, 361.0, 7) == 7

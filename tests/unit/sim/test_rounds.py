@@ -10,7 +10,15 @@ import pytest
 from quorate.policy.rounds.round_book import DEFAULT, STRICT, Row, Rules, Shares
 from quorate.policy.rounds.round_places import Server
 from quorate.sim.published import has_pairs, is_aware, strict_orders, strict_rules
-from quorate.sim.round_simulation import Moment, Play, Rates, RoundJob, RoundsStuckError, Setting
+from quorate.sim.round_simulation import (
+    Moment,
+    Play,
+    Rates,
+    RoundJob,
+    RoundsStuckError,
+    Setting,
+    steps_in,
+)
 
 
 def steady(rate: float) -> Rates:
@@ -187,3 +195,8 @@ def test_strictly_two_jobs_that_share_and_have_fewer_steps_than_gpus_fail_togeth
     assert list(first.places) == list(second.places) == [("a", "b")]
     assert second.steps_left == first.steps_left
     assert second.is_renewed
+
+
+def test_a_job_does_whole_steps_and_no_more_than_it_has_left() -> None:
+    assert steps_in(0.5, 361.0, 1000) == 180
+    assert steps_in(0.5, 361.0, 7) == 7

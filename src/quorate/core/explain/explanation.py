@@ -22,7 +22,7 @@ from quorate.core.explain.run_remedies import follow_remedies, run_remedies
 from quorate.core.explain.state_outlook import Outlook
 from quorate.core.explain.wipe_remedies import wipe_remedies
 from quorate.core.lifecycle.loan_terms import LoanTerms, loans_of, terms_of
-from quorate.core.planning.foresight import Foreseen, Foresight
+from quorate.core.planning.foresight import Foreseen
 from quorate.core.planning.no_firm_start import parked_words
 from quorate.core.planning.why_waiting import is_news
 from quorate.core.preemption.conflict_preview import Ordeal, ordeals_of
@@ -35,7 +35,7 @@ from quorate.model.state.records import Phase, ReservationRecord, RunRecord
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
-__all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "without"]
+__all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "without"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,16 +175,6 @@ def _since_ms(record: RunRecord) -> int:
     if record.ended_ms is not None:
         return record.ended_ms
     return record.submitted_ms if record.started_ms is None else record.started_ms
-
-
-def refused_now(
-    view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
-) -> Refusal | None:
-    """Return why a waiting run cannot start at ``now_ms`` without delaying earlier planned starts.
-
-    Return None if it can start.
-    """
-    return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:

@@ -69,13 +69,6 @@ def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
     return Account(size, has, parts, now_ms, charged_ms, lacked)
 
 
-def covered_at_ms(
-    view: StateView, owner: str, pool: str, costs_gpu_ms: int, now_ms: int
-) -> int | None:
-    """Return when the account of ``owner`` in ``pool`` covers this cost; None if it never will."""
-    return account_of(view, owner, pool, now_ms).covered_at_ms(costs_gpu_ms)
-
-
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
 

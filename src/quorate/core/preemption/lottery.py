@@ -62,16 +62,6 @@ def chain_link(secret: bytes, number: int, *, length: int = CHAIN_LENGTH) -> byt
     return chain_back(secret, length - number)
 
 
-def leads_to(link: bytes, number: int, anchor: bytes) -> bool:
-    """Return whether ``link`` is link ``number`` of the chain whose link 0 is ``anchor``.
-
-    The function computes ``number`` hashes.
-    """
-    for _ in range(number):
-        link = chain_before(link)
-    return link == anchor
-
-
 def link_of(text: str) -> bytes | None:
     """Return the bytes of a link or seed; None unless ``text`` is 64 lower-case hex digits."""
     try:

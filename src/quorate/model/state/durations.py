@@ -18,7 +18,6 @@ its pool limits it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from math import isqrt
 from typing import Final
 
@@ -85,10 +84,6 @@ class DurationHistory(Struct, frozen=True, gc=False):
     def copy(self) -> DurationHistory:
         """Return the history itself, because it never changes."""
         return self
-
-    def counts(self) -> dict[int, int]:
-        """Return how many of the runs are in each bucket that has any, in the order of buckets."""
-        return dict(sorted(Counter(self.recent).items()))
 
 
 _BYTES: Final = tuple(bytes((bucket,)) for bucket in range(BUCKETS))

@@ -38,26 +38,16 @@ def stays(before: Place | None, now: Place) -> bool:
     return set(before.gpus) == set(now.gpus)
 
 
-def place(
-    chosen: Mapping[str, Sequence[Candidate]],
-    servers: Sequence[Server],
-    before: Mapping[Row, Place],
-    rules: Rules,
-) -> dict[Row, Place]:
-    """Return the GPUs of every chosen row; ``servers`` must have enough GPUs.
-
-    A row keeps its GPUs of the last round (``before``) if all of them are available. The other rows
-    are placed next, largest first. A row goes to the server on which it fits and leaves the fewest
-    GPUs free. If it fits on no server, it goes to the domain in which it fits and leaves the fewest
-    GPUs free, on the servers with most free GPUs first. If it fits in no domain, it is spread over
-    several domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep and take GPUs
-    size by size, servers are filled in order, and rows outside the allocation get no new place.
-    """
-    return Places(servers, rules).of(chosen, before)
-
-
 class Places:
-    """Places the rows of successive rounds on the same servers, as ``place`` does."""
+    """Places the rows of successive rounds on the same servers.
+
+    A row keeps its GPUs of the last round if all of them are available. The other rows are placed
+    next, largest first. A row goes to the server on which it fits and leaves the fewest GPUs free.
+    If it fits on no server, it goes to the domain in which it fits and leaves the fewest GPUs free,
+    on the servers with most free GPUs first. If it fits in no domain, it is spread over several
+    domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep and take GPUs size by
+    size, servers are filled in order, and rows outside the allocation get no new place.
+    """
 
     def __init__(self, servers: Sequence[Server], rules: Rules) -> None:
         flavors = dict.fromkeys(server.flavor for server in servers)
@@ -70,7 +60,10 @@ class Places:
     def of(
         self, chosen: Mapping[str, Sequence[Candidate]], before: Mapping[Row, Place]
     ) -> dict[Row, Place]:
-        """Return the GPUs of every chosen row; ``before`` has the GPUs of the last round."""
+        """Return the GPUs of every chosen row; ``before`` has the GPUs of the last round.
+
+        The servers must have enough GPUs.
+        """
         found: dict[Row, Place] = {}
         by_sizes = self._rules.places_by_size
         for flavor, rows in chosen.items():

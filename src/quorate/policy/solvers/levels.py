@@ -96,11 +96,6 @@ class Linear:
         return float(np.min((rates[rows] - self.floor[rows]) / self.growth[rows]))
 
 
-def alike(jobs: int) -> Linear:
-    """Return the needs of plain max-min fairness: every job needs the level itself."""
-    return Linear(floor=np.zeros(jobs), growth=np.ones(jobs))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Levelled:
     """Shares that reach ``level``, and a ``bound`` that no shares can exceed.

@@ -49,20 +49,6 @@ def read_struct(message: Message, struct: type[T], budget: values.Budget | None 
         raise CommandError(Exit.INVALID, text) from None
 
 
-def read_answer(message: Any, given: Given) -> Any:
-    """Return the content of ``message``, which has the type ``given``, as a JSON tree."""
-    match given:
-        case None:
-            return values.read_tree(message, ("answer",), _ample())
-        case Many():
-            return [read_tree(each, given.struct) for each in getattr(message, given.FIELD)]
-        case Choice():
-            field = message.WhichOneof(given.FIELD)
-            return read_answer(getattr(message, field), given.member_of(field))
-        case struct:
-            return read_tree(message, struct)
-
-
 def read_tree(
     message: Message,
     struct: type[Struct],

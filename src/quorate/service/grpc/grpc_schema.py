@@ -70,10 +70,6 @@ class Choice:
         letters = (f"_{each.lower()}" if each.isupper() else each for each in name)
         return "".join(letters).removeprefix("_")
 
-    def member_of(self, field: str) -> type[Struct] | Many:
-        """Return the type of the field called ``field``."""
-        return next(each for each in self.members if self.field_of(each) == field)
-
 
 Given = type[Struct] | Many | Choice | None
 """What an operation returns; None means any JSON object."""

@@ -14,7 +14,6 @@ from quorate.core.preemption.conflict_preview import Contest
 from quorate.documents.times import duration_text, time_text
 from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.cause_text import cause_text
-from quorate.model.closed_words import counted
 from quorate.model.events import Slice
 from quorate.model.refusal import Refusal, sentence
 from quorate.model.specs import Run
@@ -326,13 +325,3 @@ def _danger_tree(danger: Danger) -> Tree:
         "dummyCuts": danger.cut,
         "dummyDraws": danger.draws,
     }
-
-
-def summary(found: Forecast) -> str:
-    """Return the forecast on one line."""
-    parts = [_headline(found)]
-    if found.place is not None and found.phase is Phase.PENDING:
-        parts.append(_where(found.place))
-    if found.overdue:
-        parts.append(f"waits for {counted(len(found.overdue), 'overdue run')}")
-    return "; ".join(parts)
