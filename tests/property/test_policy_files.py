@@ -19,16 +19,13 @@ from quorate.policy.files.allocation_file import allocation_tree
 from quorate.policy.files.cluster_file import (
     PUBLISHED_ORDER,
     Cluster,
-    cluster_text,
-    published_text,
     read_cluster,
     read_clusters,
-    write_clusters,
 )
 from quorate.policy.files.file_faults import Faulty
-from quorate.policy.files.jobs_file import JobState, job_tree, read_jobs
+from quorate.policy.files.jobs_file import JobState, read_jobs
 from quorate.policy.files.json_bytes import encoded
-from quorate.policy.files.problem_file import read_problem, write_problem
+from quorate.policy.files.problem_file import read_problem
 from quorate.policy.files.table_problem import problem_from_table
 from quorate.policy.files.throughputs_file import (
     ThroughputTable,
@@ -38,7 +35,14 @@ from quorate.policy.files.throughputs_file import (
 from quorate.policy.policies.gandiva import gandiva
 from quorate.policy.problem import Problem
 from tests.oracles.effort import examples
-from tests.oracles.policy_files import read_allocation
+from tests.oracles.policy_files import (
+    cluster_text,
+    job_tree,
+    published_text,
+    read_allocation,
+    write_clusters,
+    write_problem,
+)
 from tests.oracles.rate_tables import job_states, problems, tables
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

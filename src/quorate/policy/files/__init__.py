@@ -1,1 +1,1 @@
-"""Reads and writes files of rates, jobs, clusters, problems and allocations."""
+"""Reads files of rates, jobs, clusters and problems; writes tables of rates, and allocations."""

@@ -7,13 +7,12 @@ flavors need the form with names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from quorate.model.amounts import GPUS_MAX
 from quorate.policy.files.file_faults import At, Faulty, cut, entries_of, items_of, shown
-from quorate.policy.files.json_bytes import decoded, encoded
+from quorate.policy.files.json_bytes import decoded
 
 PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
 """The flavors of the form without names, in order."""
@@ -77,19 +76,6 @@ def _count(text: str, at: At) -> int:
     return 0
 
 
-def cluster_text(cluster: Cluster) -> str:
-    """Return ``cluster`` in the form with names."""
-    named = zip(cluster.flavors, cluster.gpus, strict=True)
-    return ",".join(f"{name}={gpus}" for name, gpus in named)
-
-
-def published_text(cluster: Cluster) -> str | None:
-    """Return ``cluster`` in the form without names; None if it has other flavors."""
-    if cluster.flavors != PUBLISHED_ORDER:
-        return None
-    return ":".join(map(str, cluster.gpus))
-
-
 def read_clusters(data: bytes) -> dict[str, tuple[Cluster, ...]] | Faulty:
     """Return the clusters that a file names for each trace, or all faults of the file."""
     at = At()
@@ -109,12 +95,3 @@ def _listed(value: object, at: At) -> Cluster | None:
         return cluster_of(value, at)
     at.fault(f"must be a text, got {shown(value)}", 'write one such as "300:300:300"')
     return None
-
-
-def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
-    """Return ``clusters`` as the bytes of a file, without names of flavors if possible."""
-    listed = {
-        trace: [published_text(each) or cluster_text(each) for each in several]
-        for trace, several in clusters.items()
-    }
-    return encoded(listed)

@@ -167,26 +167,6 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
     return {flavor: quantity_of(rate, at.below(flavor)) for flavor, rate in found.items()}
 
 
-def job_tree(job: JobState) -> dict[str, Any]:
-    """Return ``job`` in the form of a file; unknown fields are left out."""
-    tree: dict[str, Any] = {
-        "id": job.name,
-        "type": job.job_type,
-        "scale_factor": job.scale,
-        "priority_weight": job.weight,
-        "time_since_start": job.age_s,
-    }
-    if not math.isnan(job.steps_left):
-        tree["num_steps_remaining"] = job.steps_left
-    if job.isolated_s:
-        tree["isolated_seconds_done"] = job.isolated_s
-    if math.isfinite(job.deadline_s):
-        tree["slo_seconds_left"] = job.deadline_s
-    if job.rates is not None:
-        tree["throughputs"] = dict(job.rates)
-    return tree
-
-
 def problem_of(cluster: Cluster, jobs: Sequence[JobState], rates: Floats) -> Problem:
     """Return the problem of sharing ``cluster`` among ``jobs``, which have ``rates``."""
     return Problem(

@@ -25,10 +25,10 @@ from quorate.policy.files.file_faults import (
     shown,
     whole_of,
 )
-from quorate.policy.files.jobs_file import JobState, job_tree, jobs_of, problem_of
-from quorate.policy.files.json_bytes import decoded, encoded
+from quorate.policy.files.jobs_file import jobs_of, problem_of
+from quorate.policy.files.json_bytes import decoded
 from quorate.policy.files.table_problem import rates_of_jobs
-from quorate.policy.pair_index import PAIR_MARK, pair_of
+from quorate.policy.pair_index import pair_of
 from quorate.policy.problem import NO_ENTITY, Entity, EntityRule, Floats, Ints, Pairs, Problem
 
 ASKED: Final = frozenset(
@@ -188,52 +188,3 @@ def _entity(name: str, weights: dict[str, Any], rules: dict[str, Any], at: At) -
         )
         rule = EntityRule.FAIRNESS
     return Entity(name=name, weight=weight, rule=EntityRule(rule))
-
-
-def write_problem(problem: Problem) -> bytes:
-    """Return ``problem`` as the bytes of a file."""
-    tree: dict[str, Any] = {
-        "cluster_spec": dict(zip(problem.flavors, problem.gpus.tolist(), strict=True)),
-        "jobs": [_job_tree(problem, row) for row in range(len(problem.jobs))],
-    }
-    if problem.costs is not None:
-        tree["instance_costs"] = dict(zip(problem.flavors, problem.costs.tolist(), strict=True))
-    if problem.pairs is not None:
-        tree["pair_throughputs"] = {
-            f"{problem.jobs[first]}{PAIR_MARK}{problem.jobs[second]}": dict(
-                zip(problem.flavors, rates.tolist(), strict=True)
-            )
-            for first, second, rates in zip(
-                problem.pairs.first, problem.pairs.second, problem.pairs.rates, strict=True
-            )
-        }
-    if problem.entity_of is not None:
-        tree |= _entity_trees(problem, problem.entity_of)
-    return encoded(tree)
-
-
-def _job_tree(problem: Problem, row: int) -> dict[str, Any]:
-    return job_tree(
-        JobState(
-            name=problem.jobs[row],
-            scale=int(problem.scales[row]),
-            weight=float(problem.weights[row]),
-            steps_left=float(problem.steps_left[row]),
-            age_s=float(problem.ages_s[row]),
-            isolated_s=float(problem.isolated_s[row]),
-            deadline_s=float(problem.deadlines_s[row]),
-            rates=dict(zip(problem.flavors, problem.rates[row].tolist(), strict=True)),
-        )
-    )
-
-
-def _entity_trees(problem: Problem, entity_of: Ints) -> dict[str, Any]:
-    entities = problem.entities
-    return {
-        "entities": {
-            each.name: [problem.jobs[row] for row in np.flatnonzero(entity_of == number)]
-            for number, each in enumerate(entities)
-        },
-        "entity_weights": {each.name: each.weight for each in entities},
-        "entity_policies": {each.name: each.rule.value for each in entities},
-    }
