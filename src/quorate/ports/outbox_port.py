@@ -67,9 +67,6 @@ class Waiting:
     trouble: str
     """The reason of the last failure of a line that still fails; empty if no line fails."""
 
-    trouble_ms: int | None
-    """The instant of the failure in ``trouble``."""
-
 
 class Outbox(Protocol):
     """Parcels and cursors of all sinks. Every change is durable on return, and whole or not at all.

@@ -95,7 +95,6 @@ class MemoryOutbox:
             since_ms=min((one.at_ms for one in box.parcels), default=None),
             lines_failing=len(box.failing),
             trouble="" if last is None else last[2],
-            trouble_ms=None if last is None else last[1],
         )
 
     def next_due_ms(self, sink: str) -> int | None:

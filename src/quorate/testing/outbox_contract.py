@@ -25,7 +25,7 @@ from quorate.ports.outbox_port import (
 )
 
 MANY = 100
-IDLE = Waiting(parcels=0, since_ms=None, lines_failing=0, trouble="", trouble_ms=None)
+IDLE = Waiting(parcels=0, since_ms=None, lines_failing=0, trouble="")
 
 
 def parcel(key: str, line: str = "ml", seq: int = 1) -> Parcel:
@@ -73,9 +73,7 @@ class OutboxContract(ABC):
         outbox = self.reopen(outbox)
         assert outbox.cursor("s") == 7
         assert list(outbox.due("s", 0, MANY)) == [parcel("a", seq=3), parcel("b", "bio", seq=4)]
-        assert outbox.waiting("s") == Waiting(
-            parcels=2, since_ms=3, lines_failing=0, trouble="", trouble_ms=None
-        )
+        assert outbox.waiting("s") == Waiting(parcels=2, since_ms=3, lines_failing=0, trouble="")
         outbox.close()
 
     def test_cursor_moves_without_parcels_and_never_back(self) -> None:

@@ -66,7 +66,7 @@ _FRONT: Final = """UPDATE parcel SET due_ms = ifnull(due_ms, 0) WHERE id =
     (SELECT min(id) FROM parcel WHERE sink = ? AND line = ?)"""
 _FAILED: Final = """INSERT INTO failing VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (sink, line) DO UPDATE SET last_ms = excluded.last_ms, why = excluded.why"""
-_TROUBLE: Final = """SELECT why, last_ms FROM failing WHERE sink = ?
+_TROUBLE: Final = """SELECT why FROM failing WHERE sink = ?
     ORDER BY last_ms DESC, line LIMIT 1"""
 
 
@@ -207,10 +207,8 @@ class SqliteOutbox:
                 "SELECT count(*), min(at_ms) FROM parcel WHERE sink = ?", (sink,)
             ).fetchone()
             (lines,) = db.execute("SELECT count(*) FROM failing WHERE sink = ?", (sink,)).fetchone()
-            why, last_ms = db.execute(_TROUBLE, (sink,)).fetchone() or ("", None)
-        return Waiting(
-            parcels=count, since_ms=since_ms, lines_failing=lines, trouble=why, trouble_ms=last_ms
-        )
+            (why,) = db.execute(_TROUBLE, (sink,)).fetchone() or ("",)
+        return Waiting(parcels=count, since_ms=since_ms, lines_failing=lines, trouble=why)
 
     def next_due_ms(self, sink: str) -> int | None:
         """Return the time at which the next parcel is due; see ``Outbox``."""
