@@ -1,4 +1,4 @@
-"""Every module is used, and every public name exists."""
+"""Every module is used, every public name exists, and few classes share a name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ _SCRIPTS = SOURCE / "quorate" / "cli" / "demo_files"
 """Modules that only the demo uses: it copies and runs them, and no module imports them."""
 MODULES_MAX = 30
 _SHARED_NAMES = {"__init__", "__main__", "errors", "table"}
+SHARED_CLASSES = """
+    Account Accounts Admission Amount Apply Asked Asking At Bill Book Budget Cancel Candidate
+    Change Checkpoint Choice Chosen Compared Cut Draw Drawn Driver Effect Ended Ends Entry
+    Explanation Family Fault Field Fields Filled FlavorUse Fleet Follower Following Forecast
+    Foreseen Form Found Funds Head Holder IssueToken Kind Lease LeaseBound Limits Line Logs
+    Lottery MarkNode Method Metrics Moment MoneyState MoveCause NodeStatus NodeWiped Notice
+    Operation Outcome Part Parts Path Picture Place Placement Places PlanState Pod PodSet
+    PodTemplate Problem Progress Question Queue Rank Read Recall Receipt Redrawn Repeat Reply
+    Request ReservationStatus Resolve Resource RevokeToken Role RunMail Runs Said Scope Screen
+    Script Seen Setting Shape Share Shown Stage Standing Start Statement Status Step Submit
+    Tally Terms Tick Timers Token Told Top Trial Use UserUsage Waiting Wanted Watched Work
+    Workload World Write Written
+"""
+"""The names of classes that several modules have. Give a new class a name of its own."""
+_CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
 _MODULE_NAME = re.compile(r"quorate(?:\.\w+)+")
 
 
@@ -116,8 +131,18 @@ def test_every_package_says_what_lives_in_it() -> None:
     assert silent == []
 
 
+@pytest.mark.heavy
+def test_no_further_classes_share_a_name_and_the_list_has_no_others() -> None:
+    texts = (path.read_text(encoding="utf-8") for path in _modules().values())
+    names = Counter(name for text in texts for name in _CLASS.findall(text))
+    shared = {name for name, count in names.items() if count > 1}
+    listed = SHARED_CLASSES.split()
+    assert sorted(shared.difference(listed)) == [], "give the new class another name"
+    assert sorted(set(listed) - shared) == [], "remove these from the list: one class has the name"
+
+
 @pytest.mark.slow
-def test_every_public_name_exists_once() -> None:
+def test_every_name_in_all_exists_and_is_listed_once() -> None:
     for name in _modules():
         if name.endswith("__main__"):
             continue
