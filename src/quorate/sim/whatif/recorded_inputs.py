@@ -42,8 +42,65 @@ from quorate.model import events as e
 from quorate.model.specs import Budget, Node, Owner, Pool, System
 from quorate.sim.whatif.recorded_claims import RecordedClaims
 
-_DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
+# Each event is in exactly one of these lists, so that no new request is left out of a fork.
+DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
+"""Declarations of documents, and changes of owners."""
 
+REQUESTS = (
+    e.BudgetFellBack
+    | e.BudgetRemoved
+    | e.BudgetReported
+    | e.NodeRemoved
+    | e.OwnerRemoved
+    | e.PoolRemoved
+    | e.TokenIssued
+    | e.TokenRevoked
+)
+"""Each records a request."""
+
+ACTS = (
+    e.ConflictDeclared
+    | e.LeaseEnding
+    | e.NodeMarked
+    | e.RunEnded
+    | e.RunResized
+    | e.RunStopping
+    | e.RunSubmitted
+)
+"""Each records a command or follows from others, as its fields and its block tell."""
+
+FOLLOWING = (
+    e.BackfillNoted
+    | e.ConflictAnnounced
+    | e.ConflictDeferred
+    | e.ConflictResolved
+    | e.ConflictWithdrawn
+    | e.HoldExtended
+    | e.LeaseEnded
+    | e.LeaseStarted
+    | e.LedgerOpened
+    | e.LoanRecalled
+    | e.LotteryCommitted
+    | e.LotterySealed
+    | e.NodesClaimed
+    | e.NodeWiped
+    | e.PledgeClosed
+    | e.RecallWithdrawn
+    | e.RequestKept
+    | e.ReservationClosed
+    | e.ReservationMade
+    | e.ReservationMoved
+    | e.RoundShared
+    | e.RunRefused
+    | e.RunRequeued
+    | e.SpareFilled
+    | e.StepsCounted
+    | e.ThresholdCrossed
+)
+"""No command is read from these: they follow from others, from time, or from the driver.
+
+``recorded_claims.py`` reads ``NodesClaimed``; ``RequestKept`` gives its key to the request before.
+"""
 
 _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
 """The actors of events that a driver causes."""
@@ -100,7 +157,7 @@ def inputs_of(
 
 
 def _of_block(first_seq: int, events: Sequence[e.Event], known: _Known) -> Iterable[RecordedInput]:
-    declared: list[_DECLARED] = []
+    declared: list[DECLARED] = []
     drained = any(
         isinstance(each, e.LeaseEnding | e.LeaseEnded) and each.reason is e.EndReason.DRAINED
         for each in events
@@ -113,7 +170,7 @@ def _of_block(first_seq: int, events: Sequence[e.Event], known: _Known) -> Itera
         and each.deadline_ms <= each.at_ms
     }
     for seq, event in enumerate(events, start=first_seq):
-        if isinstance(event, _DECLARED) and not _is_reasoned(event):
+        if isinstance(event, DECLARED) and not _is_reasoned(event):
             declared.append(event)
             if isinstance(event, e.OwnerApplied):
                 known.owners.add(event.owner.name)
@@ -131,8 +188,7 @@ def _of_block(first_seq: int, events: Sequence[e.Event], known: _Known) -> Itera
             continue
         if isinstance(event, e.OwnerRemoved):
             known.owners.discard(event.owner)
-        command = _command_of(event, known.over, now, drained=drained) or _request_of(event)
-        command = command or _release_of(event, known) or _change_of_owner(event, known.owners)
+        command = _command_of(event, known, now, drained=drained)
         if command is not None:
             yield RecordedInput(at_ms=event.at_ms, seq=seq, command=command, actor=event.actor)
 
@@ -152,8 +208,19 @@ def _keyed(
     return found
 
 
-def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for each event
-    """Return the command that ``event`` records about a token, a removal or a report, or None."""
+def _command_of(event: e.Event, known: _Known, now: set[str], *, drained: bool) -> Command | None:
+    """Return the command that ``event`` records; None if the event follows from others."""
+    if isinstance(event, FOLLOWING):
+        return None
+    if isinstance(event, REQUESTS):
+        return _request_of(event)
+    if isinstance(event, DECLARED):
+        return _change_of_owner(event, known.owners)
+    return _act_of(event, known.over, now, drained=drained) or _release_of(event, known)
+
+
+def _request_of(event: REQUESTS) -> Command:  # noqa: PLR0911 - one for each event
+    """Return the command that ``event`` records about a token, a removal or a report."""
     match event:
         case e.TokenIssued():
             return IssueToken(
@@ -180,25 +247,23 @@ def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for ea
             return ReportBudget(event.owner, event.source, event.gpu, event.node, event.resource)
         case e.BudgetFellBack():
             return FallBack(event.owner, event.source, event.note, event.is_linked, event.resource)
-        case _:
-            return None
 
 
-def _is_with(event: e.Event, before: _DECLARED) -> bool:
+def _is_with(event: e.Event, before: DECLARED) -> bool:
     """Return whether the command that made ``before`` also made ``event``."""
     return (
-        isinstance(event, _DECLARED)
+        isinstance(event, DECLARED)
         and not _is_reasoned(event)
         and (event.at_ms, event.actor) == (before.at_ms, before.actor)
     )
 
 
-def _is_reasoned(event: _DECLARED) -> bool:
+def _is_reasoned(event: DECLARED) -> bool:
     """Return whether a declaration has a reason: requests about owners do, documents do not."""
     return isinstance(event, e.OwnerApplied) and bool(event.reason)
 
 
-def _change_of_owner(event: e.Event, owners: set[str]) -> Command | None:
+def _change_of_owner(event: DECLARED, owners: set[str]) -> Command | None:
     """Return the request that created or changed an owner for a reason; None without one."""
     if not isinstance(event, e.OwnerApplied):
         return None
@@ -210,7 +275,7 @@ def _change_of_owner(event: e.Event, owners: set[str]) -> Command | None:
     return UpdateOwner(spec.name, quota, spec.parents, reason=event.reason)
 
 
-def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
+def _spec_of(event: DECLARED) -> System | Pool | Node | Owner | Budget:
     match event:
         case e.SystemApplied():
             return event.system
@@ -224,10 +289,10 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
             return event.budget
 
 
-def _command_of(  # noqa: PLR0911 - one answer per kind of event
-    event: e.Event, over: set[str], now: set[str], *, drained: bool
+def _act_of(  # noqa: PLR0911 - one answer per kind of event
+    event: ACTS, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
-    """Return the command that ``event`` records; None if the event follows from others.
+    """Return the command that ``event`` records; None if it follows from others, or is a release.
 
     ``now`` has the runs of this block that were cancelled without grace; a returned command removes
     its run from ``now``.
@@ -255,11 +320,11 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
             scope = event.scope
             cap = scope.limit.removeprefix("cap ")
             return Resolve(scope.pool, scope.flavor, scope.domains, event.deficit, cap)
-        case _:
+        case e.RunStopping() | e.LeaseEnding() | e.RunEnded() | e.ConflictDeclared():
             return None
 
 
-def _release_of(event: e.Event, known: _Known) -> Command | None:
+def _release_of(event: ACTS, known: _Known) -> Command | None:
     """Return the release that ``event`` records; None if it records none."""
     if not isinstance(event, e.RunStopping | e.RunEnded):
         return None
