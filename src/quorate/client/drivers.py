@@ -1,4 +1,4 @@
-"""Runs flows with httpx, blocking or with asyncio. Only this module imports httpx."""
+"""Runs flows with httpx, blocking or with asyncio. Only this module of the client imports httpx."""
 
 from __future__ import annotations
 

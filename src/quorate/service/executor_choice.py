@@ -58,7 +58,7 @@ def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor 
 
 def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, ServedExecutor]:
     """Return the executor of each cluster, by the name that pools use for it."""
-    from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415 - with httpx
+    from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415 - only with clusters
         KubernetesExecutor,
     )
     from quorate.adapters.kubernetes.object_names import Namespaces  # noqa: PLC0415 - as above
@@ -84,7 +84,7 @@ def cluster_apis(clusters: Clusters) -> dict[str, KubeApi]:
 
     Raises ``CommandError`` if a kubeconfig cannot be used.
     """
-    # Imports httpx, which a service without clusters does not load.
+    # A service without clusters does not load these modules.
     from quorate.adapters.kubernetes.cluster_access import (  # noqa: PLC0415
         from_kubeconfig,
         in_cluster,
