@@ -17,7 +17,7 @@ from quorate.core.explain.start_plan import Forecast, foretell
 from quorate.core.preemption.lottery import CHAIN_LENGTH, dummy_seed
 from quorate.documents import values
 from quorate.documents.field_reader import At, fields_of
-from quorate.documents.times import time_text
+from quorate.documents.times import time_or_none
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import LotteryCommitted, Share, Slice
 from quorate.model.refusal import Refusal, RefusalCode, sentence
@@ -89,17 +89,17 @@ def forecast_tree(state: State, found: Forecast) -> dict[str, object]:
     place = found.place or found.scope
     return {
         "startsNow": found.starts_now,
-        "plannedStart": _time(found.now_ms if found.starts_now else found.plan_start_ms),
+        "plannedStart": time_or_none(found.now_ms if found.starts_now else found.plan_start_ms),
         "planState": None if found.plan_state is None else found.plan_state.value,
-        "naturalStart": _time(found.now_ms if found.starts_now else found.natural_start_ms),
-        "conflictStart": None if recourse is None else _time(recourse.start_ms),
+        "naturalStart": time_or_none(found.now_ms if found.starts_now else found.natural_start_ms),
+        "conflictStart": None if recourse is None else time_or_none(recourse.start_ms),
         "byConflict": found.by_conflict,
         "noConflictBecause": "" if recourse is None else recourse.why_not,
-        "earliestStart": _time(start_ms),
+        "earliestStart": time_or_none(start_ms),
         "countdownSeconds": None
         if start_ms is None
         else -(-(start_ms - found.now_ms) // SECOND_MS),
-        "expectedEnd": _time(found.expected_end_ms),
+        "expectedEnd": time_or_none(found.expected_end_ms),
         "confidence": None if found.confidence is None else found.confidence.value,
         "overdue": list(found.overdue),
         "queuePosition": found.queue_position,
@@ -114,10 +114,6 @@ def forecast_tree(state: State, found: Forecast) -> dict[str, object]:
         "parked": found.parked,
         "remedies": [remedy.effect for remedy in found.remedies],
     }
-
-
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else time_text(at_ms)
 
 
 def deficit_of(found: Forecast) -> int:

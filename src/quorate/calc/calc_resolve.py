@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Final
 
 from quorate.calc.missing_gpus import missing_now
 from quorate.calc.running_world import ACTOR, Standing, read_standing
-from quorate.calc.world_reader import any_whole, open_world, settle
+from quorate.calc.world_reader import any_whole, link_or_hash, open_world, settle
 from quorate.core.preemption.conflict_scope import Prepared, Question, for_reservation, prepare
 from quorate.core.preemption.conflicts import lost_gpu_ms, not_resolvable
 from quorate.core.preemption.cut_order import Candidate
-from quorate.core.preemption.lottery import dummy_seed, first_draw_odds, link_of
+from quorate.core.preemption.lottery import dummy_seed, first_draw_odds
 from quorate.core.preemption.resolver import Drawn
 from quorate.documents import values
 from quorate.documents.field_reader import At, fields_of, mapped
@@ -35,6 +34,7 @@ from quorate.model.events import (
 from quorate.model.selector import Selector, matches
 from quorate.model.specs import DEFAULT_POOL
 from quorate.model.state.apply_event import apply
+from quorate.views.kinds.kinds_plans import cut_tree
 from quorate.views.refusal_answer import error, invalid_request
 
 RESOLVE: Final = frozenset({"deficit", "run", "scope", "seed"})
@@ -94,20 +94,12 @@ def _asked(value: object, at: At) -> _Asked | None:
         deficit,
         run,
         fields.optional("scope", _scope, ()),
-        fields.optional("seed", _seed, dummy_seed(0)),
+        fields.optional("seed", link_or_hash, dummy_seed(0)),
     )
 
 
 def _scope(value: object, at: At) -> Selector | None:
     return mapped(value, at, key=label_key, read=label_value)
-
-
-def _seed(value: object, at: At) -> bytes | None:
-    """Return the bytes of a seed in hex digits; for any other text, its SHA-256 hash."""
-    text = values.line(value, at)
-    if text is None:
-        return None
-    return link_of(text) or sha256(text.encode()).digest()
 
 
 def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Question | str:
@@ -190,7 +182,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
     return {
         **scope,
         "short": resolver.short,
-        "cuts": [_cut(cut) for cut in made],
+        "cuts": [cut_tree(cut) for cut in made],
         **_lottery(prepared, drawn, seed),
         "actions": [action for cut in cuts for action in _actions(standing, cut)],
         "lostGPUHours": hours_text(sum(lost_gpu_ms(state, cut, now_ms) for cut in cuts), up=True),
@@ -226,16 +218,6 @@ def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, 
 
 def _others(victims: Sequence[Candidate], left_out: Candidate) -> list[Candidate]:
     return [victim for victim in victims if victim is not left_out]
-
-
-def _cut(cut: Candidate) -> dict[str, object]:
-    return {
-        "step": cut.step.value,
-        "run": cut.run,
-        "bundle": cut.bundle,
-        "gpus": cut.gpus,
-        "leases": list(cut.leases),
-    }
 
 
 def _actions(standing: Standing, cut: Candidate) -> list[dict[str, object]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from quorate.calc.expecting import mismatches
@@ -20,10 +19,9 @@ from quorate.calc.scenario_stage import Stage, StandstillError
 from quorate.calc.scenario_trace import Chronicle, state_tree
 from quorate.calc.world_fleet import read_nodes
 from quorate.calc.world_funds import Funds, read_funds
-from quorate.calc.world_reader import open_world, settle
+from quorate.calc.world_reader import link_or_hash, open_world, settle
 from quorate.calc.world_runs import WorldRun, owner_of, read_runs
 from quorate.core.commands import Applied, Cancel, Complete, Fail, Submit
-from quorate.core.preemption.lottery import link_of
 from quorate.documents import values
 from quorate.documents.document_problem import CalcInputError
 from quorate.documents.field_reader import At, Fields, complete, listed
@@ -124,7 +122,7 @@ def _read(world: object) -> _Scenario:
     fields, at = open_world(world, ["now", "steps"])
     now_ms = fields.required("now", time_ms)
     pool = world_pool(fields)
-    secret = fields.optional("secret", _secret, LOTTERY_SECRET)
+    secret = fields.optional("secret", link_or_hash, LOTTERY_SECRET)
     has_executor = fields.optional("executor", values.truth, default=False)
     quiet = fields.optional("quiet", values.truth, default=False)
     if "leases" in fields:
@@ -159,14 +157,6 @@ def _steps(fields: Fields, at: At, script: Script) -> tuple[Step, ...]:
     settle(at)
     assert found is not None, "a step that cannot be read has a fault"
     return found
-
-
-def _secret(value: object, at: At) -> bytes | None:
-    """Return the bytes of a secret in hex digits; for any other text, its SHA-256 hash."""
-    text = values.line(value, at)
-    if text is None:
-        return None
-    return link_of(text) or sha256(text.encode()).digest()
 
 
 def _documents(value: object, at: At) -> tuple[Applied, ...] | None:

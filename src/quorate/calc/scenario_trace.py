@@ -15,7 +15,7 @@ from quorate.calc.calc_forecast import first_asked, labels_of, reason_of
 from quorate.calc.missing_gpus import missing_now
 from quorate.core.lifecycle.follow import unready_upstreams
 from quorate.core.planning.foresight import Foresight, PlanState
-from quorate.documents.times import time_text
+from quorate.documents.times import time_or_none, time_text
 from quorate.model.amounts import SECOND_MS
 from quorate.model.cause_text import cause_text
 from quorate.model.events import (
@@ -177,7 +177,7 @@ def _run(
         "payers": _summed((lease.fact.payer, lease.gpus) for lease in active),
         "funding": _funding(view, active),
         "pendingReservation": start is not None,
-        "earliestStart": None if start is None else _time(start.start_ms),
+        "earliestStart": None if start is None else time_or_none(start.start_ms),
         "refusal": None
         if not waits or record.refusal is None
         else {"message": sentence(record.refusal), **refusal_tree(record.refusal)},
@@ -319,9 +319,9 @@ def _reservation(
         "state": "Pending",
         "planState": (PlanState.TENTATIVE if promise is None else PlanState.FIRM).value,
         "status": "" if promise is None else promise.status.value,
-        "plannedStart": _time(start_ms),
-        "earliestStart": _time(start_ms),
-        "naturalStart": _time(start.natural_ms),
+        "plannedStart": time_or_none(start_ms),
+        "earliestStart": time_or_none(start_ms),
+        "naturalStart": time_or_none(start.natural_ms),
         "countdownSeconds": None if start_ms is None else -(-(start_ms - now_ms) // SECOND_MS),
         "byConflict": promise is not None and promise.by_conflict,
         "conflict": "" if promise is None else promise.conflict,
@@ -333,10 +333,6 @@ def _reservation(
         "payingEnvelope": paying,
         "reason": "" if refusal is None else reason_of(refusal, deficit),
     }
-
-
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else time_text(at_ms)
 
 
 def _conflict(record: ConflictRecord) -> dict[str, object]:

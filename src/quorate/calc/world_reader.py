@@ -7,12 +7,14 @@ missing, and the first fault is raised as ``CalcInputError``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Final
 
+from quorate.core.preemption.lottery import link_of
 from quorate.documents.document_problem import CalcInputError, path_text
 from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.located_tree import DEPTH_MAX, TOO_DEEP
-from quorate.documents.values import whole
+from quorate.documents.values import line, whole
 from quorate.model.amounts import GPUS_MAX
 
 WORLD: Final = "world"
@@ -78,3 +80,11 @@ def without_nulls(tree: object, depth: int = 0) -> object:
     if isinstance(tree, list):
         return [without_nulls(value, depth + 1) for value in tree]
     return tree
+
+
+def link_or_hash(value: object, at: At) -> bytes | None:
+    """Return the bytes of a seed or secret in hex digits; for any other text, its SHA-256 hash."""
+    text = line(value, at)
+    if text is None:
+        return None
+    return link_of(text) or sha256(text.encode()).digest()

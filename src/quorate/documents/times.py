@@ -106,6 +106,11 @@ def time_text(at_ms: int) -> str:
     return f"{written}.{ms:03d}Z" if ms else f"{written}Z"
 
 
+def time_or_none(at_ms: int | None) -> str | None:
+    """Return ``at_ms`` as ``time_text`` does; None if ``at_ms`` is None."""
+    return None if at_ms is None else time_text(at_ms)
+
+
 def duration(*, low_ms: int) -> Read[int]:
     """Return a reader of durations from ``low_ms`` to ``DURATION_MS_MAX``, in milliseconds."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.keeper import cgroups
-from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError
+from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError, error_words
 from quorate.keeper.system_users import Account, AccountError, account
 from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation
 from quorate.runtime import NOTICE, NOTICE_FILE
@@ -109,8 +109,8 @@ class Confinement:
         except OSError as error:
             raise StartError(
                 CODE_NOT_STARTED,
-                f"work cannot become {self.account}: {_words(error)}; the service needs all rights "
-                "of root, also in a container",
+                f"work cannot become {self.account}: {error_words(error)}; the service needs all "
+                "rights of root, also in a container",
             ) from None
         # The kernel drops this setting when a process changes its user, so it is set afterwards.
         die_with_keeper()
@@ -126,8 +126,9 @@ class Confinement:
             what = "does not exist; create it, or name another one"
         except (OSError, ValueError) as error:
             what = (
-                f"cannot be entered by the run's system user, {self.account}: {_words(error)}; let "
-                "it in (each folder above must be executable for the user), or name another one"
+                f"cannot be entered by the run's system user, {self.account}: "
+                f"{error_words(error)}; let it in (each folder above must be executable for the "
+                "user), or name another one"
             )
         else:
             return
@@ -143,7 +144,8 @@ def confined(isolation: Isolation, run_folder: Path) -> Confinement:
         cgroup, gaps = _cgroup(isolation, run_folder)
     except OSError as error:
         raise StartError(
-            CODE_NOT_STARTED, f"its private folder cannot be created in {place}: {_words(error)}"
+            CODE_NOT_STARTED,
+            f"its private folder cannot be created in {place}: {error_words(error)}",
         ) from None
     if os.uname().machine not in _KEYCTL:
         gaps.append("work can read keys in the session keyring of the service")
@@ -205,7 +207,7 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
             processes=isolation.processes,
         )
     except OSError as error:
-        return None, [f"it does not have its own cgroup: {_words(error)}"]
+        return None, [f"it does not have its own cgroup: {error_words(error)}"]
     return path, [f"not bounded: {', '.join(unbounded)}"] if unbounded else []
 
 
@@ -261,8 +263,3 @@ def _called(name: str, *arguments: int | bytes | ctypes.c_ulong | None) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _words(error: OSError | ValueError) -> str:
-    found = error.strerror if isinstance(error, OSError) else None
-    return (found or str(error)).lower()

@@ -35,7 +35,8 @@ def check_folder(folder: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         what = "does not exist; create it, or name another one"
     except (OSError, ValueError) as error:
-        what = f"cannot be entered: {_words(error)}; let the service's user in, or name another one"
+        why = error_words(error)
+        what = f"cannot be entered: {why}; let the service's user in, or name another one"
     else:
         if not stat.S_ISDIR(mode):
             what = "is not a folder; name a folder"
@@ -87,12 +88,11 @@ def start_error(
         what = "is no program: let it begin with a line such as #!/bin/sh, or name its interpreter"
     elif error.errno in _NO_ROOM:
         what = (
-            f"was not started: the machine has no resources left for it ({_words(error)}); run "
-            "less there, "
-            "or raise the limits of the service's user"
+            f"was not started: the machine has no resources left for it ({error_words(error)}); "
+            "run less there, or raise the limits of the service's user"
         )
     else:
-        what = f"cannot be run: {_words(error)}"
+        what = f"cannot be run: {error_words(error)}"
     return StartError(CODE_NOT_STARTED, f"{command} {what}")
 
 
@@ -111,6 +111,7 @@ def _interpreter(work: Work, env: Mapping[str, str]) -> str | None:
     return (first[2:].decode(errors="replace").split() or [""])[0]
 
 
-def _words(error: OSError | ValueError) -> str:
+def error_words(error: OSError | ValueError) -> str:
+    """Return what the operating system says about ``error``, in lower case."""
     found = error.strerror if isinstance(error, OSError) else None
     return (found or str(error)).lower()

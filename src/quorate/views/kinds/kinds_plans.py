@@ -9,7 +9,7 @@ from typing import Final
 from quorate.core.preemption.cut_order import Candidate
 from quorate.core.preemption.lottery import first_draw_odds, run_odds, tokens_by_owner
 from quorate.core.profile.plan_entry import Entry
-from quorate.documents.times import time_text
+from quorate.documents.times import time_or_none, time_text
 from quorate.model.cause_text import cause_text
 from quorate.model.closed_words import Word
 from quorate.model.events import Cut, MoveCause, ReservationOutcome, Scope, Share, Slice
@@ -71,11 +71,6 @@ def place_tree(place: Slice) -> Tree:
         "gpus": place.gpus,
         "domains": [{"domain": domain, "gpus": gpus} for domain, gpus in place.domains],
     }
-
-
-def time_or_none(at_ms: int | None) -> str | None:
-    """Return an instant as text; None if ``at_ms`` is None."""
-    return None if at_ms is None else time_text(at_ms)
 
 
 # --- Reservations ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quorate.core.lifecycle.loan_terms import terms_of_lease
 from quorate.documents import render
-from quorate.documents.times import time_text
+from quorate.documents.times import time_or_none, time_text
 from quorate.model.events import LeaseStarted, Tier, lease_gpus
 from quorate.model.refusal import sentence
 from quorate.model.state.free_slots import ordinals
@@ -77,7 +77,7 @@ def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tupl
         is_behind = reason is not None and reason.as_of_ms is not None
         return "-", "not planned" if is_behind else "-", "-"
     state, start_ms = plan_of(moment, record)
-    return start_text(start_ms, moment.now_ms), PLAN_WORDS[state], _time(start_ms) or "-"
+    return start_text(start_ms, moment.now_ms), PLAN_WORDS[state], time_or_none(start_ms) or "-"
 
 
 def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> bool:
@@ -107,10 +107,6 @@ def reason_text(record: RunRecord, reason: Reason | None) -> str:
     return (record.note or "-") if reason is None else reason.text()
 
 
-def _time(at_ms: int | None) -> str | None:
-    return None if at_ms is None else time_text(at_ms)
-
-
 def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
     """Return the runs and arrays named ``wanted`` with their whole status."""
     arrays = moment.view.arrays
@@ -127,8 +123,8 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
         "phase": record.phase.value,
         "sequence": record.seq,
         "submitted": time_text(record.submitted_ms),
-        "started": _time(record.started_ms),
-        "ended": _time(record.ended_ms),
+        "started": time_or_none(record.started_ms),
+        "ended": time_or_none(record.ended_ms),
         "gpus": run_gpus(moment, record),
         "width": run_width(moment, record),
         "domains": domains_of(moment, (lease.fact for lease in leases_of(moment, record.leases))),
@@ -167,7 +163,7 @@ def _reason_status(reason: Reason) -> Tree:
     asked = {} if reason.as_of_ms is None else {"asOf": time_text(reason.as_of_ms)}
     return {
         "refusal": {
-            "since": _time(reason.since_ms),
+            "since": time_or_none(reason.since_ms),
             **asked,
             "message": sentence(reason.refusal),
             **refusal_tree(reason.refusal),

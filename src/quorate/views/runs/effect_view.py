@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from quorate.core.explain.change_effect import Effect, Moved, Payments
-from quorate.documents.times import time_text
+from quorate.documents.times import time_or_none, time_text
 from quorate.model.cause_text import cause_text
 from quorate.model.closed_words import counted
 from quorate.views.kinds.kinds_plans import cause_tree
@@ -109,8 +109,8 @@ def effect_tree(effect: Effect) -> dict[str, Any]:
         "starts": [
             {
                 "run": m.run,
-                "before": _or_none(m.before),
-                "after": _or_none(m.after),
+                "before": time_or_none(m.before),
+                "after": time_or_none(m.after),
                 "cause": cause_tree(causes.get(m.run)),
             }
             for m in effect.starts
@@ -143,7 +143,3 @@ def _payments(paid: Payments) -> list[dict[str, Any]]:
 
 def _tree(moved: Moved[int]) -> dict[str, Any]:
     return {"run": moved.run, "before": moved.before, "after": moved.after}
-
-
-def _or_none(at_ms: int | None) -> str | None:
-    return None if at_ms is None else time_text(at_ms)

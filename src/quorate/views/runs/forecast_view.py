@@ -11,7 +11,7 @@ from quorate.core.explain.start_grounds import Confidence, Danger
 from quorate.core.explain.start_plan import Forecast
 from quorate.core.planning.foresight import PlanState
 from quorate.core.preemption.conflict_preview import Contest
-from quorate.documents.times import duration_text, time_text
+from quorate.documents.times import duration_text, time_or_none, time_text
 from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.cause_text import cause_text
 from quorate.model.events import Slice
@@ -24,7 +24,6 @@ from quorate.views.kinds.kinds_plans import (
     place_text,
     place_tree,
     shares_tree,
-    time_or_none,
 )
 from quorate.views.refusal_answer import refusal_tree
 from quorate.views.runs.conflict_view import contest_lines, contest_tree, shares_table
