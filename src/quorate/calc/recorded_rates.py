@@ -41,7 +41,7 @@ def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: 
             for other in beside if with_pairs else ():
                 found[flavor, key, other] = _two(_under(rates, place, other), (*place, other))
 
-    def rates_of(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001
+    def rates_of(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001 - as ``Rates`` are asked
         del is_spread
         return found[flavor, keys[row[0]], keys[row[1]] if len(row) > 1 else ALONE]
 

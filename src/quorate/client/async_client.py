@@ -226,7 +226,7 @@ class AsyncClient(AsyncMethods):
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 
 
-AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type: ignore[attr-defined]
+AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type: ignore[attr-defined] # Python reads it
 
 
 class AsyncRunHandle:

@@ -178,7 +178,7 @@ class Client(Asker, Methods):
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 
 
-Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[attr-defined]
+Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[attr-defined] # Python reads it
 
 
 class RunHandle:

@@ -283,7 +283,7 @@ def _changes_others(command: Command) -> bool:
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
-    """Return the picture of the state after everything that is due by now."""
+    """Return a ``Picture`` of the state with all changes applied that are due by now."""
     settled = engine.view.overlay()
     due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
     apply_all(settled, due.events)

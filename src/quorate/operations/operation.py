@@ -120,7 +120,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         module, _, function = self.handler.partition(":")
         found = getattr(importlib.import_module(module), function)
         assert callable(found), self.handler
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return] # checked above
 
 
 KEY: Final = "idempotency_key"

@@ -23,7 +23,7 @@ from quorate.service.request_log import Handled
 KEPT_BYTES_MAX: Final = 1024 * 1024
 """How many bytes of the log are kept for a slow reader."""
 GATHER_S: Final = 0.05
-"""How long lines of requests are gathered."""
+"""How long log lines of requests are collected before they are written together."""
 LAST_S: Final = 1.0
 """How long the service waits for a slow reader of the log when it ends."""
 _LOOK_MS: Final = 1_000

@@ -1,4 +1,4 @@
-"""The queue before the ledger thread: submits (which share commits), large requests, and others.
+"""Three queues for the ledger thread: submissions, committed together; large requests; all others.
 
 A large request is one decision and one block, which nothing can interrupt. So large requests wait
 in a queue of their own: before each of them, the waiting small requests are answered.

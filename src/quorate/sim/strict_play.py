@@ -136,7 +136,10 @@ class StrictPlay:
             )
 
     def _allocate(self, rate: RowRate) -> Allocate:
-        """Return the function that makes allocations by the table's or the published policy."""
+        """Return the policy's allocation function.
+
+        This is the published version if there is one, else that of ``policy/table.py``.
+        """
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         if asked.policy == "min_total_duration":
             return PublishedMakespan(gpus, self._types, rate)

@@ -57,7 +57,7 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
         one, other = paired[int(is_spread)][place, column].tolist()
         return (one, other) if first <= second else (other, one)
 
-    def rates(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001
+    def rates(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001 - as ``Rates`` are asked
         first, second = types[row[0]], types[row[1]] if len(row) > 1 else None
         key = (second, first, flavor, is_spread)
         if (kept := known.get(key)) is None:

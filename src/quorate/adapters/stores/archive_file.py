@@ -129,7 +129,7 @@ class ArchiveFile:
                 f"program, which derives the file from the ledger"
             )
         db.executemany(
-            f"INSERT INTO run ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO run ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own columns
             (self._checked(row, head.seq) for row in ended),
         )
         db.execute(
@@ -228,7 +228,7 @@ class ArchiveFile:
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[ArchivedRow]:
         found = []
-        for row in self._ask(f"SELECT {_COLUMNS} FROM run {where}", values):  # noqa: S608
+        for row in self._ask(f"SELECT {_COLUMNS} FROM run {where}", values):  # noqa: S608 - our own names
             match row:
                 case (
                     int(seq),

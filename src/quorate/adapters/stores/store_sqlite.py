@@ -304,7 +304,7 @@ class SqliteStore:
 
     def _first_block(self) -> Block | None:
         """Return the first block; None if it does not exist or cannot be read."""
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM block WHERE height = 1").fetchone()  # noqa: S608
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM block WHERE height = 1").fetchone()  # noqa: S608 - our own columns
         if row is None or tuple(map(type, row)) != _COLUMN_TYPES:
             return None
         return self._block(row, 1)
@@ -328,7 +328,7 @@ class SqliteStore:
         """Write ``block`` and the new head."""
         assert block.prev_hash == after.hash, "the block was sealed at another head"
         self._db.execute(
-            f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own columns
             astuple(block),
         )
         head = block.head

@@ -25,7 +25,7 @@ class Integral:
         self._levels: list[int] = []
         self._moments: list[int] = []
         self._good = 0
-        # The amount that the forgotten steps leave in use: the sum of their deltas.
+        # The amount in use before the first stored step: the sum of the deltas of dropped steps.
         self._base = 0
         self._floor_ms = 0
 

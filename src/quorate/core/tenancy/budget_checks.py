@@ -117,7 +117,7 @@ def _spares_unpaid(
     """Yield a refusal if filled spares of ``account`` could not come back under ``kept``.
 
     ``kept`` is None if the envelope is removed. A window may become too short for a spare as time
-    passes, but no change may make it shorter than the present holds.
+    passes, but a change of the budget may not close the window before the present holds end.
     """
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec

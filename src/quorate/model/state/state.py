@@ -41,7 +41,8 @@ class State(TenancyState):
         self.refresh()
         self._index_leases()
         over = _Overlay.__new__(_Overlay)
-        over._below = self  # noqa: SLF001 - an object of the same class
+        # ``over`` is an object of the same class, whose private fields may be set here.
+        over._below = self  # noqa: SLF001
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery

@@ -60,7 +60,7 @@ class GetStatement(Asked, kw_only=True, frozen=True):
 
 Number = int | float
 Cost = int | float | UnsetType
-"""Set if the request has prices."""
+"""Present only if the request gives prices."""
 
 
 class Named(Given, kw_only=True, frozen=True):

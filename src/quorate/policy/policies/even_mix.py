@@ -4,8 +4,8 @@ To such a policy all GPUs are equally good, so its program decides how much time
 on which flavor. The solver returns a corner of these optima: some jobs have only the slow flavor,
 while GPUs of the fast flavor are idle. This module gives every job the same mix of flavors, uses
 fast flavors in full before slow ones, and gives out the time that is left over. Finish-time
-policies leave most of the time unused: a job that cannot end in time decides the level, and the
-policy gives the other jobs nothing beyond this level.
+policies leave most of the time unused: they raise all jobs to the level of the worst-off job, and a
+job that must miss its deadline keeps that level low.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def fill_value(message: Value, value: Any) -> None:
     """Write ``value`` into ``message``."""
     match value:
         case None:
-            message.null_value = 0  # type: ignore[assignment]
+            message.null_value = 0  # type: ignore[assignment] # an enum is a number here
         case bool():
             message.bool_value = value
         case int() if abs(value) > EXACT_MAX:

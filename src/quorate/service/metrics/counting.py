@@ -112,7 +112,7 @@ def _resolved(found: Counts[Series], event: ConflictResolved) -> None:
     found[m.SPARES_DROPPED, ()] += sum(cut.step is CutStep.SPARE for cut in event.cuts)
     found[m.SHRINKS, ()] += sum(cut.step is CutStep.SHRINK for cut in event.cuts)
     found[m.DRAWS, ()] += len(event.draws)
-    found[m.LOST, ()] += event.lost_gpu_ms / _MS  # type: ignore[assignment]
+    found[m.LOST, ()] += event.lost_gpu_ms / _MS  # type: ignore[assignment] # seconds have fractions
 
 
 def _crossed(found: Counts[Series], event: ThresholdCrossed) -> None:

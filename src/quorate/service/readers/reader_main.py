@@ -100,7 +100,8 @@ class _Server:
                     self._reap()
                 if self._control in ready and not self._take_order():
                     break
-        # No more readers are reaped, and the wake-up socket is closed soon.
+        # From here no ended reader is reaped; the wake-up socket is closed next, so signals must
+        # not write to it.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in self._pids.values():

@@ -178,7 +178,7 @@ class RemoteReader:
             process = self._process = _Process(number, MessageSocket(connected))
             try:
                 if self._is_closed:
-                    raise EOFError("closed while it was being started")  # noqa: TRY301
+                    raise EOFError("closed while it was being started")  # noqa: TRY301 - ends it, like a failure
                 ready = process.messages.receive(START_S_MAX)
                 assert ready == READY, ready
                 process.messages.send(pickle.dumps(self._config), START_S_MAX)

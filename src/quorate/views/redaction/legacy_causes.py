@@ -18,9 +18,9 @@ _NAMES: Final = rf"{_NAME}(?:, {_NAME})*"
 _GPUS: Final = r"[0-9]+ GPUs?"
 _HOURS: Final = r"[0-9]+(?:\.[0-9]+)?"
 
-# The sentences of ``sentence`` about a run that has a reservation. An owner in them is the owner of
-# the run, or an ancestor whose quota blocks the run. Every run and every reservation is a regex
-# group of its own.
+# The sentences of ``sentence`` about a run that has a reservation. An owner named in such a
+# sentence is the run's owner, or an ancestor whose quota blocks the run. Every run and every
+# reservation is a regex group of its own.
 _WHY: Final = (
     r"it can start sooner",
     rf"conflict {_NAME} makes room for it",

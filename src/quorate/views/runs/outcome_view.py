@@ -159,7 +159,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
 ) -> list[str]:
     """Return the lines of each event, in their order.
 
-    ``unreal`` has the runs of a dry run, which cannot be shown afterwards.
+    ``unreal`` has the runs that only this dry run created; no later command can show them.
     """
     facts = {name: lease.fact for name, lease in before.items()}
     facts |= {event.lease: event for event in events if isinstance(event, LeaseStarted)}
