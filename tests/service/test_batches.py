@@ -17,6 +17,7 @@ from quorate.operations import common_requests
 from quorate.operations.answered_by import CPU_S_MAX, Place, place_of
 from quorate.operations.batch_bounds import LARGE, WIDTHS_MAX
 from quorate.operations.operation import DRY_RUN, Effect
+from quorate.operations.request_context import ONLY_A_LEDGER
 from quorate.operations.resources import run_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
@@ -220,9 +221,7 @@ def test_every_dry_run_is_for_readers_and_has_a_budget() -> None:
 
 def test_a_dry_run_beyond_its_budget_is_given_up(tmp_path: Path) -> None:
     path, clock = waiting_ledger(tmp_path, 1)
-    config = ProcessConfig(
-        ledger=str(path), name="the ledger", signer=None, is_executed=False, logs=None
-    )
+    config = ProcessConfig(ledger=str(path), beside=ONLY_A_LEDGER, is_executed=False)
     reader = RemoteReader(config, clock, dict.fromkeys(Place, 0.005))
     trees = tuple(costly(f"m{number}") for number in range(WIDTHS_MAX // STEPS))
     asked = run_operations.SubmitRuns(documents=trees, dry_run=True)

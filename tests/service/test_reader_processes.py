@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from quorate.operations.answered_by import Place
+from quorate.operations.request_context import ONLY_A_LEDGER
 from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.readers.message_socket import MessageSocket
@@ -123,9 +124,7 @@ def test_a_process_that_computes_ends_with_its_parent(how: str) -> None:
 
 @contextmanager
 def _reader(folder: Path, cpu_s_max: float, server: ReaderServer) -> Iterator[RemoteReader]:
-    config = ProcessConfig(
-        ledger=str(new_ledger(folder)), name="the ledger", signer=None, is_executed=False, logs=None
-    )
+    config = ProcessConfig(ledger=str(new_ledger(folder)), beside=ONLY_A_LEDGER, is_executed=False)
     reader = RemoteReader(config, HandClock(), dict.fromkeys(Place, cpu_s_max), server)
     try:
         yield reader

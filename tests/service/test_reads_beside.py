@@ -27,6 +27,7 @@ from quorate.operations import common_requests
 from quorate.operations.answered_by import Place, place_of
 from quorate.operations.ledger import plan_operations
 from quorate.operations.operation import Effect
+from quorate.operations.request_context import ONLY_A_LEDGER
 from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
@@ -182,9 +183,7 @@ def test_answers_are_those_of_the_same_sequence(tmp_path: Path) -> None:
 
 
 def _remote(path: Path, clock: HandClock, cpu_s_max: float) -> RemoteReader:
-    config = ProcessConfig(
-        ledger=str(path), name="the ledger", signer=None, is_executed=False, logs=None
-    )
+    config = ProcessConfig(ledger=str(path), beside=ONLY_A_LEDGER, is_executed=False)
     return RemoteReader(config, clock, dict.fromkeys(Place, cpu_s_max))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from quorate.core.decision_log import DecisionLog, GoOn, always
 from quorate.core.explain.state_outlook import Outlook
@@ -33,6 +34,24 @@ from quorate.views.runs.instant import Moment
 
 Signer = Callable[[State, Head, int], Checkpoint]
 """Signs the end of a ledger, given its state and the time, with the ledger's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideLedger:
+    """What a service has beside its ledger to answer requests, on any thread or in any process.
+
+    The fields are those of ``RequestContext``.
+    """
+
+    name: str = "the ledger"
+    signer: Signer | None = None
+    logs: Logs | None = None
+    reports: Reports | None = None
+    mail_domains: tuple[str, ...] | None = None
+
+
+ONLY_A_LEDGER: Final = BesideLedger()
+"""No signer, no output of runs, no reports and no mail."""
 
 
 class Instant:

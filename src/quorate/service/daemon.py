@@ -33,7 +33,7 @@ from quorate.adapters.stores.store_urls import (
 )
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
-from quorate.operations.request_context import Signer
+from quorate.operations.request_context import BesideLedger, Signer
 from quorate.ports.clock_port import Clock, SteadyClock
 from quorate.ports.executor_port import ServedExecutor
 from quorate.service.accounting.accounting_link import record_news
@@ -198,18 +198,20 @@ class Daemon:
             lambda: guarded(
                 open_ledger(url, executor, self._extras.open_store, clock), path, guard
             ),
-            name=configuration.ledger,
+            beside=BesideLedger(
+                name=configuration.ledger,
+                signer=self._extras.signer,
+                logs=make_logs(configuration),
+                reports=_reports(configuration),
+                mail_domains=configuration.run_mail_domains,
+            ),
             executor=executor,
             supply=supply,
-            signer=self._extras.signer,
             metrics=service_metrics(path),
             clock=clock,
             clock_guard=guard,
             reading=lambda: read_pages(url),
             ledger=url,
-            logs=make_logs(configuration),
-            reports=_reports(configuration),
-            mail_domains=configuration.run_mail_domains,
             check_writable=lambda: check_store_writable(url),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,

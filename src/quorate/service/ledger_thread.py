@@ -36,15 +36,18 @@ from quorate.operations.group_commit import (
 )
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.recent_blocks import Recent
-from quorate.operations.request_context import CallerContext, RequestContext, Signer
+from quorate.operations.request_context import (
+    ONLY_A_LEDGER,
+    BesideLedger,
+    CallerContext,
+    RequestContext,
+)
 from quorate.operations.visibility import Tenants
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import DecidingStoppedError, NotLeaderError, QuorateError
 from quorate.ports.executor_port import Readiness, ServedExecutor
 from quorate.ports.leader_port import LedStore
-from quorate.ports.log_port import Logs
-from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.service.commits import CommitHealth, counted
 from quorate.service.http.accepting import Connections
@@ -107,23 +110,21 @@ class Listener(Protocol):
 class LedgerThread:
     """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
-    ``opening`` makes the engine on the ledger thread, which owns it from then on. ``reading`` opens
-    the ledger for reads on other threads; without it this thread also answers reads. If ``ledger``,
-    the URL of the store, is given, separate processes answer reads. If a ``supply`` of executors is
-    given, this service decides only while it leads (``stand``), and otherwise follows the ledger.
+    ``opening`` makes the engine on the ledger thread, which owns it from then on. Answers use the
+    ledger and what is ``beside`` it. ``reading`` opens the ledger for reads on other threads;
+    without it this thread also answers reads. If ``ledger``, the URL of the store, is given,
+    separate processes answer reads. If a ``supply`` of executors is given, this service decides
+    only while it leads (``stand``), and otherwise follows the ledger.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
         self,
         opening: Callable[[], Engine],
         *,
-        name: str = "the ledger",
+        beside: BesideLedger = ONLY_A_LEDGER,
         executor: ServedExecutor | None = None,
-        signer: Signer | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
-        logs: Logs | None = None,
-        reports: Reports | None = None,
         reading: Callable[[], EventStore] | None = None,
         ledger: str | None = None,
         waiting_max: int = WAITING_MAX,
@@ -131,7 +132,6 @@ class LedgerThread:
         bodies: BodyReader | None = None,
         clock_guard: ClockGuard | None = None,
         supply: ExecutorSupply | None = None,
-        mail_domains: tuple[str, ...] | None = None,
     ) -> None:
         self._clock_guard = clock_guard
         self._supply = supply
@@ -144,12 +144,8 @@ class LedgerThread:
         self._looks = HeadLooks()
         self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
-        self._name = name
+        self._beside = beside
         self._executor = executor
-        self._signer = signer
-        self._logs = logs
-        self._reports = reports
-        self._mail_domains = mail_domains
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
         self.admission = Admission(shed=self.metrics.shed)
@@ -191,12 +187,8 @@ class LedgerThread:
             config = ReaderConfig(
                 reading=self._reading,
                 clock=self._clock,
-                name=self._name,
-                signer=self._signer,
+                beside=self._beside,
                 is_executed=is_executed,
-                logs=self._logs,
-                reports=self._reports,
-                mail_domains=self._mail_domains,
             )
             self._readers = ReaderPools(config, self._ledger)
             self._readers.open()
@@ -438,15 +430,16 @@ class LedgerThread:
         """Return the context in which requests of ``caller`` are answered."""
         if self._recent is None:
             self._recent = Recent(engine.seen)
+        beside = self._beside
         return RequestContext(
             engine,
             caller,
-            name=self._name,
-            signer=self._signer,
+            name=beside.name,
+            signer=beside.signer,
             recent=self._recent,
-            logs=self._logs,
-            reports=self._reports,
-            mail_domains=self._mail_domains,
+            logs=beside.logs,
+            reports=beside.reports,
+            mail_domains=beside.mail_domains,
             accounting=self.accounting,
             clock_control=self._clock_guard,
             quorum=ServiceQuorumControl(engine, self._role, self.own_name, self.lag_s),

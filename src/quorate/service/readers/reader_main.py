@@ -226,12 +226,8 @@ def answer_questions(service: MessageSocket) -> None:
             reading=partial(read_pages, config.ledger, is_archive_kept=True),
             glancing=partial(read_pages, config.ledger, is_archive_kept=True, within_s=GLANCE_S),
             clock=clock,
-            name=config.name,
-            signer=config.signer,
+            beside=config.beside,
             is_executed=config.is_executed,
-            logs=config.logs,
-            reports=config.reports,
-            mail_domains=config.mail_domains,
         )
     )
     wait_s = FOLLOW_S

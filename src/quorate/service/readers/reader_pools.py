@@ -55,15 +55,7 @@ def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:
     """Return a function that makes readers."""
     if ledger is None:
         return lambda: Reader(config)
-    process = ProcessConfig(
-        ledger=ledger,
-        name=config.name,
-        signer=config.signer,
-        is_executed=config.is_executed,
-        logs=config.logs,
-        reports=config.reports,
-        mail_domains=config.mail_domains,
-    )
+    process = ProcessConfig(ledger=ledger, beside=config.beside, is_executed=config.is_executed)
     return lambda: RemoteReader(process, config.clock)
 
 

@@ -21,10 +21,8 @@ from msgspec import Struct
 
 from quorate.operations.answered_by import CPU_S_MAX, Place, place_of
 from quorate.operations.caller import Caller
-from quorate.operations.request_context import Signer
+from quorate.operations.request_context import BesideLedger
 from quorate.ports.clock_port import Clock
-from quorate.ports.log_port import Logs
-from quorate.ports.report_port import Reports
 from quorate.service.readers.message_socket import MessageSocket
 from quorate.service.readers.reader_server import READER_SERVER, ReaderServer
 from quorate.service.readers.state_reader import Question
@@ -49,12 +47,8 @@ class ProcessConfig:
     """The settings of a reader process; sent to it once."""
 
     ledger: str
-    name: str
-    signer: Signer | None
+    beside: BesideLedger
     is_executed: bool
-    logs: Logs | None
-    reports: Reports | None = None
-    mail_domains: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,15 @@ from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import (
+    ONLY_A_LEDGER,
     AnyContext,
+    BesideLedger,
     BlocksContext,
     Instant,
     RequestContext,
-    Signer,
 )
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import StoreError
-from quorate.ports.log_port import Logs
-from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.service.reply import Form, Reply, reply_of
 
@@ -45,20 +44,14 @@ class ReaderConfig:
 
     ``glancing`` opens the ledger for an idle reader, with a short time limit.
 
-    ``is_executed`` says whether an executor runs the work; plans depend on it. Readers can show the
-    output of runs only if ``logs`` is given, and reports of simulations only if ``reports`` is
-    given. For ``mail_domains`` see ``RequestContext``.
+    ``is_executed`` says whether an executor runs the work; plans depend on it.
     """
 
     reading: Callable[[], EventStore]
     clock: Clock
     glancing: Callable[[], EventStore] | None = None
-    name: str = "the ledger"
-    signer: Signer | None = None
+    beside: BesideLedger = ONLY_A_LEDGER
     is_executed: bool = False
-    logs: Logs | None = None
-    reports: Reports | None = None
-    mail_domains: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +90,25 @@ class Reader:
 
         If ``seq`` is given, the context may be older, but has all events up to ``seq``.
         """
-        config = self._config
+        config, beside = self._config, self._config.beside
         if operation.of_blocks:
             return BlocksContext(
                 store=config.reading(),
                 clock=config.clock,
                 caller=caller,
-                name=config.name,
-                signer=config.signer,
+                name=beside.name,
+                signer=beside.signer,
             )
         engine = self._followed(seq)
         return RequestContext(
             engine,
             caller,
-            name=config.name,
-            signer=config.signer,
+            name=beside.name,
+            signer=beside.signer,
             is_executed=config.is_executed,
-            logs=config.logs,
-            reports=config.reports,
-            mail_domains=config.mail_domains,
+            logs=beside.logs,
+            reports=beside.reports,
+            mail_domains=beside.mail_domains,
             instant=self._now(engine),
             widths_max=WIDTHS_MAX,
         )
