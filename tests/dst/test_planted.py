@@ -185,8 +185,8 @@ BUGS: Final = (
     Bug(
         "(a) stop an overstayer only for reservations that were there when it started",
         "core/planning/overstay.py",
-        "    first_seq = view.runs[record.made.run].overstay_seq\n",
-        "    first_seq = record.seq\n",
+        "    if waits is None or not waits.is_before(late.mark):\n",
+        "    if waits is None or record.seq > late.mark.seq:\n",
     ),
     Bug(
         "(b) stop an overstayer when a reservation was first to start",
