@@ -39,7 +39,7 @@ _SIZE: Final = Size(hours=8, runs=40, wishes=30)
 _SEEDS: Final = range(sized(5, 0), sized(6, 9))
 _NAMES: Final = sorted(name for name, policy in PUBLISHED.items() if not policy.reads_costs)
 _EXPECTED: Final = {
-    Happened("event", "round-shared/3"),
+    Happened("event", "round-shared/4"),
     Happened("event", "steps-counted/1"),
     Happened("event", "hold-extended/1"),
     Happened("start", "Start"),
@@ -78,7 +78,7 @@ def test_every_policy_drives_a_pool_in_which_things_go_wrong(name: str) -> None:
     policies = {name: PUBLISHED[name]}
     found = inspect_rounds(2 if has_pairs else 3, size, policies, with_pairs=has_pairs)
     assert not found.failure, found.failure
-    assert found.happened[Happened("event", "round-shared/3")] > 0
+    assert found.happened[Happened("event", "round-shared/4")] > 0
 
 
 FOUND: Final = {

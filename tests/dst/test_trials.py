@@ -41,7 +41,7 @@ _ALONE_MAX: Final = 6
 _ELSEWHERE: Final = {
     Happened("event", "backfill-noted/1"),  # Only in older ledgers.
     Happened("event", "lottery-sealed/1"),  # No machine here has a signing key.
-    Happened("event", "round-shared/3"),
+    Happened("event", "round-shared/4"),
     Happened("event", "steps-counted/1"),
     Happened("end", EndReason.ROUND_END.value),
     Happened("refusal", RefusalCode.NEXT_ROUND.value),

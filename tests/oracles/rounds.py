@@ -31,7 +31,11 @@ from quorate.model.specs import (
     RoundsWork,
     Run,
 )
-from quorate.model.state.entitlements import entitlements_ms, received_ms
+from quorate.model.state.entitlements import (
+    entitlements_ms,
+    paired_entitlements_ms,
+    received_ms,
+)
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, alone
 from quorate.policy.problem import Problem
@@ -274,7 +278,8 @@ class Room:
         now_ms, anew = self.timeline.now_ms, self.view.overlay()
         for pool in self.view.rounds:
             anew.owed_changed()
-            assert entitlements_ms(self.view, pool, now_ms) == entitlements_ms(anew, pool, now_ms)
+            for times_of in (entitlements_ms, paired_entitlements_ms):
+                assert times_of(self.view, pool, now_ms) == times_of(anew, pool, now_ms)
 
     def events(self) -> list[Event]:
         """Return the whole history."""

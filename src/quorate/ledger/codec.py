@@ -111,6 +111,22 @@ class _RoundShared2(Fact, frozen=True, tag="round-shared/2"):
     causes: tuple[RoundCause, ...] = ()
 
 
+class _RoundShared3(Fact, frozen=True, tag="round-shared/3"):
+    """A round that does not state which part of its shares is in pairs."""
+
+    pool: str
+    number: int
+    policy: str
+    until_ms: int
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+    shares: tuple[RoundShare, ...]
+    prices: tuple[int, ...]
+    grants: tuple[RoundGrant, ...]
+    owed_rounds_max: int
+    causes: tuple[RoundCause, ...] = ()
+
+
 class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
     """The stored form of the submission of an array's task, for all tasks but the first.
 
@@ -143,11 +159,16 @@ def _round_shared_2(old: _RoundShared2) -> RoundShared:
     return RoundShared(**msgspec.structs.asdict(old), owed_rounds_max=_OWED_ROUNDS_MAX)
 
 
+def _round_shared_3(old: _RoundShared3) -> RoundShared:
+    return RoundShared(**msgspec.structs.asdict(old))
+
+
 UPCASTERS: Final[Upcasters] = {
     _LeaseStarted1: _lease_started_2,
     _ReservationMoved1: _reservation_moved_2,
     _RoundShared1: _round_shared_1,
     _RoundShared2: _round_shared_2,
+    _RoundShared3: _round_shared_3,
 }
 """The old versions of events, and the functions that convert them to the current ones."""
 

@@ -84,7 +84,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 18
+SNAPSHOT_FORMAT: Final = 19
 """Raised whenever the structs below or the meaning of a counter change."""
 
 
@@ -530,6 +530,8 @@ def _by_flavor(known: RoundsRun) -> RoundsRun:
         known.lease,
         known.nodes,
         known.started_ms,
+        dict(sorted(known.received_paired_ms.items())),
+        dict(sorted(known.entitled_paired_ms.items())),
     )
 
 

@@ -227,15 +227,17 @@ class Allowance(Part, frozen=True):
 class RoundShare(Part, frozen=True):
     """The share of one run of its pool, with one entry for each flavor of the round.
 
-    ``shares_ppm`` are parts of the run's time. ``rates`` are the rates from which the shares were
-    computed, in millionths of a step per second of the whole run. Bit n of ``measured`` is set if
-    rate n is measured, not declared.
+    ``shares_ppm`` are parts of the run's time, alone and in pairs. ``rates`` are the rates from
+    which the shares were computed, in millionths of a step per second of the whole run. Bit n of
+    ``measured`` is set if rate n is measured, not declared. ``paired_ppm`` has the part of each
+    share for which the run is to share its GPUs with another run; it is empty if there is none.
     """
 
     run: str
     shares_ppm: tuple[int, ...]
     rates: tuple[int, ...]
     measured: int
+    paired_ppm: tuple[int, ...] = ()
 
 
 class RoundGrant(Part, frozen=True):
@@ -844,7 +846,7 @@ class RoundCause(Part, frozen=True):
     note: str = ""
 
 
-class RoundShared(Fact, frozen=True, tag="round-shared/3"):
+class RoundShared(Fact, frozen=True, tag="round-shared/4"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
     ``gpus`` has how many GPUs of each of ``flavors`` were shared. ``prices`` has, for each flavor,

@@ -140,6 +140,15 @@ def job_rates(problem: Problem, allocation: Allocation) -> Floats:
     return found
 
 
+def paired_shares(allocation: Allocation, jobs: int) -> Floats:
+    """Return the part of ``run_shares`` that each job has in pairs, as (jobs, flavors)."""
+    found: Floats = np.zeros_like(allocation.shares[:jobs])
+    pairs = slice(jobs, len(allocation.shares))
+    np.add.at(found, allocation.first[pairs], allocation.shares[pairs])
+    np.add.at(found, allocation.second[pairs], allocation.shares[pairs])
+    return found
+
+
 def breaches(problem: Problem, allocation: Allocation) -> list[str]:
     """Return the constraints that ``allocation`` breaks by more than rounding."""
     shares, first, second = allocation.shares, allocation.first, allocation.second

@@ -465,7 +465,7 @@ def _requests() -> st.SearchStrategy[ev.Event]:
 def _rounds() -> st.SearchStrategy[ev.Event]:
     """Return a strategy for events of rounds and of reported steps."""
     numbers = st.lists(amounts, max_size=2).map(tuple)
-    share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
+    share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7), numbers)
     meant = st.lists(st.tuples(names, gpus), max_size=1).map(tuple)
     grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names, meant)
     codes = st.sampled_from(ev.RoundCode)

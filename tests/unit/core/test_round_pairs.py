@@ -6,10 +6,17 @@ from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Cancel, Command, Complete, ShareOut
 from quorate.core.decide import decide
+from quorate.core.rounds.begin_round import OWED_ROUNDS_MAX
 from quorate.ledger.snapshot import restore, take
-from quorate.model.events import Event, LeaseStarted, RoundGrant
+from quorate.model.amounts import PPM
+from quorate.model.events import Event, LeaseStarted, RoundGrant, RoundShare
 from quorate.model.state.apply_event import apply_all
-from quorate.model.state.entitlements import received_ms
+from quorate.model.state.entitlements import (
+    entitlements_ms,
+    paired_entitlements_ms,
+    received_ms,
+    received_paired_ms,
+)
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
 from quorate.sim.demand import START_MS
@@ -34,8 +41,18 @@ class _Play:
         self.events += decision.events
         assert sweep(self.state) == []
 
-    def round(self, number: int, *grants: RoundGrant) -> None:
-        self.does(ShareOut(pool=POOL, number=number, policy="by hand", grants=grants))
+    def round(self, number: int, *grants: RoundGrant, shares: tuple[RoundShare, ...] = ()) -> None:
+        self.does(
+            ShareOut(
+                pool=POOL,
+                number=number,
+                policy="by hand",
+                flavors=("a100",),
+                gpus=(1,),
+                shares=shares,
+                grants=grants,
+            )
+        )
 
 
 def _pair(flavor: str = "a100") -> RoundGrant:
@@ -63,6 +80,50 @@ def test_a_pair_is_one_lease_that_is_paid_once() -> None:
     restored = restore(take(play.state))
     assert restored is not None
     assert same(restored, play.state) == []
+
+
+def test_time_in_a_pair_is_a_part_of_all_time() -> None:
+    play = _Play()
+    play.round(1, _pair())
+    play.now_ms += ROUND_MS
+    play.round(2, RoundGrant("one", "a100"), RoundGrant("two", "k80"))
+    play.now_ms += ROUND_MS
+    for name, second in (("one", "a100"), ("two", "k80")):
+        total = received_ms(play.state, name, play.now_ms)
+        assert sum(total.values()) == 2 * ROUND_MS
+        assert total[second] >= ROUND_MS
+        assert received_paired_ms(play.state, name, play.now_ms) == {"a100": ROUND_MS}
+    assert audit(play.events, view=play.state) == []
+    play.state.in_rounds.own("one").received_paired_ms = {"a100": ROUND_MS + 1}
+    assert [each.rule for each in audit(play.events, view=play.state)] == ["I8"]
+    play.state.in_rounds.own("one").received_ms = {}
+    assert [each.rule for each in sweep(play.state)] == ["I8"]
+
+
+def test_a_long_shortage_reduces_both_parts_alike() -> None:
+    play = _Play()
+    for number in range(1, 61):
+        # Of half its time, the run should share GPUs for four fifths.
+        play.round(number, shares=(RoundShare("one", (PPM // 2,), (), 0, (PPM * 2 // 5,)),))
+        play.now_ms += ROUND_MS
+    (due, had) = entitlements_ms(play.state, POOL, play.now_ms)["one"]
+    assert (due, had) == ({"a100": OWED_ROUNDS_MAX * ROUND_MS}, {})
+    (paired, shared) = paired_entitlements_ms(play.state, POOL, play.now_ms)["one"]
+    assert (paired, shared) == ({"a100": OWED_ROUNDS_MAX * ROUND_MS * 4 // 5}, {})
+
+
+def test_a_share_names_its_part_in_pairs_for_every_flavor_or_for_none() -> None:
+    play = _Play()
+    command = ShareOut(
+        pool=POOL,
+        number=1,
+        policy="by hand",
+        flavors=("a100",),
+        gpus=(1,),
+        shares=(RoundShare("one", (PPM,), (), 0, (PPM, 0)),),
+    )
+    (refusal,) = decide(play.state, command, now_ms=play.now_ms, actor="test").refusals
+    assert refusal.subject == "the share of run 'one' belongs to another round"
 
 
 def test_a_partner_that_is_over_ends_what_they_shared_and_the_other_goes_on() -> None:

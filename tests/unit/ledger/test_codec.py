@@ -15,6 +15,7 @@ from quorate.ledger.codec import (
     event_to_json,
 )
 from quorate.ledger.errors import CorruptLedgerError, UnknownEventError
+from quorate.model.amounts import PPM
 from quorate.model.events import (
     EndReason,
     Event,
@@ -26,6 +27,7 @@ from quorate.model.events import (
     Role,
     RoundCause,
     RoundCode,
+    RoundShare,
     RoundShared,
     RunEnded,
     StartReason,
@@ -191,6 +193,18 @@ def test_a_round_of_an_older_ledger_lets_runs_be_owed_ten_rounds() -> None:
     assert isinstance(found, RoundShared)
     assert found.owed_rounds_max == 10
     assert found.causes == (RoundCause(RoundCode.AS_RECORDED, note="why"),)
+
+
+def test_shares_of_an_older_round_have_no_part_in_pairs() -> None:
+    shares = [["r", [PPM // 2], [10 * PPM], 1], ["s", [0], [0], 0]]
+    row = ["round-shared/3", 1, "a", "pool", 2, "fifo", 9, ["H100"], [8], shares, [], [], 20]
+    (found,) = decode_events(packed(row))
+    assert isinstance(found, RoundShared)
+    assert found.shares == (
+        RoundShare("r", (PPM // 2,), (10 * PPM,), 1, paired_ppm=()),
+        RoundShare("s", (0,), (0,), 0, paired_ppm=()),
+    )
+    assert (found.owed_rounds_max, found.causes) == (20, ())
 
 
 def test_old_shapes_are_validated_like_current_ones() -> None:

@@ -30,6 +30,7 @@ from quorate.core.audit.pledge_audit import PledgeBooks
 from quorate.core.audit.promise_audit import Promises
 from quorate.core.audit.quota_audit import Quotas
 from quorate.core.audit.recall_audit import RecallBooks
+from quorate.core.audit.round_time_audit import RoundTimeBooks
 from quorate.model.events import (
     BudgetApplied,
     BudgetRemoved,
@@ -94,12 +95,12 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
 
     Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an
     event about another run follows, so that a start of several leases is checked as a whole. If
-    ``view``, the state after the events, is given, the audit makes two more checks. Each payer was
-    charged exactly the cost of its leases (I10), and owners' histories of durations match their
-    runs (I8).
+    ``view``, the state after the events, is given, the audit makes three more checks. Each payer
+    was charged exactly the cost of its leases (I10), owners' histories of durations match their
+    runs (I8), and the times for which runs in rounds had GPUs match their leases (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
-    claims, durations = ClaimBooks(), DurationBooks()
+    claims, durations, round_times = ClaimBooks(), DurationBooks(), RoundTimeBooks()
     others = (
         continuity,
         PledgeBooks(),
@@ -108,6 +109,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
         Quotas(),
         claims,
         durations,
+        round_times,
         RecallBooks(),
         FollowBooks(),
     )
@@ -126,6 +128,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
     if view is not None:
         violations.extend(_compare(books, view))
         violations.extend(durations.compare(view))
+        violations.extend(round_times.compare(view))
     return violations[:VIOLATIONS_MAX]
 
 

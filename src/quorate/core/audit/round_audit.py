@@ -12,6 +12,8 @@ from quorate.model.state.state_view import StateView
 def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     """Yield a violation for runs in wrong tables (I8), and for partners of different owners (I1).
 
+    A run that has shared GPUs for longer than it had GPUs is a violation, too (I8).
+
     ``runs`` are the runs that share in rounds and are not over; the table of rounds must have
     exactly these runs. Only an existing run may have a grant.
     """
@@ -21,6 +23,10 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
         yield Violation("I8", "rounds", "have wrong counts of runs")
     yield from _grants(view)
     yield from _partners(view)
+    for name, member in view.in_rounds.items():
+        had_ms = member.received_ms
+        if any(ms > had_ms.get(flavor, 0) for flavor, ms in member.received_paired_ms.items()):
+            yield Violation("I8", name, "had more time in pairs than in total")
 
 
 def _partners(view: StateView) -> Iterator[Violation]:

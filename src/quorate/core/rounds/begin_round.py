@@ -134,7 +134,8 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
             return _wrong(f"runs {grant.run!r} and {grant.partner!r} cannot share GPUs")
     here, flavors = view.in_rounds, len(command.flavors)
     for share in command.shares:
-        if share.run not in here or len(share.shares_ppm) != flavors:
+        counts = {len(share.shares_ppm), len(share.paired_ppm) or flavors}
+        if share.run not in here or counts != {flavors}:
             return _wrong(f"the share of run {share.run!r} belongs to another round")
     return None
 

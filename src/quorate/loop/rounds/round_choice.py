@@ -16,7 +16,7 @@ from quorate.loop.rounds.round_spare import faster_candidates, spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.model.state.state_view import StateView
-from quorate.policy.allocation import ALONE, Allocation, run_shares
+from quorate.policy.allocation import ALONE, Allocation, paired_shares, run_shares
 from quorate.policy.rounds.round_book import Row, Rules, Standing, over_slack, turn_s
 from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
 
@@ -186,9 +186,8 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
     staying, waiting, new = Standing.STAYING, Standing.WAITING, Standing.NEW
     round_s = rules.round_s
     for place, flavor in enumerate(floor.flavors):
-        for (names, gpus, shares, parts, runs, owed, had_ms), kept in zip(
-            rows, stays_on, strict=True
-        ):
+        for row, kept in zip(rows, stays_on, strict=True):
+            names, gpus, shares, parts, runs, owed, had_ms, whole = row
             share = shares[place]
             if share < SHARE_MIN or not runs[place]:
                 continue
@@ -197,17 +196,34 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
             # The share of a new row decides whether a run begins alone or in one of its pairs.
             part = share if standing is new else parts[place]
             turn = turn_s(owed_s, part, round_s, standing)
+            if whole is None:
+                ahead = is_ahead(owed_s, turn, rules)
+            else:
+                ahead = whole.is_ahead(place, standing, rules)
             if is_for_the_last:
-                turn = over_slack(turn, parts)
-            ahead = is_ahead(owed_s, turn, rules)
+                turn = over_slack(turn, parts if whole is None else whole.parts)
             yield Candidate(names, flavor, gpus, turn, owed_s, share, is_ahead=ahead)
+
+
+class _Whole(NamedTuple):
+    """The shares and the owed time of a run in all its rows, or the averages of two runs."""
+
+    parts: Sequence[float]
+    owed_ms: Sequence[float]
+
+    def is_ahead(self, place: int, standing: Standing, rules: Rules) -> bool:
+        """Return whether the run had more than its share of a flavor, alone and in pairs."""
+        owed_s = self.owed_ms[place] / SECOND_MS
+        turn = turn_s(owed_s, self.parts[place], rules.round_s, standing)
+        return is_ahead(owed_s, turn, rules)
 
 
 class _Row(NamedTuple):
     """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
 
-    ``parts`` are the shares from which ``owed_ms`` follows: the shares of a run alone and in all
-    pairs.
+    ``parts`` are the shares from which ``owed_ms`` follows: the shares of a run alone, or for a
+    pair the average of the shares that its two runs have in all their pairs. ``whole`` is None if
+    there are no pairs.
     """
 
     names: Row
@@ -217,22 +233,66 @@ class _Row(NamedTuple):
     runs: Sequence[int]
     owed_ms: Sequence[float]
     had_ms: int
+    whole: _Whole | None = None
 
 
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs."""
-    shares, second = answer.shares.tolist(), answer.second.tolist()
-    totals = run_shares(answer, len(members)).tolist()
-    for at, first in enumerate(answer.first.tolist()):
-        one, part = members[first], totals[first]
+    """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs.
+
+    The order of rows follows from the time that is owed to a run alone, or in pairs. Whether a row
+    is ahead of its share follows from all the time of its runs: so a run that is ahead does not get
+    GPUs in its other rows before the runs that are not.
+    """
+    shares = answer.shares.tolist()
+    count = len(members)
+    if len(shares) == count:
+        for one, part in zip(members, shares, strict=True):
+            spec = one.record.spec
+            yield _Row((spec.name,), spec.gpus, part, part, one.rates, one.owed_ms, one.had_ms)
+        return
+    paired = paired_shares(answer, count).tolist()
+    wholes = run_shares(answer, count).tolist()
+    owed = [_owed_by_part(*each) for each in zip(members, shares[:count], paired, strict=True)]
+    first, second = answer.first.tolist(), answer.second.tolist()
+    for share, a, b in zip(shares, first, second, strict=True):
+        one = members[a]
         spec = one.record.spec
-        if second[at] == ALONE:
-            name = (spec.name,)
-            yield _Row(name, spec.gpus, shares[at], part, one.rates, one.owed_ms, one.had_ms)
+        if b == ALONE:
+            whole = _Whole(wholes[a], one.owed_ms)
+            owed_ms = owed[a][0]
+            yield _Row((spec.name,), spec.gpus, share, share, one.rates, owed_ms, one.had_ms, whole)
             continue
-        other, others = members[second[at]], totals[second[at]]
-        parts = [(a + b) / 2 for a, b in zip(part, others, strict=True)]
+        other = members[b]
+        whole = _Whole(_mean(wholes[a], wholes[b]), _mean(one.owed_ms, other.owed_ms))
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
-        owed_ms = [(a + b) / 2 for a, b in zip(one.owed_ms, other.owed_ms, strict=True)]
-        names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
-        yield _Row(names, spec.gpus, shares[at], parts, runs, owed_ms, had_ms)
+        yield _Row(
+            names=(spec.name, other.record.spec.name),
+            gpus=spec.gpus,
+            shares=share,
+            parts=_mean(paired[a], paired[b]),
+            runs=runs,
+            owed_ms=_mean(owed[a][1], owed[b][1]),
+            had_ms=one.had_ms + other.had_ms,
+            whole=whole,
+        )
+
+
+def _owed_by_part(
+    member: Member, alone: Sequence[float], paired: Sequence[float]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the time that a run is owed alone, and in pairs, by flavor.
+
+    Where a run has a share in one of the two only, all its owed time counts there.
+    """
+    if not any(paired):
+        return member.owed_ms, member.owed_ms
+    owed_alone, owed_paired = list(member.owed_ms), list(member.owed_ms)
+    for place, in_pairs_ms in enumerate(member.owed_paired_ms or (0,) * len(alone)):
+        if min(alone[place], paired[place]) >= SHARE_MIN:
+            owed_paired[place] = in_pairs_ms
+            owed_alone[place] -= in_pairs_ms
+    return owed_alone, owed_paired
+
+
+def _mean(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    return [(a + b) / 2 for a, b in zip(one, other, strict=True)]

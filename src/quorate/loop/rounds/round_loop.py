@@ -27,7 +27,7 @@ from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare
 from quorate.model.state.apply_rounds import count_steps
 from quorate.model.state.records import RoundsRun
 from quorate.model.state.state_view import StateView
-from quorate.policy.allocation import Allocation, run_shares
+from quorate.policy.allocation import Allocation, paired_shares, run_shares
 from quorate.policy.problem import Floats
 
 _LOG = logging.getLogger(__name__)
@@ -125,14 +125,25 @@ def _counted(
 def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:
     """Return the shares of all runs, pairs included, in whole millionths."""
     total = run_shares(answer, len(members))
-    names = (member.record.spec.name for member in members)
+    names = [member.record.spec.name for member in members]
     by_name = dict(zip(names, map(tuple, _micro(total)), strict=True))
+    paired = _paired_shares(names, answer)
     nothing = (0,) * len(floor.flavors)
     return tuple(
-        RoundShare(name, by_name.get(name, nothing), member.rates, member.measured)
+        RoundShare(
+            name, by_name.get(name, nothing), member.rates, member.measured, paired.get(name, ())
+        )
         for member in floor.members
         if (name := member.record.spec.name)
     )
+
+
+def _paired_shares(names: Sequence[str], answer: Allocation) -> dict[str, tuple[int, ...]]:
+    """Return the parts of shares that are in pairs, in whole millionths, of runs that have any."""
+    if len(answer.shares) == len(names):
+        return {}
+    parts = _micro(paired_shares(answer, len(names)))
+    return {name: tuple(part) for name, part in zip(names, parts, strict=True) if any(part)}
 
 
 def _micro(amounts: Floats) -> list[Any]:

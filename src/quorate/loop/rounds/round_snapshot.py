@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -15,7 +15,12 @@ from quorate.core.rounds.round_trial import Room, is_free_to_spread
 from quorate.loop.rounds.round_funds import Funds
 from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.specs import Pool, Run
-from quorate.model.state.entitlements import entitlements_ms, received_ms
+from quorate.model.state.entitlements import (
+    Entitlement,
+    entitlements_ms,
+    paired_entitlements_ms,
+    received_ms,
+)
 from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -40,7 +45,9 @@ class Member(NamedTuple):
     envelope pays for the run, it does not fit even in the empty pool, or its owner is at its limit
     of running runs. ``owed_ms`` is, by flavor, the time that the run was due and did not get,
     including the round that ends. ``owed_ms`` is negative if the run got more than it was due.
-    ``had_ms`` is how long it had GPUs of any flavor so far.
+    ``owed_paired_ms`` is the part of ``owed_ms`` in which the run shares GPUs with another run;
+    it is empty if the run was never in a pair. ``had_ms`` is how long it had GPUs of any flavor so
+    far.
     """
 
     record: RunRecord
@@ -49,6 +56,7 @@ class Member(NamedTuple):
     measured: int
     owed_ms: tuple[int, ...]
     had_ms: int
+    owed_paired_ms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +163,7 @@ def _members(
     change_max = step if keeps is Keeps.ROUNDING else None
     is_first = shared.name not in view.rounds
     known_ms = {} if is_first else entitlements_ms(view, shared.name, now_ms)
+    paired_ms = {} if is_first else paired_entitlements_ms(view, shared.name, now_ms)
     for record, state in known:
         spec = record.spec
         name = spec.name
@@ -166,9 +175,17 @@ def _members(
             before = used.get(name, rates)
             rates = before if before == rates else steady(rates, before, change_max)
         known_of = known_ms.get(name)
-        due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, name, now_ms))
-        owed_ms = tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors])
-        yield Member(record, state, rates, measured, owed_ms, sum(had_ms.values()))
+        known_of = known_of or (state.entitled_ms, received_ms(view, name, now_ms))
+        owed_ms, had_ms = _owed_ms(known_of, flavors), known_of[1]
+        paired = paired_ms.get(name)
+        in_pairs = () if paired is None else _owed_ms(paired, flavors)
+        yield Member(record, state, rates, measured, owed_ms, sum(had_ms.values()), in_pairs)
+
+
+def _owed_ms(of: Entitlement, flavors: Sequence[str]) -> tuple[int, ...]:
+    """Return the time that a run was due minus the time that it had, for each flavor."""
+    due_ms, had_ms = of
+    return tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors])
 
 
 def _used_rates(

@@ -7,7 +7,12 @@ from typing import Any, Final
 
 from quorate.model.amounts import PPM, SECOND_MS
 from quorate.model.events import LeaseStarted, RoundShared, StartReason, StepCount, StepsCounted
-from quorate.model.state.entitlements import entitlements_ms, held_ms, received_ms
+from quorate.model.state.entitlements import (
+    entitlements_ms,
+    held_ms,
+    paired_entitlements_ms,
+    received_ms,
+)
 from quorate.model.state.records import Lease, Phase, RoundRecord, RoundsRun, RunRecord
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
@@ -76,6 +81,9 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
         if not more:
             received = member.received_ms.get(flavor, 0)
             member.received_ms = {**member.received_ms, flavor: received + lease_ms}
+            if fact.partner is not None:
+                paired = member.received_paired_ms
+                member.received_paired_ms = {**paired, flavor: paired.get(flavor, 0) + lease_ms}
         if member.lease == fact.lease:
             member.lease = more
 
@@ -98,6 +106,8 @@ def _round_shared(state: State, event: RoundShared) -> None:
         own = state.in_rounds.own
         for name, (due_ms, _) in entitlements_ms(state, event.pool, event.at_ms).items():
             own(name).entitled_ms = due_ms
+        for name, (due_ms, _) in paired_entitlements_ms(state, event.pool, event.at_ms).items():
+            own(name).entitled_paired_ms = due_ms
     state.owed_changed()
     for share in event.shares:
         # The recorded refusal belongs to the previous round.

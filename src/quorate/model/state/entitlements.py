@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from quorate.model.amounts import PPM
-from quorate.model.events import RoundShared
-from quorate.model.state.records import Lease
+from quorate.model.events import RoundShare, RoundShared
+from quorate.model.state.records import Lease, RoundsRun
 from quorate.model.state.state_view import StateView
 
 AHEAD_ROUNDS_MAX: Final = 1
@@ -35,11 +35,34 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, 
     In a long shortage every run is owed its maximum. A run that has just had GPUs is then owed less
     than a run that waits, so the runs take turns.
     """
+    return _both(state, pool, until_ms)[0]
+
+
+def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
+    """Return, of the times of ``entitlements_ms``, the part in which runs share GPUs in pairs.
+
+    Only runs have an entry that have shared GPUs or were due shared GPUs. A run whose shares of a
+    flavor are partly alone and partly in pairs is due each part. If its total due time is reduced
+    because the run is owed the most that it can be, both parts are reduced alike. In either part a
+    run can be ahead by the same maximum as in total. The time that exceeds this maximum counts
+    against the other part, so no part is owed more than the total and that maximum.
+
+    A run that has a share of the flavor in one part only is owed its total in this part, because
+    a debt in the other part could not be paid.
+    """
+    return _both(state, pool, until_ms)[1]
+
+
+def _both(
+    state: StateView, pool: str, until_ms: int
+) -> tuple[Mapping[str, Entitlement], Mapping[str, Entitlement]]:
+    """Return the times of a pool's runs, in total and in pairs."""
     cache = state.owed_cache
     found = cache.get((pool, until_ms))
     if found is None:
         cache.clear()  # Earlier instants are not needed again.
-        found = cache[pool, until_ms] = _computed(state, pool, until_ms)
+        totals = _computed(state, pool, until_ms)
+        found = cache[pool, until_ms] = (totals, _paired(state, pool, until_ms, totals))
     return found
 
 
@@ -105,17 +128,90 @@ def _add_waiting(
             due[flavor] = min(due_ms, had.get(flavor, 0) + owed_max_ms)
 
 
+def _paired(
+    state: StateView, pool: str, until_ms: int, totals: Mapping[str, Entitlement]
+) -> dict[str, Entitlement]:
+    """Return the part of ``totals`` that is in pairs, of runs that have such a part."""
+    found: dict[str, Entitlement] = {}
+    round_: RoundShared = state.rounds[pool].shared
+    in_rounds = state.in_rounds
+    for share in round_.shares:
+        total = totals.get(share.run)
+        if total is None:
+            continue
+        member = in_rounds[share.run]
+        if share.paired_ppm or member.entitled_paired_ms or member.received_paired_ms:
+            had = received_paired_ms(state, share.run, until_ms)
+            found[share.run] = (_paired_due(member, (round_, share), total, had, until_ms), had)
+    return found
+
+
+def _paired_due(
+    member: RoundsRun,
+    of: tuple[RoundShared, RoundShare],
+    total: Entitlement,
+    had: Mapping[str, int],
+    until_ms: int,
+) -> dict[str, int]:
+    """Return how long a run was due shared GPUs, by flavor.
+
+    ``of`` is the round and the run's share in it, ``total`` how long the run was due GPUs and had
+    them, and ``had`` how long it had shared GPUs.
+    """
+    round_, share = of
+    lasted_ms = until_ms - round_.at_ms
+    ahead_max_ms = AHEAD_ROUNDS_MAX * (round_.until_ms - round_.at_ms)
+    due = member.entitled_paired_ms.copy()
+    paired_ppms = share.paired_ppm or (0,) * len(round_.flavors)
+    shares = zip(round_.flavors, share.shares_ppm, paired_ppms, strict=True)
+    for flavor, ppm, paired_ppm in shares:
+        had_ms = had.get(flavor, 0)
+        if not (paired_ppm or had_ms or flavor in due):
+            continue
+        total_ms = total[0].get(flavor, 0)
+        owed_ms = total_ms - total[1].get(flavor, 0)
+        paired_ms = due.get(flavor, 0) - had_ms
+        if ppm and not paired_ppm:
+            paired_ms = 0
+        elif ppm and paired_ppm >= ppm:
+            paired_ms = owed_ms
+        else:
+            if ppm:
+                more_ms = min(total_ms - member.entitled_ms.get(flavor, 0), ppm * lasted_ms // PPM)
+                paired_ms += more_ms * paired_ppm // ppm
+            paired_ms = min(max(paired_ms, -ahead_max_ms), owed_ms + ahead_max_ms)
+        due[flavor] = had_ms + paired_ms
+    return due
+
+
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
     """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, including open leases."""
     known = state.in_rounds[run]
     found = known.received_ms.copy()
-    # A run's open leases are parts of one start, so the first one counts for all.
-    name = next(iter(state.runs[run].leases), known.lease)
-    if name:
-        lease = state.leases[name]
+    lease = _open_lease(state, run)
+    if lease is not None:
         flavor = state.envelopes[lease.fact.payer].spec.flavor
         found[flavor] = found.get(flavor, 0) + held_ms(lease, now_ms)
     return found
+
+
+def received_paired_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
+    """Return how long ``run`` shared GPUs of each flavor, including open leases."""
+    found = state.in_rounds[run].received_paired_ms.copy()
+    lease = _open_lease(state, run)
+    if lease is not None and lease.fact.partner is not None:
+        flavor = state.envelopes[lease.fact.payer].spec.flavor
+        found[flavor] = found.get(flavor, 0) + held_ms(lease, now_ms)
+    return found
+
+
+def _open_lease(state: StateView, run: str) -> Lease | None:
+    """Return the lease by which ``run`` has GPUs, or None.
+
+    A run's open leases are parts of one start, so the first one counts for all.
+    """
+    name = next(iter(state.runs[run].leases), state.in_rounds[run].lease)
+    return state.leases[name] if name else None
 
 
 def held_ms(lease: Lease, until_ms: int) -> int:

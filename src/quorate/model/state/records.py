@@ -559,7 +559,9 @@ class RoundsRun(Record):
     ``steps`` is the number of steps counted so far. These fields are by flavor: ``rates`` are the
     measured rates, in millionths of a step per second; ``received_ms`` is how long the run had GPUs
     under leases that have ended; ``entitled_ms`` is how long it was due GPUs by its shares;
-    ``counted_ms`` is how much of its time lies before the last count of steps.
+    ``counted_ms`` is how much of its time lies before the last count of steps. The part of
+    ``received_ms`` and ``entitled_ms`` in which the run shares its GPUs with another run is in
+    ``received_paired_ms`` and ``entitled_paired_ms``.
 
     ``lease`` is the lease that it shares as a partner. ``nodes`` are the last nodes on which it had
     GPUs. ``started_ms`` is its last start: a run that keeps its GPUs in the next round, or whose
@@ -576,6 +578,8 @@ class RoundsRun(Record):
     lease: str = ""
     nodes: tuple[str, ...] = ()
     started_ms: int = 0
+    received_paired_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    entitled_paired_ms: dict[str, int] = msgspec.field(default_factory=dict)
 
     def copy(self) -> RoundsRun:
         """Return an independent copy of the record."""
@@ -589,4 +593,6 @@ class RoundsRun(Record):
             self.lease,
             self.nodes,
             self.started_ms,
+            self.received_paired_ms,
+            self.entitled_paired_ms,
         )

@@ -77,7 +77,7 @@ class WorkState(FleetState):
         self._owner_leases: Table[str, dict[str, None]] = Table()
         self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
         self.leases_indexed = False
-        self.owed_cache: dict[tuple[str, int], dict[str, Any]] = {}
+        self.owed_cache: dict[tuple[str, int], tuple[Any, Any]] = {}
         self._waiting: Waiting | None = None
         self._follower_index: FollowerIndex | None = None
         self._holdings: Holdings | None = None
