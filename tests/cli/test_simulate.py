@@ -19,6 +19,10 @@ TABLE: Final = EXAMPLES / "rates.json"
 WORLD: Final = ("--cluster", "h100=2,l40s=3", "--throughputs", TABLE)
 STRICT: Final = ("simulate", "--gavel-strict", "--policy", "max_min_fairness_perf", *WORLD)
 
+BOUND: Final = ("simulate", "--discipline", "bind")
+COMPARED: Final = ("simulate", "--compare", "bind,srtf")
+DRAWN: Final = ("--generate", "lam=900,jobs=2", "--cluster", "a100=2", "--throughputs", TABLE)
+
 
 def test_a_strict_simulation_prints_the_published_figures(bare: Shell) -> None:
     found = bare(*STRICT, "--trace", JOBS, "-o", "json").json
@@ -98,6 +102,8 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect"),
         ((*STRICT, "--generate", "lam=9,jobs=3", "--map", "gpus=n"), 3, "columns: has no effect"),
         (("simulate", "--compare", "bind,srtf", "--seed", "3"), 2, "use --seeds"),
+        ((*BOUND, *DRAWN), 3, "throughputs: has no rates on a100; add them"),
+        ((*COMPARED, *DRAWN), 3, "error: throughputs: has no rates on a100; add them"),
         ((*STRICT, "--trace", JOBS, "--report", TABLE), 1, "exists already"),
         ((*STRICT, "--trace", JOBS, "--report", "no/where.html"), 4, "there is no folder no"),
         (("trace", "inspect", TABLE), 3, "is not the first line of a known format"),

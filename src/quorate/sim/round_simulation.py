@@ -56,6 +56,10 @@ class NeverRunError(RoundsStuckError):
             " give each a share of a flavor that it runs on and that has enough GPUs"
         )
 
+    def __reduce__(self) -> tuple[type[NeverRunError], tuple[tuple[str, ...]]]:
+        """Return the class and arguments from which another process can make the same error."""
+        return NeverRunError, (self.jobs,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundJob:

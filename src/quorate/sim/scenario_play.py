@@ -182,14 +182,10 @@ def staged(
         _check_policy(asked.policy, cluster, table)
     measured = measured_of(asked)
     if asked.strict:
-        unknown = [f for f in cluster.flavors if table is not None and f not in table.flavors]
-        if unknown:
-            raise ScenarioError(
-                "throughputs", f"has no rates on {unknown[0]}", "add them, or use other flavors"
-            )
-        jobs, total, seed = _stream(asked, read, cluster, table)
         assert asked.policy is not None, asked
         assert table is not None, asked
+        _check_rates(cluster, table)
+        jobs, total, seed = _stream(asked, read, cluster, table)
         experiment = Experiment(
             policy=asked.policy,
             cluster=cluster,
@@ -242,6 +238,15 @@ def _check_policy(policy: str, cluster: Cluster, table: ThroughputTable | None) 
         )
 
 
+def _check_rates(cluster: Cluster, table: ThroughputTable) -> None:
+    """Raise ``ScenarioError`` if ``table`` has no rates on a flavor of ``cluster``."""
+    unknown = [flavor for flavor in _flavors_of(cluster) if flavor not in table.flavors]
+    if unknown:
+        raise ScenarioError(
+            "throughputs", f"has no rates on {unknown[0]}", "add them, or use other flavors"
+        )
+
+
 def _flavors_of(cluster: Cluster) -> list[str]:
     """Return the flavors of which ``cluster`` has GPUs."""
     return [f for f, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus]
@@ -281,7 +286,9 @@ def _stream(
         raise ScenarioError("generate", "has no end", "add jobs=100, or measure FROM:TO")
     if drawn.jobs is not None and drawn.jobs < total:
         raise ScenarioError("generate.jobs", "is below the measured jobs", "draw more of them")
-    flavors = table.flavors if cluster is None else cluster.flavors
+    if cluster is not None:
+        _check_rates(cluster, table)  # Generated jobs have types, and use only flavors with rates.
+    flavors = table.flavors if cluster is None else _flavors_of(cluster)
     flavor = REFERENCE if REFERENCE in table.flavors else flavors[0]
     templates = templates_of(table, flavor)
     if not templates:

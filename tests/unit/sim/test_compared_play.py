@@ -9,6 +9,7 @@ from quorate.cli.simulation.simulate_comparison import seeds_of
 from quorate.sim.compared_play import compared_tasks, play_task
 from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import compare
+from quorate.sim.round_simulation import NeverRunError
 from quorate.sim.scenario import Scenario, ScenarioError
 from quorate.sim.traces.trace_job import TraceError
 
@@ -64,6 +65,24 @@ def test_a_baseline_on_several_flavors_is_refused() -> None:
         play_task(task, FILES)
 
 
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [("bind", "k80=2"), ("fifo", "k80=2"), ("srtf", "k80=2"), ("bind", "v100=2,k80=2")],
+)
+def test_generated_jobs_need_rates_on_each_flavor_of_the_cluster(name: str, cluster: str) -> None:
+    asked = Scenario(cluster=cluster, generate="lam=400,jobs=6", throughputs="rates.json")
+    tasks = compared_tasks(asked, ["bind", "fifo", "srtf"], range(5))
+    (task, *_) = (each for each in tasks if each.name == name)
+    with pytest.raises(ScenarioError, match="throughputs: has no rates on k80; add them"):
+        play_task(task, FILES)
+
+
+def test_a_flavor_without_gpus_needs_no_rates() -> None:
+    asked = Scenario(cluster="2:0:0", generate="lam=400,jobs=1", throughputs="rates.json")
+    (task, *_) = compared_tasks(asked, ["bind", "fifo"], range(5))
+    assert play_task(task, FILES).runs
+
+
 def test_seeds_are_numbers_and_ranges() -> None:
     assert seeds_of("0-2, 7") == [0, 1, 2, 7]
     with pytest.raises(ScenarioError, match="write numbers and ranges"):
@@ -107,7 +126,12 @@ def test_the_published_mechanism_is_not_compared_with_what_it_does_not_know() ->
 
 
 @pytest.mark.parametrize(
-    "error", [ScenarioError("seed", "is odd", "use 2"), TraceError(3, "gpus", "is odd", "use 2")]
+    "error",
+    [
+        ScenarioError("seed", "is odd", "use 2"),
+        TraceError(3, "gpus", "is odd", "use 2"),
+        NeverRunError(("first", "other")),
+    ],
 )
 def test_an_error_crosses_processes(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes

@@ -69,6 +69,11 @@ def _played(tasks: Sequence[ComparedTask], processes: int) -> list[Outcome]:
         ProcessPoolExecutor(min(processes, len(tasks)), mp_context=context) as pool,
     ):
         under_way = [pool.submit(play_task, task, files) for task in tasks]
-        for done, _ in enumerate(as_completed(under_way), start=1):
-            progress.show(done / len(tasks), done)
+        try:
+            for done, each in enumerate(as_completed(under_way), start=1):
+                each.result()
+                progress.show(done / len(tasks), done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # An error ends the whole comparison.
+            raise
         return [each.result() for each in under_way]
