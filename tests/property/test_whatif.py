@@ -22,6 +22,7 @@ from quorate.core.commands import (
     Tick,
     Wiped,
 )
+from quorate.documents.times import time_text
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -286,6 +287,14 @@ def test_differences_of_a_history_to_itself_are_none() -> None:
 def test_a_fork_before_the_ledger_began_is_refused() -> None:
     with pytest.raises(CannotForkError, match="had not begun"):
         fork(_story(1), NOW_MS - 1)
+
+
+def test_a_fork_after_the_ledger_ended_is_refused() -> None:
+    blocks = _story(1)
+    end_ms = max(event.at_ms for block in blocks for event in block)
+    assert fork(blocks, end_ms).end_ms == end_ms
+    with pytest.raises(CannotForkError, match=f"the ledger ends at {time_text(end_ms)}, before"):
+        fork(blocks, end_ms + 1)
 
 
 def test_a_change_that_is_refused_is_named() -> None:

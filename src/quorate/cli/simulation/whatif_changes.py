@@ -13,11 +13,15 @@ from quorate.model.specs import Budget, Discipline, Node, Owner, Pool, Run, Syst
 from quorate.model.state.state_view import StateView
 from quorate.views.assign import assigned
 from quorate.views.exits import CommandError, Exit
+from quorate.views.hints import nearest_name
 
 if TYPE_CHECKING:
     from quorate.core.commands import Applied
 
+_KINDS: Final = ("budget", "owner", "pool", "node", "system")
 _TARGET: Final = re.compile(r"(budget|owner|pool|node)\.([^.\[\]=]+)\.(.+)", re.DOTALL)
+_SHAPE: Final = re.compile(r"([A-Za-z]+)\.[^=]+=")
+"""The form of a target of any kind, to find the kind that was meant."""
 _SYSTEM: Final = re.compile(r"system\.(.+)", re.DOTALL)
 _NODES: Final = re.compile(r"([1-9][0-9]{0,5})x(.+)")
 
@@ -84,12 +88,21 @@ def _target(assignment: str) -> tuple[str, str, str]:
     if system is not None:
         return "system", "", system[1]
     if other is None:
-        raise CommandError(
-            Exit.USAGE,
-            f"--set {assignment}: is not KIND.NAME.PATH=VALUE; "
-            "write it like budget.vision.envelopes.west.concurrency=512",
-        )
+        raise CommandError(Exit.USAGE, f"--set {assignment}: {_fault(assignment)}")
     return other[1], other[2], other[3]
+
+
+def _fault(assignment: str) -> str:
+    """Return why ``assignment`` has no target, and what to write."""
+    shaped = _SHAPE.match(assignment)
+    if shaped is None or shaped[1] in _KINDS:
+        return (
+            "is not KIND.NAME.PATH=VALUE; write it like "
+            "budget.vision.envelopes.west.concurrency=512"
+        )
+    near = nearest_name(shaped[1].lower(), _KINDS)
+    hint = f"kinds are {', '.join(_KINDS)}" if near is None else f"did you mean {near!r}?"
+    return f"there is no kind {shaped[1]!r} to change; {hint}"
 
 
 def _spec(view: StateView, kind: str, name: str, assignment: str) -> Applied:

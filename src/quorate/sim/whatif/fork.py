@@ -15,6 +15,7 @@ from typing import Final
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Complete, Fail, Wiped
+from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Head, open_blocks, seal
 from quorate.loop.commit_types import Asked
 from quorate.loop.driver import ACTOR as CLOCK_ACTOR
@@ -64,8 +65,8 @@ def fork(
     """Return the fork of a ledger, given as the events of its blocks, with ``changes``.
 
     The changes are applied at ``at_ms``; then the recorded arrivals follow, up to the ledger's end.
-    Raises ``CannotForkError`` if the ledger begins after ``at_ms``, if it has events that cannot be
-    played, or if the changes are refused.
+    Raises ``CannotForkError`` if the ledger begins after ``at_ms`` or ends before it, if it has
+    events that cannot be played, or if the changes are refused.
     """
     return _Fork(blocks, at_ms, lottery_secret).play(changes)
 
@@ -79,6 +80,11 @@ class _Fork:
         if not before:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
         self._lengths, self._claims = lengths_of(every), RecordedClaims(every)
+        if at_ms > self._lengths.end_ms:
+            raise CannotForkError(
+                f"the ledger ends at {time_text(self._lengths.end_ms)}, before that instant; "
+                "choose an earlier one"
+            )
         self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
         # If no work was ever due by time alone, only an executor shows that a driver was running.
         is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
