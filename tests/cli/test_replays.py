@@ -43,6 +43,21 @@ def test_report_shows_figures_and_writes_files(waited: tuple[Shell, str]) -> Non
     assert (again.code, "exists already" in again.err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        ("a100=2", "--price: the ledger has no flavor 'a100'; did you mean 'A100'?"),
+        ("tpu=2", "--price: the ledger has no flavor 'tpu'; it has A100, H100"),
+    ],
+)
+def test_a_price_of_a_flavor_that_the_ledger_lacks_is_an_error(
+    shell: Shell, price: str, said: str
+) -> None:
+    found = shell("report", "--price", price)
+    assert (found.code, found.out) == (1, "")
+    assert said in found.err
+
+
 def test_report_of_an_export_is_that_of_the_ledger(waited: tuple[Shell, str]) -> None:
     shell, _ = waited
     shell.ok("ledger", "export", "--out", "l.jsonl")
@@ -77,6 +92,9 @@ def test_whatif_without_a_change_says_that_it_reproduces_the_ledger(
     ("options", "code", "said"),
     [
         (["--set", "nonsense"], 2, "is not KIND.NAME.PATH=VALUE"),
+        (["--set", "budget.red=1"], 2, "is not KIND.NAME.PATH=VALUE"),
+        (["--set", "budgt.red.x.concurrency=1"], 2, "no kind 'budgt' to change; did you mean 'bu"),
+        (["--set", "run.x.owner=rai"], 2, "kind 'run' to change; kinds are budget, owner, pool"),
         (["--set", "budget.nope.envelopes.a.concurrency=1"], 1, "there is no budget 'nope'"),
         (["--add-nodes", "x"], 2, "is not COUNTxNODE"),
         (["--add-nodes", "2xnope"], 1, "there is no node 'nope'"),
@@ -96,6 +114,13 @@ def test_a_whatif_at_no_time_says_how_times_are_written(shell: Shell) -> None:
     found = shell("whatif", "--at", "noon", "--add-nodes", "2xa1")
     assert found.code == 2
     assert "--at" in found.err
+
+
+def test_a_whatif_after_the_end_of_the_ledger_says_where_it_ends(shell: Shell) -> None:
+    end, later = time_text(shell.clock.at_ms), time_text(shell.clock.at_ms + HOUR_MS)
+    found = shell("whatif", "--at", later)
+    assert (found.code, found.out) == (1, "")
+    assert f"the ledger ends at {end}, before that instant; choose an earlier one" in found.err
 
 
 def test_forecasts_of_a_ledger_are_scored(waited: tuple[Shell, str]) -> None:

@@ -54,9 +54,8 @@ def report(
     from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
     from quorate.views.reports.report_forms import metrics_lines, metrics_tree
 
-    rates = given_prices(prices)
-    blocks = recorded_blocks(settings, source)
-    events = (event for block in blocks for event in block)
+    events = [event for block in recorded_blocks(settings, source) for event in block]
+    rates = given_prices(prices, events)
     outcome = outcome_of_ledger(events, name="ledger", prices=rates)
     write_report([outcome], title="Quorate report", html=html, csv=csv_file, parquet=parquet)
     found = metrics_of(outcome)
