@@ -342,6 +342,31 @@ def test_who_is_of_no_tenant_has_to_say_whose_work_it_is(home: Shell) -> None:
     assert "has no owner" in script.err
 
 
+def test_who_is_of_no_tenant_lists_runs_by_user_and_cancels_none_by_me(home: Shell) -> None:
+    me = {"user": "root", "role": "admin", "tenant": "", "scopes": [], "tenants": []}
+
+    def run_of(name: str, user: str) -> dict[str, Any]:
+        spec = {
+            "owner": "rai",
+            "user": user,
+            "pool": "default",
+            "resources": {"gpuType": "H100", "totalGPUs": 1},
+        }
+        status = {"phase": "Pending", "submitted": "2026-01-01T00:00:00Z", "gpus": 0}
+        return {"metadata": {"name": name}, "spec": spec, "status": status}
+
+    runs = {"items": [run_of("a", "root"), run_of("b", "ann")]}
+    with serving(gives(me), gives(runs)) as server:
+        listed = home("--server", server.url, "squeue", "--me", "-t", "PD", "-h", "-o", "%i")
+    assert (listed.code, listed.out) == (0, "a\n")
+    for words in (("scancel", "--me"), ("cancel", "--all")):
+        with serving(gives(me)) as server:
+            refused = home("--server", server.url, *words)
+        assert refused.code == 2
+        assert "your token has no owner, and several owners may have a user 'root'" in refused.err
+        assert "write: --user root" in refused.err
+
+
 def test_a_tree_is_printed_as_json_and_yaml(home: Shell) -> None:
     tree = {
         "dryRun": False,

@@ -98,7 +98,10 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
 
 class OwnRuns(NamedTuple):
-    """Identifies the caller's own runs by user and owner; in a ledger's file by user only."""
+    """Identifies the caller's own runs by user and owner.
+
+    In a ledger's file, and if the caller has no owner, they are identified by the user only.
+    """
 
     user: str
     owner: str | None
@@ -108,18 +111,22 @@ class OwnRuns(NamedTuple):
         return user == self.user and self.owner in (None, owner)
 
 
-def own_runs(settings: Settings) -> OwnRuns:
-    """Return which runs are the caller's; raises ``UsageError`` if the caller has no owner."""
+def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
+    """Return which runs are the caller's.
+
+    Raises ``UsageError`` if they are ``to_cancel``, and a service's caller has no owner: runs of
+    users of the same name in several owners would be cancelled.
+    """
     from quorate.operations.common_requests import Nothing
 
     caller = tree_asked(settings, "whoami", Nothing())
-    if settings.service() is None:
-        return OwnRuns(caller["user"], None)
-    if not caller.get("tenant"):
+    user, tenant = caller["user"], caller.get("tenant") or None
+    if to_cancel and tenant is None and settings.service() is not None:
         raise click.UsageError(
-            f"{caller['user']} has no owner, so it has no runs; give --user or --owner"
+            f"your token has no owner, and several owners may have a user {user!r}; to cancel the "
+            f"runs of all of them, write: --user {user}"
         )
-    return OwnRuns(caller["user"], caller["tenant"])
+    return OwnRuns(user, None if settings.service() is None else tenant)
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def cancel(
 
         is_mine = user is None and owner is None and not all_users
         if is_mine:
-            user, owner = own_runs(settings)
+            user, owner = own_runs(settings, to_cancel=True)
         runs = _live_runs(settings, owner, user, has_below=not is_mine)
         if not runs:
             click.echo(_none_found(user, is_mine=is_mine), err=True)

@@ -180,7 +180,7 @@ def scancel(
             f"--signal {signal}: only KILL is supported; without --signal the work gets SIGTERM "
             "and its grace period"
         )
-    found = chosen(settings, jobs=jobs, **which)
+    found = chosen(settings, jobs=jobs, to_cancel=True, **which)
     if found.is_all:
         raise click.UsageError("name the jobs, or choose them: quorate scancel --me")
     names = [row.run for phase in LIVE for row in reversed(asked_jobs(settings, (phase,), found))]

@@ -57,6 +57,7 @@ def chosen(
     jobs: Sequence[str] = (),
     users: str | None = None,
     is_mine: bool = False,
+    to_cancel: bool = False,
     accounts: str | None = None,
     partitions: str | None = None,
     names: str | None = None,
@@ -67,7 +68,7 @@ def chosen(
     return Chosen(
         jobs=frozenset(runs),
         users=frozenset(_words(users)),
-        mine=own_runs(settings) if is_mine else None,
+        mine=own_runs(settings, to_cancel=to_cancel) if is_mine else None,
         accounts=frozenset(_words(accounts)),
         partitions=frozenset(_words(partitions)),
         names=frozenset(_words(names)),
