@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +116,21 @@ def test_what_cannot_be_played_is_named_with_its_remedy(
 ) -> None:
     found = bare(*args)
     assert (found.code, said in found.err) == (code, True), found.err
+
+
+@pytest.mark.parametrize("how", [("--discipline", "bind"), ("--gavel-strict", "--policy", "fifo")])
+def test_a_cost_has_its_unit_and_needs_the_price_of_each_flavor(
+    bare: Shell, how: tuple[str, ...]
+) -> None:
+    rates = {f: {"('lm', 1)": {"null": 1.0}} for f in ("v100", "h100")}
+    table = bare.file("rates.json", json.dumps(rates))
+    line = ("simulate", *how, "--generate", "lam=900,jobs=2", "--throughputs", table)
+    priced = bare.ok(*line, "--cluster", "v100=2")
+    assert re.search(r"^cost +[0-9.]+ dollars at Gavel's prices$", priced, re.MULTILINE), priced
+    for cluster in ("h100=2", "v100=1,h100=2"):
+        assert "cost" not in bare.ok(*line, "--cluster", cluster).lower()
+        found = bare(*line, "--cluster", cluster, "-o", "json").json
+        assert (found["cost"], found["metrics"]["cost_unit"]) == (None, "")
 
 
 def test_what_cannot_be_played_leaves_no_ledger(bare: Shell) -> None:

@@ -25,7 +25,7 @@ from quorate.sim.baselines.baseline_simulation import (
     simulate_baseline,
 )
 from quorate.sim.outcome import Outcome
-from quorate.sim.policy_shares import COSTS
+from quorate.sim.policy_shares import COST_UNIT, COSTS
 from quorate.sim.report.compare import SEEDS_MIN
 from quorate.sim.scenario import Scenario, ScenarioError
 from quorate.sim.scenario_play import cluster_of, staged, table_of, trace_of
@@ -125,7 +125,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
     (flavor,) = (name for name, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus)
     jobs = [_job(job, _seconds(job, flavor, table)) for job in trace.jobs]
     try:
-        return simulate_baseline(
+        found = simulate_baseline(
             task.name,
             jobs,
             sum(cluster.gpus),
@@ -136,6 +136,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
     except BaselineError as error:
         fault, _, remedy = str(error).partition("; ")
         raise ScenarioError("compare", fault, remedy) from None
+    return replace(found, cost_unit=COST_UNIT if flavor in COSTS else "")
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:

@@ -72,8 +72,9 @@ class Outcome:
     drawn. ``shares_targets`` has the part of the fleet that each owner should get. ``cpu_s`` is the
     processor time of the simulation; no other field depends on the machine. ``measured`` has the
     names of the runs whose times count in figures; None means all runs. The other runs are included
-    because they used GPUs too. ``estimated`` names the figures that are estimates, because a ledger
-    does not record checkpoints.
+    because they used GPUs too. ``cost_unit`` is the unit of costs and the source of their prices;
+    empty if there are no prices, or if the caller has given them. ``estimated`` names the figures
+    that are estimates, because a ledger does not record checkpoints.
     """
 
     name: str
@@ -86,4 +87,5 @@ class Outcome:
     shares_targets: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
     measured: frozenset[str] | None = None
+    cost_unit: str = ""
     estimated: tuple[str, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from quorate.sim.traces.trace_job import TraceJob
 Allocate = Callable[[Moment], Shares]
 COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 """The published prices in dollars per GPU and hour, used if the caller gives no others."""
+COST_UNIT: Final = "dollars at Gavel's prices"
+"""The unit and the source of a cost by ``COSTS``."""
+
+
+def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
+    """Return ``COSTS`` if it has all of ``flavors``, else no prices: a part is not the cost."""
+    return COSTS if set(flavors) <= COSTS.keys() else {}
 
 
 class PolicyShares:

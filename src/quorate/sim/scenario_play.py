@@ -24,7 +24,7 @@ from quorate.sim.fleet_simulation import (
     plain_fleet,
 )
 from quorate.sim.outcome import Outcome
-from quorate.sim.policy_shares import COSTS
+from quorate.sim.policy_shares import COST_UNIT, COSTS, known_prices
 from quorate.sim.report.metrics import metrics_of
 from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
@@ -148,7 +148,9 @@ class FleetStage:
 
     def outcome(self) -> Outcome:
         """Return the outcome from the ledger of the simulation."""
-        found = self.play.outcome(self.name, COSTS)
+        prices = known_prices(self.play.fleet.flavors)
+        found = self.play.outcome(self.name, prices)
+        found = replace(found, cost_unit=COST_UNIT if prices else "")
         if self.measured is None:
             return found
         begin, end = self.measured

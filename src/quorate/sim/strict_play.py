@@ -20,7 +20,7 @@ from quorate.policy.policies.max_min_fairness import as_solved
 from quorate.policy.rounds.round_book import ROUND_S, STRICT, Shares
 from quorate.policy.rounds.round_places import Server
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun, WaitCause
-from quorate.sim.policy_shares import COSTS, Allocate, PolicyShares
+from quorate.sim.policy_shares import COST_UNIT, COSTS, Allocate, PolicyShares
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.published_makespan import PublishedMakespan
 from quorate.sim.published_policies import (
@@ -67,6 +67,8 @@ class StrictPlay:
         self._types: dict[str, JobType] = {}
         self.never_ran: tuple[str, ...] = ()
         self._cpu_s = 0.0
+        has_prices = asked.costs.keys() >= set(self.cluster.flavors)
+        self._prices = asked.costs if has_prices else {}
         self._known = frozenset(asked.table.types)
         self._rates = rates = row_rates(asked.table, self._types)
         setting = Setting(
@@ -179,7 +181,7 @@ class StrictPlay:
             "jct_mean_s": tally.mean_of(names),
             "makespan_s": tally.ended_s,
             "utilisation": tally.utilisation,
-            "cost": sum(self._cost(name) for name in self.jobs),
+            "cost": sum(self._cost(name) for name in self.jobs) if self._prices else None,
             "jobs": len(names),
             "jobs_done": sum(tally.completion_s.get(name) is not None for name in names),
             "jobs_never_ran": len(self.never_ran),
@@ -188,9 +190,9 @@ class StrictPlay:
         }
 
     def _cost(self, job: str) -> float:
-        charged, costs = self.tally.charged_gpu_s, self.asked.costs
+        charged, prices = self.tally.charged_gpu_s, self._prices
         return sum(
-            charged.get((job, flavor), 0.0) * costs.get(flavor, 0.0) / _HOUR_S
+            charged.get((job, flavor), 0.0) * prices.get(flavor, 0.0) / _HOUR_S
             for flavor in self.cluster.flavors
         )
 
@@ -211,6 +213,7 @@ class StrictPlay:
             capacity=capacity,
             runs=tuple(self._run(job) for job in self.jobs.values()),
             cpu_s=self._cpu_s,
+            cost_unit=COST_UNIT if self._prices == COSTS else "",
             measured=None
             if self.asked.measured is None
             else frozenset(job.name for job in self.measured()),

@@ -268,12 +268,16 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
         "jct_mean_s": None if found.jct_s is None else found.jct_s.mean,
         "makespan_s": found.makespan_s,
         "utilisation": found.utilisation,
-        "cost": found.cost,
+        "cost": found.cost if found.cost_unit else None,
         "slo_violations": found.slo_violations,
         **stage.figures(),
     }
     if settings.is_table:
         for name, value in figures.items():
+            if name == "cost":
+                if value is not None:
+                    click.echo(f"{name:24} {value:.6g} {found.cost_unit}")
+                continue
             shown = f"{value:.6g}" if isinstance(value, float) else value
             click.echo(f"{name:24} {shown}")
         click.echo(f"{'cpu_s':24} {outcome.cpu_s:.6g}")

@@ -79,7 +79,7 @@ class Metrics:
     life if this ratio is above 1. ``idle_while_wanted`` is the part of the capacity that was idle
     while a waiting run asked for at most the idle GPUs of its flavor. ``share_gap`` is the mean
     distance of shares from their targets over time, from 0 to 1; None if no owner has a target.
-    ``estimated`` are the fields that are estimates.
+    ``cost_unit`` is as in the outcome. ``estimated`` are the fields that are estimates.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Metrics:
     slo_runs: int
     slo_violations: int
     cost: float
+    cost_unit: str
     preemptions: int
     lost_gpu_hours: float
     draws: int
@@ -147,6 +148,7 @@ def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
         slo_runs=len(due),
         slo_violations=sum(_is_late(run, outcome.ended_ms) for run in due),
         cost=math.fsum(run.cost for run in every),
+        cost_unit=outcome.cost_unit,
         preemptions=sum(run.preemptions for run in runs),
         lost_gpu_hours=sum(run.lost_gpu_ms for run in runs) / HOUR_MS,
         draws=outcome.draws,

@@ -13,7 +13,7 @@ def comparison_lines(found: Comparison) -> list[str]:
     """Return the means of each policy, then each difference with its interval."""
     columns = (Column(f"MEAN OF {len(found.seeds)} SEEDS"), *(right(name) for name in found.names))
     rows = [
-        (figure.title, *("-" if each is None else number(each) for each in means))
+        (title_of(found, figure), *("-" if each is None else number(each) for each in means))
         for figure, means in means_of(found)
     ]
     lines = table(columns, rows).splitlines()
@@ -24,11 +24,21 @@ def comparison_lines(found: Comparison) -> list[str]:
             right("TO"), Column("BETTER"),
         )  # fmt: skip
         rows = [
-            (each.figure.title, *map(number, (each.mean, each.low, each.high)), verdict(each))
+            (
+                title_of(found, each.figure),
+                *map(number, (each.mean, each.low, each.high)),
+                verdict(each),
+            )
             for each in theirs
         ]
         lines += ["", *table(columns, rows).splitlines()]
     return lines
+
+
+def title_of(found: Comparison, figure: Figure) -> str:
+    """Return the title of ``figure``, for the cost with its unit and the source of its prices."""
+    unit = next((each.cost_unit for each in found.metrics.values()), "")
+    return f"{figure.title}, {unit}" if figure.key == "cost" and unit else figure.title
 
 
 def means_of(found: Comparison) -> list[tuple[Figure, list[float | None]]]:

@@ -13,7 +13,13 @@ from typing import Final
 from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import Comparison
 from quorate.sim.report.metrics import Metrics, metrics_of
-from quorate.views.reports.comparison_forms import differences_of, means_of, number, verdict
+from quorate.views.reports.comparison_forms import (
+    differences_of,
+    means_of,
+    number,
+    title_of,
+    verdict,
+)
 from quorate.views.reports.report_forms import estimate, hours, percent, seconds
 from quorate.views.reports.report_plots import (
     Plot,
@@ -153,7 +159,9 @@ def _figures(every: Sequence[Metrics]) -> str:
         ("SLO violations", [f"{each.slo_violations} of {each.slo_runs}" for each in every]),
     ]
     if any(each.cost for each in every):
-        rows.append(("cost", [f"{each.cost:,.2f}" for each in every]))
+        unit = next((each.cost_unit for each in every if each.cost_unit), "")
+        title = f"cost, {unit}" if unit else "cost"
+        rows.append((title, [f"{each.cost:,.2f}" for each in every]))
     rows += [
         ("preemptions", [str(each.preemptions) for each in every]),
         ("lost work, GPU-hours", [_lost(each) for each in every]),
@@ -186,7 +194,7 @@ def _lost(found: Metrics) -> str:
 
 def _means(found: Comparison) -> str:
     rows = [
-        [figure.title, *("-" if value is None else number(value) for value in values)]
+        [title_of(found, figure), *("-" if value is None else number(value) for value in values)]
         for figure, values in means_of(found)
     ]
     columns = [f"mean of {len(found.seeds)} seeds", *found.names]
@@ -198,7 +206,7 @@ def _comparison(found: Comparison) -> str:
     plots = [comparison_plot(found, first, second) for first, second in pairs]
     rows = [
         [
-            f"{each.figure.title}: {each.second} less {each.first}",
+            f"{title_of(found, each.figure)}: {each.second} less {each.first}",
             number(each.mean),
             f"{number(each.low)} to {number(each.high)}",
             verdict(each),

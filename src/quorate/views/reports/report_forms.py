@@ -59,7 +59,7 @@ def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str
         ("Lotteries drawn", str(found.draws)),
     ]
     if found.cost:
-        facts.append(("Cost", f"{found.cost:,.2f}"))
+        facts.append(("Cost", f"{found.cost:,.2f} {found.cost_unit}".rstrip()))
     if found.slo_runs:
         facts.append(("SLO", f"{found.slo_violations} of {found.slo_runs} runs late"))
     if found.finish_time_fairness is not None:
