@@ -398,3 +398,14 @@ def test_a_list_is_asked_for_to_its_end(home: Shell) -> None:
         said = home("--server", server.url, "get", "nodes", "-o", "json", "--limit", "1")
     assert said.json["next"] == "a"
     assert said.err == f"{MORE}\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("report",), ("whatif", "--at", "2027-01-01T00:00:00Z"), ("forecast", "score")]
+)
+def test_commands_that_replay_a_whole_ledger_name_the_way_from_a_service(
+    home: Shell, words: tuple[str, ...]
+) -> None:
+    found = home("--server", "http://127.0.0.1:1", *words)
+    assert (found.code, found.out) == (2, "")
+    assert "quorate ledger export --out ledger.jsonl, and add: --from-ledger" in found.err

@@ -40,9 +40,9 @@ FOR_EVER = " -f "
 """The option by which a command that runs until Ctrl-C is recognised."""
 
 
-def typed(page: str) -> list[list[str]]:
+def typed(page: str, block: str = "console") -> list[list[str]]:
     """Return the words of each ``quorate`` command in the blocks of a page, in order."""
-    text = "\n".join(fenced_blocks((ROOT / "docs" / page).read_text("utf-8"), "console"))
+    text = "\n".join(fenced_blocks((ROOT / "docs" / page).read_text("utf-8"), block))
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     found = [line for line in lines if line.startswith("quorate ") and FOR_EVER not in f"{line} "]
     return [shlex.split(line, comments=True)[1:] for line in found]
@@ -88,3 +88,13 @@ def test_pages_with_single_commands(bare: Shell, page: str) -> None:
     to = {"to": "ada@lab.example"}
     by_page = {"notices.md": [to, to, to | {"kinds": ["run-started"]}], "waldur.md": []}
     assert sorted(mailed, key=len) == by_page[page]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "count"), [("simulation.md", 5), ("reports.md", 12)])
+def test_pages_whose_commands_use_the_examples(bare: Shell, page: str, count: int) -> None:
+    (bare.folder / "examples").symlink_to(ROOT / "examples")
+    commands = typed(page, "sh")
+    assert len(commands) == count
+    for words in commands:
+        bare.ok(*words)

@@ -11,17 +11,32 @@ from quorate.cli.session import open_to_read
 from quorate.cli.settings import Settings
 from quorate.ledger.chain import open_blocks
 from quorate.model.events import Event
+from quorate.views.exits import CommandError, Exit
 
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
 def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]:
     """Return the events of each block of ``source``, verified; None means the current ledger."""
-    if source is not None and not _is_ledger(source):
+    if source is None:
+        _check_file(settings)
+    elif not _is_ledger(source):
         return [events for _, events in open_blocks(export_blocks(source))]
     store = open_to_read(settings) if source is None else read_store(source)
     with store:
         return [events for _, events in open_blocks(store.blocks())]
+
+
+def _check_file(settings: Settings) -> None:
+    """Raise ``CommandError`` with the remedy if a service is chosen: an export is needed."""
+    target = settings.service()
+    if target is not None:
+        raise CommandError(
+            Exit.USAGE,
+            f"this command reads a whole ledger from a file, but {target.words} is chosen; save "
+            "the ledger of the service: quorate ledger export --out ledger.jsonl, and add: "
+            "--from-ledger ledger.jsonl",
+        )
 
 
 def _is_ledger(source: str) -> bool:

@@ -179,7 +179,13 @@ def score_lines(found: ForecastScore) -> list[str]:
         ("Forecasts", f"{found.starts} scored, {found.undecided} not decided yet"),
         ("Started by P50", f"{_percent(found.by_p50)}; 50 % would be exact"),
         ("Started by P90", f"{_percent(found.by_p90)}; 90 % would be exact"),
-        ("Mean loss", f"P50 {_seconds(found.loss_p50_s)}, P90 {_seconds(found.loss_p90_s)}"),
+        (
+            "Mean loss",
+            (
+                f"P50 {_seconds(found.loss_p50_s)}, P90 {_seconds(found.loss_p90_s)} "
+                "(quantile loss; 0 would be exact)"
+            ),
+        ),
         (
             "Without a forecast",
             (
