@@ -49,6 +49,9 @@ spec:
   throughputs: {v100: 2.5}
   totalSteps: STEPS
 """
+OTHER = (
+    "apiVersion: quorate.dev/v1\nkind: Pool\nmetadata: {name: other}\nspec: {selector: {x: y}}\n"
+)
 ROUND_MS = 6 * 60_000
 
 
@@ -163,3 +166,21 @@ def test_forecasts_of_runs_in_rounds_cannot_be_scored_and_the_command_says_why(
     ]
     tree = shell("forecast", "score", "-o", "json").json
     assert (tree["starts"], tree["in_rounds"], tree["started_at_once"]) == (0, 2, 0)
+
+
+def test_a_pool_says_how_long_its_rounds_are_and_when_the_next_begins(bare: Shell) -> None:
+    bare.file("world.yaml", WORLD)
+    bare.ok("init")
+    bare.ok("apply", "-f", "world.yaml")
+    idle = bare.ok("describe", "pool", "shared")
+    assert "Rounds:\n  Length:  6m\n  Next:    begins when the pool has a run\n" in idle
+    bare.file("one.yaml", RUN.replace("NAME", "one").replace("STEPS", "1000000"))
+    bare.ok("apply", "-f", "one.yaml")
+    begun_ms = bare.clock.at_ms
+    bare.clock.at_ms += 60_000
+    next_text = time_text(begun_ms + ROUND_MS)
+    assert f"Next:    begins {next_text} (in 5m)" in bare.ok("describe", "pool", "shared")
+    bare.clock.at_ms = begun_ms + ROUND_MS
+    assert "Next:    is due" in bare.ok("describe", "pool", "shared")
+    bare.ok("apply", "-f", bare.file("other.yaml", OTHER))
+    assert "Rounds:" not in bare.ok("describe", "pool", "other")

@@ -12,14 +12,14 @@ from quorate.core.preemption.conflict_preview import ordeals_of
 from quorate.core.profile.lease_ends import declared_end_ms
 from quorate.core.rounds.round_outlook import next_round_ms, share_words
 from quorate.documents import render, to_yaml
-from quorate.documents.times import time_text
+from quorate.documents.times import duration_text, time_text
 from quorate.model.closed_words import counted
 from quorate.model.events import ReservationMoved, Tier
-from quorate.model.specs import CapId
+from quorate.model.specs import CapId, Discipline
 from quorate.model.state.records import Phase, ReservationRecord, RunRecord
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kinds_claims import CLAIM, apart_text, claim_text
-from quorate.views.kinds.kinds_fleet import NODE, node_leases
+from quorate.views.kinds.kinds_fleet import NODE, POOL, node_leases
 from quorate.views.kinds.kinds_money import (
     BUDGET,
     CAP,
@@ -397,12 +397,32 @@ def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> l
     return sections
 
 
+def describe_pool(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
+    """Return a pool's wide row and document, and, if it shares in rounds, its rounds."""
+    del timeline
+    sections = describe_other(moment, POOL, name)
+    pool = moment.view.pools[name]
+    if pool.discipline is Discipline.ROUNDS:
+        facts = [("Length", duration_text(pool.round_ms)), ("Next", _next_round(moment, name))]
+        sections.insert(1, _section("Rounds", pairs(facts)))
+    return sections
+
+
+def _next_round(moment: Moment, pool: str) -> str:
+    """Return when the next round of ``pool`` begins; without runs, no round begins."""
+    if not any(member.pool == pool for member in moment.view.in_rounds.values()):
+        return "begins when the pool has a run"
+    next_ms = next_round_ms(moment.view, pool, moment.now_ms)
+    return "is due" if next_ms == moment.now_ms else f"begins {until(next_ms, moment.now_ms)}"
+
+
 DESCRIPTIONS: Final[dict[str, Describe]] = {
     RUN.name: describe_run,
     BUDGET.name: describe_budget,
     NODE.name: describe_node,
     CLAIM.name: describe_run,
     OWNER.name: describe_owner,
+    POOL.name: describe_pool,
     LEASE.name: describe_lease,
     RESERVATION.name: describe_reservation,
     OUTCOME.name: describe_conflict,
