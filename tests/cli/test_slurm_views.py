@@ -62,6 +62,25 @@ def test_an_array_is_cancelled_as_a_whole_or_in_part(shell: Shell) -> None:
     assert started == ["sweep_1", "sweep_2"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cancel", "sweep[9]"),
+        ("cancel", "sweep_9"),
+        ("get", "run", "sweep[9]"),
+        ("logs", "sweep_9"),
+    ],
+)
+def test_a_task_that_an_array_lacks_names_the_tasks_it_has(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    shell.ok(*JOB, "--name", "sweep", "--array=0-4", "--wrap=true")
+    said = shell(*words)
+    assert said.code == 1
+    assert "there is no run 'sweep_9'; array 'sweep' has the tasks 0-4" in said.err
+    assert "did you mean 'sweep_4'" in shell("cancel", "sweeps_4").err
+
+
 @pytest.mark.heavy
 def test_jobs_are_cancelled_by_name_and_state(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "a", "--wrap=true")

@@ -13,6 +13,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.state.run_table import RunQuery
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import indexes_of, indexes_text
 from quorate.operations.array_names import sees_array
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import RequestContext
@@ -33,10 +34,24 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
     either case.
     """
     known = _known(view, caller, kind)
+    tasks = array_tasks(view, caller, name) if kind == "run" else None
+    if tasks is not None:
+        told = f"there is no run {name!r}; {tasks}{more and f' ({more})'}"
+        return CommandError(Exit.REFUSED, told, fault=UNKNOWN_NAME)
     near = nearest_name(name, known) or _begun(name, known)
     hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate get {kind}s"
     told = f"there is no {kind} {name!r}; {hint}{more and f' ({more})'}"
     return CommandError(Exit.REFUSED, told, fault=UNKNOWN_NAME)
+
+
+def array_tasks(view: StateView, caller: Caller, name: str) -> str | None:
+    """Return which tasks an array has, if ``name`` is that of a task which it does not have."""
+    array, underscore, index = name.rpartition("_")
+    if not (underscore and index.isdecimal() and sees_array(view, caller, array)):
+        return None
+    spec = view.runs[view.arrays[array].first].spec
+    assert spec.array is not None, spec
+    return f"array {array!r} has the tasks {indexes_text(indexes_of(spec.array.tasks))}"
 
 
 def _begun(name: str, known: Collection[str]) -> str | None:

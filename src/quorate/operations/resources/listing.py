@@ -30,7 +30,7 @@ from quorate.operations.resources.resource_operations import (
     ListRuns,
     ListThings,
 )
-from quorate.operations.unknown_names import newest_runs
+from quorate.operations.unknown_names import array_tasks, newest_runs
 from quorate.operations.visibility import visible
 from quorate.operations.visible_events import Sight
 from quorate.views.csv_text import to_csv
@@ -226,9 +226,12 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
     missing = [name for name, called in found.items() if not called]
     if missing:
         # Only the first missing name gets a suggestion, because the search takes long.
+        tasks = None
+        if kind is RUN:
+            tasks = array_tasks(moment.view, context.caller, missing[0])
         near = nearest_name(missing[0], _hinted(context, moment, kind, known))
         listing = f"list them: quorate get {kind.plural}"
-        first = listing if near is None else f"did you mean {near!r}?"
+        first = tasks or (listing if near is None else f"did you mean {near!r}?")
         told = [f"there is no {kind.name} {name!r}; {listing}" for name in missing[1:]]
         raise CommandError(
             Exit.REFUSED,
