@@ -202,6 +202,14 @@ def test_the_help_says_where_the_seeds_of_a_comparison_are(bare: Shell) -> None:
     assert "with --compare use --seeds" in said
 
 
+def test_a_recorded_simulation_has_no_key_and_its_checkpoint_says_so(bare: Shell) -> None:
+    bare.ok(*BOUND, "--trace", JOBS, *WORLD, "--record", "l.db")
+    said = bare("--ledger", "l.db", "ledger", "checkpoint")
+    assert said.code != 0
+    assert "this ledger names no signing key, as the ledger of a simulation" in said.err
+    assert re.search("[0-9a-f]{64}", bare.ok("--ledger", "l.db", "ledger", "verify"))
+
+
 def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
     """The simulator decides nothing at fixed times; the ends of runs come from its executor."""
     jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,50,2,600,y\n"
