@@ -119,6 +119,19 @@ def test_a_context_that_was_typed_for_serve_is_still_an_error(shell: Shell) -> N
     assert "there is no context 'nowhere'" in said.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("serve",), ("init",), ("ledger", "import"), ("ledger", "restore"), ("ledger", "migrate")],
+)
+def test_commands_that_refuse_a_service_have_no_option_for_one(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    told = shell.ok(*words, "--help")
+    assert "--ledger" in told
+    assert "--server" not in told
+    assert "--context" not in told
+
+
 @pytest.mark.parametrize("words", [(), ("node",), ("ledger",), ("context",), ("policy",)])
 def test_a_group_without_a_command_prints_its_help(shell: Shell, words: tuple[str, ...]) -> None:
     said = shell(*words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import actor_option, examples, ledger_options, output_option
+from quorate.cli.global_options import actor_option, examples, file_option, output_option
 from quorate.cli.settings import Settings
 
 
@@ -14,7 +14,7 @@ from quorate.cli.settings import Settings
         "quorate --ledger fleet.db init",
     )
 )
-@ledger_options
+@file_option
 @actor_option
 @output_option
 @click.pass_obj

@@ -180,7 +180,7 @@ def export(settings: Settings, out: str | None) -> None:
 )
 @click.argument("file")
 @click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
-@ledger_options
+@file_option
 @click.pass_obj
 def import_(settings: Settings, file: str, out: str | None) -> None:
     """Create a ledger file from an export.
@@ -253,7 +253,7 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
 @click.option(
     "--out", metavar="NEW.db", help="The new ledger, a path or a URL.  [default: --ledger]"
 )
-@ledger_options
+@file_option
 @click.pass_obj
 def restore(settings: Settings, file: str, out: str | None) -> None:
     """Create a ledger from a backup.
@@ -276,7 +276,7 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@ledger_options
+@file_option
 @click.pass_obj
 def migrate(settings: Settings, source: str, target: str) -> None:
     """Move a ledger to another store.

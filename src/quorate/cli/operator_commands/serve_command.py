@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorate.cli.global_options import examples, ledger_options
+from quorate.cli.global_options import examples, file_option
 from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -99,9 +99,14 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
         "quorate serve --listen 127.0.0.1:9000 --executor simulated --print-config",
     )
 )
-@ledger_options
+@file_option
 @click.option("--config", metavar="FILE", help="A TOML file.  [env: QUORATE_SERVE_CONFIG]")
-@click.option("--init", "make", is_flag=True, help="Create the ledger if it is missing.")
+@click.option(
+    "--init",
+    "make",
+    is_flag=True,
+    help="Create a missing ledger at any path; without it, only ./quorate.db is created.",
+)
 @click.option(
     "--token-file",
     metavar="FILE",
