@@ -633,7 +633,7 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
         (
             "flavor=H100",
             1,
-            "ending all work that may be ended for H100 in pool default leaves 1 of 1",
+            "no work may be stopped now for H100 in pool default; 1 GPU stays short",
         ),
     ],
 )

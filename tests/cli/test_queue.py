@@ -181,10 +181,7 @@ def test_a_burst_allowance_raises_the_target_while_others_leave_room(bare: Shell
 
 def test_explain_says_what_a_budget_costs_and_who_is_ahead(contended: Shell) -> None:
     red, green = contended.ok("explain", "r2"), contended.ok("explain", "g2")
-    assert (
-        "  number 1 of 3 in the queue\n    red has no gpuHoursBudget quota, so none is used up\n"
-        in red
-    )
+    assert "  number 1 of 3 in the queue\n    red has no budget of hours (gpuHoursBudget)\n" in red
     assert "    no run is ahead of it\n" in red
     assert "    green has used 88.8 % of its budget: 60.7 % of its score is left\n" in green
     assert "    ahead of it: 1 run of red (score 0.6873, step 21)\n" in green
@@ -292,6 +289,6 @@ def test_describe_owner_says_what_orders_its_runs(contended: Shell) -> None:
         "  last threshold crossed: 100 %\n"
         "  FLAVOR      NOW   LATELY    SHARE   TARGET   EFFECTIVE    SCORE\n"
     ) in out
-    assert "red has no gpuHoursBudget quota, so none is used up\n" in contended.ok(
+    assert "red has no budget of hours (gpuHoursBudget)\n" in contended.ok(
         "describe", "owner", "red"
     )

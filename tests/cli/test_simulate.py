@@ -90,6 +90,11 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
     [
         (("simulate",), 3, "trace, generate: exactly one of them is needed"),
         (("simulate", "--trace", JOBS), 3, "cluster: is missing"),
+        (
+            (*BOUND, "--trace", JOBS, "--cluster", "h100"),
+            3,
+            "error: cluster: 'h100' has no number; write h100=8\n",
+        ),
         (("simulate", "--trace", JOBS, "--cluster", "h100=2"), 3, "policy: is missing"),
         ((*STRICT, "--generate", "lam=900"), 3, "generate: has no end"),
         ((*STRICT, "--generate", "lam=x,jobs=3"), 3, "generate.lam: is 'x'"),
@@ -124,7 +129,14 @@ def test_a_cost_has_its_unit_and_needs_the_price_of_each_flavor(
 ) -> None:
     rates = {f: {"('lm', 1)": {"null": 1.0}} for f in ("v100", "h100")}
     table = bare.file("rates.json", json.dumps(rates))
-    line = ("simulate", *how, "--generate", "lam=900,jobs=2", "--throughputs", table)
+    line: tuple[str | Path, ...] = (
+        "simulate",
+        *how,
+        "--generate",
+        "lam=900,jobs=2",
+        "--throughputs",
+        table,
+    )
     priced = bare.ok(*line, "--cluster", "v100=2")
     assert re.search(r"^cost +[0-9.]+ dollars at Gavel's prices$", priced, re.MULTILINE), priced
     for cluster in ("h100=2", "v100=1,h100=2"):
@@ -228,6 +240,14 @@ def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
         ("name,arrives_s,gpus,gpus,duration_s\na,0,2,1,5\n", "is in the header twice"),
         (f"name,arrives_s,gpus,duration_s\n{'a' * 200_000},0,2,5\n", "field larger"),
         ("name,arrives_s,gpus,duration_s,flavors\na,0,2,5,h100\n", "the cluster does not have"),
+        (
+            "name,arrives_s,gpus,duration_s\na,0,1e9,5\n",
+            "line 2, column gpus: must be a number from 1 to 1,048,576, got '1e9'; correct it",
+        ),
+        (
+            "name,arrives_s,gpus,steps,job_type\nfirst,0,2,5,resnet\n",
+            "job first has no duration_s; add it, or give --throughputs with its type and steps",
+        ),
     ],
 )
 def test_a_faulty_trace_is_an_error_of_its_line(bare: Shell, text: str, fault: str) -> None:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from quorate.documents.document_problem import quoted, shown
 from quorate.documents.field_reader import At, Read, complete, listed, nearest, refuse_repeats
 from quorate.documents.written import divided, wide_number
-from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
+from quorate.model.amounts import GPUS_MAX, HOUR_MS, PPM, TIME_MS_MAX
 
 NAME_CHARS_MAX: Final = 128
 LINE_CHARS_MAX: Final = 256
@@ -33,6 +33,7 @@ _DIGITS_MAX: Final = 60
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,126}[A-Za-z0-9])?")
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_PERCENT: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?%")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NAME_RULE: Final = (
     f"must be 1 to {NAME_CHARS_MAX} letters, digits, '.', '_', ':' or '-' "
@@ -195,6 +196,10 @@ def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
     step = _decimal_step(factor)
 
     def read(value: object, at: At) -> int | None:
+        part = _percentage(value) if factor == PPM else None
+        if part is not None and low <= part * factor <= high:
+            at.fault(f"must be a number, got {shown(value)}", f"write {part.normalize():f}")
+            return None
         found = number(value, at)
         if found is None:
             return None
@@ -218,6 +223,12 @@ def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
         return None
 
     return read
+
+
+def _percentage(value: object) -> Decimal | None:
+    """Return the number that a text such as ``15%`` means, if ``value`` is such a text."""
+    matched = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return None if matched is None else Decimal(matched[1]).scaleb(-2)
 
 
 def _decimal_step(factor: int) -> int:

@@ -127,6 +127,9 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return (
                 f"it would not end before the planned starts of {starts}: {short} of {gpus} short"
             )
+        case RefusalCode.NOT_RESOLVABLE if short == wanted:
+            stay = "stays" if short == 1 else "stay"
+            return f"no work may be stopped now for {subject}; {gpus} {stay} short"
         case RefusalCode.NOT_RESOLVABLE:
             return f"ending all work that may be ended for {subject} leaves {short} of {gpus} short"
         case RefusalCode.JUST_CUT:

@@ -56,14 +56,16 @@ def compared_tasks(
             "draw new jobs for each seed, with --generate",
         )
     if "seed=" in asked.generate:
-        raise ScenarioError("generate", "has a seed", "leave it out; --seeds gives them")
+        raise ScenarioError("generate", "has a seed, which --seeds gives instead", "leave it out")
     if asked.record is not None:
         raise ScenarioError("record", "would write many ledgers to one file", "leave it out")
     if len(set(names)) != len(names) or len(names) < 2:  # noqa: PLR2004 - a comparison is of two
         raise ScenarioError("compare", "needs different policies", "name two or more")
     if len(set(seeds)) < SEEDS_MIN:
         raise ScenarioError(
-            "seeds", f"are {len(set(seeds))}", f"use {SEEDS_MIN} or more, such as 0-4"
+            "seeds",
+            f"{len(set(seeds))} are too few",
+            f"give at least {SEEDS_MIN}, such as 0-{SEEDS_MIN - 1}",
         )
     known = {*known_policies().by_name, *BASELINES, BIND}
     for name in names:

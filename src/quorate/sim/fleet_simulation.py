@@ -196,12 +196,10 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
             "choose a cluster with other flavors, or leave the job out",
         )
     else:
-        raise TraceError(
-            job.line,
-            "duration_s",
-            f"of job {job.name} is not known, and no table has its rates",
-            "add it, or give a table of rates and the job's type and steps",
-        )
+        remedy = "add it, or add job_type and steps, for which the table of rates has a duration"
+        if fleet.table is None:
+            remedy = "add it, or give --throughputs with its type and steps"
+        raise TraceError(job.line, "", f"job {job.name} has no duration_s", remedy)
     return flavors, rates, max(1, work_ms)
 
 

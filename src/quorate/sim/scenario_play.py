@@ -403,7 +403,9 @@ def cluster_of(asked: Scenario) -> Cluster:
     assert asked.cluster is not None, asked
     found = read_cluster(asked.cluster)
     if isinstance(found, Faulty):
-        raise ScenarioError("cluster", found.faults[0].text(), "write v100=36,p100=36")
+        fault = found.faults[0]
+        where = f"{fault.place}: " if fault.place else ""
+        raise ScenarioError("cluster", f"{where}{fault.message}", fault.remedy)
     if not sum(found.gpus):
         raise ScenarioError("cluster", "has no GPUs", "write v100=36,p100=36")
     return found

@@ -47,7 +47,7 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
-from quorate.model.refusal import RefusalCode, sentence
+from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.specs import Budget, Cap, Malleable, Node, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import ConflictRecord, Phase
@@ -200,6 +200,11 @@ def test_a_refusal_tells_what_stays_short() -> None:
     assert sentence(refusal) == (
         "ending all work that may be ended for H100 in r/c/A leaves 2 of 10 GPUs short"
     )
+
+
+def test_a_refusal_says_that_no_work_may_be_stopped() -> None:
+    refusal = Refusal(code=RefusalCode.NOT_RESOLVABLE, subject="H100 in r/c/A", wanted=8, short=8)
+    assert sentence(refusal) == "no work may be stopped now for H100 in r/c/A; 8 GPUs stay short"
 
 
 @pytest.mark.parametrize("preimage", ["", "00" * 32, "zz", link(2), link(1).upper()])

@@ -128,6 +128,22 @@ def test_an_owner_needs_no_spec() -> None:
     assert spec(headed("Owner", "")) == sp.Owner(name="a")
 
 
+@pytest.mark.parametrize(
+    ("field", "written", "remedy"),
+    [
+        ("fairShareTarget", '"15%"', "write 0.15"),
+        ("burstAllowance", '"150 %"', "write 1.5"),
+        ("fairShareTarget", '"150%"', "write a number"),
+        ("gpuHoursBudget", '"15%"', "write a number"),
+    ],
+)
+def test_a_percentage_is_told_as_the_number_that_it_means(
+    field: str, written: str, remedy: str
+) -> None:
+    (told,) = faults(headed("Owner", f"spec:\n  quota:\n    {field}: {written}\n"))
+    assert (told.message, told.remedy) == (f"must be a number, got {written}", remedy)
+
+
 def test_every_fault_of_an_owner_is_told() -> None:
     text = headed(
         "Owner",

@@ -251,12 +251,12 @@ def test_without_a_pool_room_is_made_in_the_only_one_that_has_the_flavor(
     apply(*(Pool(name=each, selector=(("room", each),)) for each in ("batch", "night")))
     apply(b200("batch"))
     asked = Resolve(flavor="B200", deficit=8, dry_run=True)
-    assert "B200 in pool batch " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
+    assert "B200 in pool batch;" in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
     apply(b200("night"))
     unclear = ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
     assert unclear == ("several pools have B200; name one with pool=NAME; there are: batch, night")
     apply(b200("neither"))
-    assert "B200 in pool default " in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
+    assert "B200 in pool default;" in ledger_thread.refused(ADMIN, "resolve", asked).lines[0]
 
 
 def test_a_tick_does_what_is_due_and_else_says_when_something_will_be(

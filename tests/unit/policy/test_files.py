@@ -71,7 +71,9 @@ def test_a_cluster_with_names_has_any_flavors_in_their_order() -> None:
         ("", ["must give the GPUs of v100:p100:k80 in that order"]),
         ("8:8", ["must give the GPUs of v100:p100:k80 in that order"]),
         ("8:-1:x", ["p100: must be a number of GPUs, got '-1'", "k80: must be a number of GPUs"]),
-        ("a=1,a=2,=3,b", ["a: is given twice", "has '=3'", "has 'b'"]),
+        ("a=1,a=2,=3,b", ["a: is given twice", "has '=3'", "'b' has no number; write b=8"]),
+        ("h100", ["'h100' has no number; write h100=8"]),
+        ("h100,4", ["'h100' has no number; write h100=8", "has '4', which is not NAME=GPUS"]),
         ("a=1.5", ["a: must be a number of GPUs, got '1.5'; write 0 to "]),
     ],
 )

@@ -45,7 +45,7 @@ def test_every_policy_is_played_on_the_same_jobs_of_each_seed() -> None:
         ({"generate": "lam=1,seed=3"}, ["bind", "srtf"], range(5), "has a seed"),
         ({"record": "x.db"}, ["bind", "srtf"], range(5), "many ledgers"),
         ({}, ["bind"], range(5), "two or more"),
-        ({}, ["bind", "srtf"], range(4), "use 5 or more"),
+        ({}, ["bind", "srtf"], range(4), "seeds: 4 are too few; give at least 5"),
         ({}, ["bind", "nope"], range(5), "has 'nope'"),
     ],
 )

@@ -32,6 +32,7 @@ from quorate.views.runs.outcome_view import outcome_lines
 STEPS = Malleable(gpus_min=8, gpus_max=24, gpus_step=8, gpus_desired=24)
 LATER_MS = NOW_MS + MINUTE_MS
 DEADLINE = time_text(LATER_MS + 2 * MINUTE_MS)
+SHRINKS = "Shrink, the run continues without this step"
 
 
 def do(
@@ -60,8 +61,8 @@ def cell(kind: Kind, moment: Moment, name: str, title: str) -> str:
 def test_a_cancelled_run_is_stopping_until_its_last_process_is_gone() -> None:
     state = started(run("r", 8))
     assert do(state, Cancel("r", "wrong data")) == [
-        "run/r stopping: Cancelled, the run was cancelled (wrong data); then it is cancelled",
-        f"lease/r/0 stopping: Cancelled, the run was cancelled; it has until {DEADLINE}",
+        "run/r is stopping; it was cancelled (wrong data)",
+        f"lease/r/0 is stopping: Cancelled, the run was cancelled; it has until {DEADLINE}",
     ]
     assert do(state, Confirm("r/0"), LATER_MS + MINUTE_MS) == [
         "lease/r/0 ended: Cancelled, 8 GPUs free, 0.27 GPU-hours paid from b/e",
@@ -98,7 +99,7 @@ def test_a_run_that_shrinks_is_narrower_at_once_and_its_step_is_stopping() -> No
     state = started(run("r", 24, malleable=STEPS))
     lines = do(state, Shrink("r", 16))
     assert lines == [
-        f"lease/r/2 stopping: Shrink, the run continues without this step; it has until {DEADLINE}",
+        f"lease/r/2 is stopping: {SHRINKS}; it has until {DEADLINE}",
         "run/r shrinks: from 24 to 16 GPUs",
     ]
     moment = Moment(state, LATER_MS, state.seq)

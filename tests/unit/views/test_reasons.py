@@ -11,7 +11,7 @@ from quorate.model.events import (
     StartReason,
 )
 from quorate.views.runs.event_text import format_event, nodes_of, run_of
-from quorate.views.runs.reason_words import began, ended, stopping
+from quorate.views.runs.reason_words import began, ended, run_stopping, stopping
 
 
 @pytest.mark.parametrize("reason", list(StartReason))
@@ -35,7 +35,15 @@ def test_a_stop_says_what_follows(outcome: Outcome | None, then: str) -> None:
     event = RunStopping(at_ms=0, actor="a", run="r", outcome=outcome, reason=EndReason.DRAINED)
     assert stopping(event).endswith(f"; then it {then}")
     assert run_of(event) == "r"
-    assert format_event(event) == f"run/r {stopping(event)}"
+    assert format_event(event) == f"run/r is {stopping(event)}"
+
+
+def test_a_cancelled_run_that_is_stopping_says_so_once() -> None:
+    outcome, reason = Outcome.CANCELLED, EndReason.CANCELLED
+    event = RunStopping(at_ms=0, actor="a", run="r", outcome=outcome, reason=reason, note="typo")
+    assert run_stopping(event) == "run/r is stopping; it was cancelled (typo)"
+    dry = run_stopping(event, dry_run=True)
+    assert dry == "run/r would be stopped; it would be cancelled (typo)"
 
 
 def test_a_marked_node_is_told_with_its_note() -> None:

@@ -92,7 +92,7 @@ def test_a_score_has_four_digits_and_says_who_comes_last_anyway() -> None:
 @pytest.mark.parametrize(
     ("used", "line"),
     [
-        (None, "red has no gpuHoursBudget quota, so none is used up"),
+        (None, "red has no budget of hours (gpuHoursBudget)"),
         (ONE * 8 // 10, "red has used 79.9 % of its budget: its score is not reduced yet"),
         (ONE * 9 // 10, "red has used 89.9 % of its budget: 52.5 % of its score is left"),
         (ONE, "red has used 100.0 % of its budget: owners within their budgets go first"),
@@ -109,7 +109,7 @@ def test_a_place_is_told_in_four_lines() -> None:
         ahead("grey", Because.SUBMITTED_BEFORE),
     )
     assert standing_lines(found, NOW_MS + 2_000) == [
-        "red has no gpuHoursBudget quota, so none is used up",
+        "red has no budget of hours (gpuHoursBudget)",
         (
             "it has 37.5 % of H100 (50.0 % now, 25.0 % lately); its target is 50.0 % (an equal "
             "part); 100.0 % of H100 is in use"

@@ -18,6 +18,7 @@ PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
 """The flavors of the form without names, in order."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,16}")
+_NAME: Final = re.compile(r"[A-Za-z]")
 _NAMED: Final = 'name the flavors, as in "v100=8,p100=16"'
 
 
@@ -42,6 +43,8 @@ def cluster_of(text: str, at: At) -> Cluster | None:
     """Return the cluster that ``text`` describes; None, with faults, if it describes none."""
     if "=" in text:
         return _named(text, at)
+    if _NAME.match(text) and ":" not in text:
+        return _named(text, at)
     counts = text.split(":")
     if len(counts) != len(PUBLISHED_ORDER):
         order = ":".join(PUBLISHED_ORDER)
@@ -60,7 +63,9 @@ def _named(text: str, at: At) -> Cluster | None:
     found: dict[str, int] = {}
     for part in text.split(","):
         name, equals, count = (each.strip() for each in part.partition("="))
-        if not (name and equals):
+        if _NAME.match(name) and not equals:
+            at.fault(f"{cut(name)!r} has no number", f"write {cut(name)}=8")
+        elif not (name and equals):
             at.fault(f"has {cut(part)!r}, which is not NAME=GPUS", _NAMED)
         elif name in found:
             at.below(name).fault("is given twice", "write each flavor once")

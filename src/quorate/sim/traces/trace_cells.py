@@ -48,8 +48,8 @@ class Line:
         if not least <= found <= most:
             raise self.fault(
                 column,
-                f"is {_shown(text)}, not a number from {least:g} to {most:g}",
-                "write such a number",
+                f"must be a number from {least:,.15g} to {most:,.15g}, got {_shown(text)}",
+                "correct it, or remove the line",
             )
         return found
 

@@ -70,7 +70,7 @@ from quorate.views.runs.reason_words import (
     bundle_words,
     ended,
     lease_stopping,
-    stopping,
+    run_stopping,
 )
 from quorate.views.table import Column, right, wide
 from quorate.views.word_forms import IF_DECLARED, gpus, hours, one_line, percent, slots, told_text
@@ -287,7 +287,7 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
                 f"charged up to {time_text(event.end_ms)}"
             )
         case RunStopping():
-            return f"run/{event.run} {stopping(event)}"
+            return run_stopping(event)
         case RunResized():
             return f"run/{event.run} has a width of {gpus(event.gpus)} from now on"
         case RunRequeued():

@@ -43,7 +43,7 @@ from quorate.views.runs.instant import Moment, run_width
 from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.plan_words import plan_of, start_words
 from quorate.views.runs.promise_view import barred_lines, plan_lines
-from quorate.views.runs.reason_words import ended, lease_stopping, stopping
+from quorate.views.runs.reason_words import ended, lease_stopping, run_stopping
 from quorate.views.runs.run_history import continuing_lines, handover_lines, touched
 from quorate.views.runs.tried_words import said
 from quorate.views.runs.wait_reasons import reason_now
@@ -186,7 +186,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
             case LeaseEnded() if event.lease not in passed_on:
                 lines.append(_ended(event, facts[event.lease], moment, dry_run=dry_run))
             case RunStopping():
-                lines.append(f"run/{event.run} {stopping(event, dry_run=dry_run)}")
+                lines.append(run_stopping(event, dry_run=dry_run))
             case RunRequeued():
                 what = said("starts over" if event.run in again else "waits again", dry_run=dry_run)
                 lines.append(_requeued(event, what, _lost_nodes(event.run, events, facts)))

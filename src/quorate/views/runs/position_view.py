@@ -125,7 +125,7 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
     """Return how much of its hours an owner has used, by which source, and the effect."""
     if used is None:
-        return f"{owner} has no gpuHoursBudget quota, so none is used up"
+        return f"{owner} has no budget of hours (gpuHoursBudget)"
     told = f"{owner} has used {used_text(used)} of its budget"
     if report is not None and report.answers:
         told = f"{told}, as {report.source} reports"

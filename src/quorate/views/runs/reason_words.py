@@ -52,11 +52,22 @@ def ended(reason: EndReason) -> str:
     return f"{reason}, {_ENDED[reason]}"
 
 
-def stopping(event: RunStopping, *, dry_run: bool = False) -> str:
+def stopping(event: RunStopping) -> str:
     """Return why a run is stopping, and what happens when its last lease has ended."""
+    return f"stopping{_stopping(event, dry_run=False)}"
+
+
+def run_stopping(event: RunStopping, *, dry_run: bool = False) -> str:
+    """Return the sentence that a run is stopping, with the words of ``stopping``."""
+    verb = said("is stopping", dry_run=dry_run)
+    return f"run/{event.run} {verb}{_stopping(event, dry_run=dry_run)}"
+
+
+def _stopping(event: RunStopping, *, dry_run: bool) -> str:
     note = f" ({event.note})" if event.note else ""
-    verb = said("stopping", dry_run=dry_run)
-    return f"{verb}: {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
+    if event.reason is EndReason.CANCELLED and event.outcome is Outcome.CANCELLED:
+        return f"; {said('it was cancelled', dry_run=dry_run)}{note}"
+    return f": {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
 
 
 def _afterwards(outcome: Outcome | None) -> str:
@@ -65,7 +76,7 @@ def _afterwards(outcome: Outcome | None) -> str:
 
 def lease_stopping(event: LeaseEnding, *, dry_run: bool = False) -> str:
     """Return why a lease is stopping, and its deadline."""
-    verb = said("stopping", dry_run=dry_run)
+    verb = said("is stopping", dry_run=dry_run)
     until = f"it has until {time_text(event.deadline_ms)}"
     if event.deadline_ms <= event.at_ms:
         until = "it has no grace"
