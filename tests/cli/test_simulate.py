@@ -79,6 +79,8 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
     tree = bare("trace", "inspect", JOBS, "-o", "json").json
     assert (tree["jobs"], tree["owners"], tree["by_gpus"]) == (5, 3, {"1": 3, "2": 2})
     assert "Jobs:           5" in bare.ok("trace", "inspect", JOBS)
+    short = bare.file("short.csv", "name,arrives_s,gpus,duration_s\na,0,2,200\n")
+    assert "1 (0.11 GPU-hours)" in bare.ok("trace", "inspect", short)
     bare.ok("trace", "convert", JOBS, "--as", "gavel", "--to", "g.trace")
     assert bare("trace", "inspect", "g.trace", "-o", "json").json["jobs_with_steps"] == 5
     drawn = bare.ok("trace", "generate", "lam=60,jobs=7,multi=1", "--throughputs", TABLE)

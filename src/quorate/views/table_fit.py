@@ -1,5 +1,7 @@
 """Tables made to fit a terminal: sentences are shortened, but never names and numbers. Pure.
 
+Before a reason is shortened, columns that only add to it are left out.
+
 Tables are passed as lines, because a service does not know the width of the terminal. Columns are
 recognised by the blanks that all lines of a table share.
 """
@@ -14,6 +16,9 @@ from quorate.views.table import GAP
 
 CELL_MIN: Final = 12
 """The fewest characters that are left of a shortened text."""
+_REASON: Final = "REASON"
+_DETAILS: Final = ("CODE", "SCORE")
+"""Titles of columns that are left out first, in this order, if the table has a reason."""
 _TITLE: Final = r"[A-Z0-9][A-Z0-9%/+.-]*(?: [A-Z0-9%/+.-]+)*"
 _HEAD: Final = re.compile(rf" *{_TITLE}(?: {{{len(GAP)},}}{_TITLE})+")
 _WORDS: Final = re.compile(_TITLE)
@@ -63,7 +68,8 @@ def _fitted_table(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
     if len(lines) == 1 or longest <= width:
         return [*lines]
     padded = [line.ljust(longest) for line in lines]
-    over = longest - width
+    padded = _without_details(padded, width)
+    over = len(padded[0]) - width
     texts = [each for each in _columns(padded) if _is_text(padded, each)]
     kept: dict[_Span, int] = {}
     for column in sorted(texts, key=lambda each: -each.width):
@@ -73,6 +79,18 @@ def _fitted_table(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
     for column in sorted(kept, reverse=True):
         padded = [_cut(line, column, kept[column], ellipsis) for line in padded]
     return [line.rstrip() for line in padded]
+
+
+def _without_details(lines: Sequence[str], width: int) -> list[str]:
+    """Return a table without the columns of ``_DETAILS``, as far as it is wider than ``width``."""
+    found = [*lines]
+    for title in _DETAILS:
+        columns = {found[0][each.start : each.end].strip(): each for each in _columns(found)}
+        if len(found[0]) <= width or title not in columns or _REASON not in columns:
+            continue
+        start, end = columns[title]
+        found = [line[:start] + line[end + len(GAP) :] for line in found]
+    return found
 
 
 def _is_text(lines: Sequence[str], column: _Span) -> bool:

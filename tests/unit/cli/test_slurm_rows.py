@@ -113,6 +113,21 @@ def test_a_list_of_nodes_says_the_nodes_and_no_others(nodes: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([f"{n:03}" for n in range(1, 120)], "n[001-119]"),
+        ([f"{n:02}" for n in range(8, 102)], "n[08-99],n[100-101]"),
+        ([str(n) for n in range(12)], "n[0-11]"),
+        (["7", "08", "10"], "n7,n[08,10]"),
+    ],
+)
+def test_numbers_with_leading_zeros_are_one_range_with_those_of_equal_length(
+    numbers: list[str], text: str
+) -> None:
+    assert node_list(f"n{number}" for number in numbers) == text
+
+
+@pytest.mark.parametrize(
     ("status", "free", "leases", "state"),
     [
         ("Ready", 8, [], "idle"),

@@ -60,3 +60,27 @@ def test_the_widest_sentences_give_way_first() -> None:
 def test_what_is_no_table_stays_as_it_is() -> None:
     lines = ["RUN IS NOT A TABLE", "x" * 99, "", "A   B", "no row of it, which is long enough " * 3]
     assert fitted(lines, 20, "~") == lines
+
+
+@pytest.mark.parametrize(
+    ("width", "head", "row"),
+    [
+        (
+            50,
+            "RUN     SCORE   CODE          REASON",
+            "train    0.50   short-funds   no budget can pay it",
+        ),
+        (45, "RUN     SCORE   REASON", "train    0.50   no budget can pay it"),
+        (30, "RUN     REASON", "train   no budget can pay it"),
+        (25, "RUN     REASON", "train   no budget can..."),
+    ],
+)
+def test_columns_that_add_to_the_reason_give_way_before_it(width: int, head: str, row: str) -> None:
+    columns = (Column("RUN"), right("SCORE"), Column("CODE"), Column("REASON"))
+    rows = [("train", "0.50", "short-funds", "no budget can pay it")]
+    assert fitted(table(columns, rows).splitlines(), width, "...") == [head, row]
+
+
+def test_a_table_without_a_reason_keeps_its_score() -> None:
+    lines = table((Column("RUN"), right("SCORE")), [("train-1", "0.50")]).splitlines()
+    assert fitted(lines, 8, "...") == lines

@@ -190,15 +190,19 @@ def full_span(seconds: int) -> str:
 def node_list(nodes: Iterable[str]) -> str:
     """Return the names of nodes as Slurm writes them: ``a[1-3,7],b9``."""
     bases: dict[tuple[str, int], list[int]] = {}
-    plain: list[str] = []
+    parts: list[str] = []
+    numbered: list[tuple[str, str]] = []
     for node in nodes:
         matched = _NUMBERED.fullmatch(node)
         if matched is None:
-            plain.append(node)
+            parts.append(node)
         else:
-            width = len(matched[2]) if matched[2].startswith("0") else 0
-            bases.setdefault((matched[1], width), []).append(int(matched[2]))
-    parts = list(plain)
+            numbered.append((matched[1], matched[2]))
+    padded = {(base, len(n)) for base, n in numbered if n.startswith("0") and n != "0"}
+    for base, number in numbered:
+        # 100 continues 099: it has as many digits as the padded numbers of the same name.
+        width = len(number) if (base, len(number)) in padded else 0
+        bases.setdefault((base, width), []).append(int(number))
     for (base, width), numbers in bases.items():
         texts = [_padded(each, width) for each in indexes_text(sorted(numbers)).split(",")]
         single = len(texts) == 1 and "-" not in texts[0]

@@ -9,6 +9,8 @@ from quorate.sim.traces.trace_job import Trace
 from quorate.views.table import Column, right, table
 
 _HOUR_S: Final = 3_600.0
+_WHOLE_HOURS: Final = 100
+"""From this amount on, hours are written without decimals."""
 
 
 def trace_tree(found: Trace) -> dict[str, Any]:
@@ -32,6 +34,11 @@ def trace_tree(found: Trace) -> dict[str, Any]:
     }
 
 
+def _hours(value: float) -> str:
+    """Return hours in whole numbers, and small amounts with two decimals."""
+    return f"{value:,.0f}" if value >= _WHOLE_HOURS else f"{value:.2f}"
+
+
 def trace_lines(found: Trace) -> list[str]:
     """Return the summary of ``found``, for people."""
     tree = trace_tree(found)
@@ -39,7 +46,7 @@ def trace_lines(found: Trace) -> list[str]:
         f"Jobs:           {tree['jobs']:,}",
         f"Owners:         {tree['owners']:,}",
         f"Arrivals over:  {tree['span_s'] / _HOUR_S:,.1f} h",
-        f"With duration:  {tree['jobs_with_duration']:,} ({tree['gpu_hours']:,.0f} GPU-hours)",
+        f"With duration:  {tree['jobs_with_duration']:,} ({_hours(tree['gpu_hours'])} GPU-hours)",
         f"With steps:     {tree['jobs_with_steps']:,}",
         "",
     ]
