@@ -115,3 +115,12 @@ def test_a_deadline_is_looked_at_by_the_rates_of_the_table() -> None:
     hurried = _typed("resnet", slo_ms=1_000)
     (refusal,) = room.ask(Apply((run("s", "ant", flavors=("k80",), rounds=hurried),))).refusals
     assert "slo" in refusal.subject
+
+
+def test_a_type_without_rates_on_the_wanted_flavor_is_refused_with_flavors_that_have_them() -> None:
+    known = pool(throughputs=KNOWN.throughputs[:2])
+    room = Room((known, *nodes(), team("ant"), money("ant")))
+    asked = run("r", "ant", gpus=1, flavors=("v100",), rounds=_typed("resnet"))
+    (refusal,) = room.ask(Apply((asked,))).refusals
+    assert refusal.subject.endswith("has no rate for ('resnet', 1) on v100"), refusal
+    assert refusal.remedy == "use a100 or k80"

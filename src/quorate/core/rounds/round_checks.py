@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from quorate.core.rounds.round_rates import declared_rate, known_types, rates_of, type_rates
 from quorate.model.amounts import PPM, SECOND_MS
-from quorate.model.job_types import JobType
+from quorate.model.job_types import SPREAD_SUFFIX, JobType
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Pool, Run
 from quorate.model.state.records import RoundsRun
@@ -77,8 +77,13 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
     by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
     invalid, table = RefusalCode.INVALID, f"the throughputs of pool {pool.name!r}"
     if not any(by_flavor.values()):
-        wanted = JobType(job_type, run.gpus).key
-        yield invalid, ".jobType", f"{wanted} is not in {table}", _other_types(pool, run, job_type)
+        wanted, others = JobType(job_type, run.gpus).key, _flavors_with(pool, job_type, run.gpus)
+        if others:
+            what = f"pool {pool.name!r} has no rate for {wanted} on {' or '.join(run.flavors)}"
+            yield invalid, ".jobType", what, f"use {' or '.join(others)}"
+        else:
+            what = f"{wanted} is not in {table}"
+            yield invalid, ".jobType", what, _other_types(pool, run, job_type)
         return
     for flavor, rates in by_flavor.items():
         if rates is None:
@@ -92,6 +97,13 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
     if not any(rates is not None and rates.alone > 0 for rates in by_flavor.values()):
         what = f"{job_type!r} runs on none of the flavors that the run asks for, says {table}"
         yield invalid, ".jobType", what, "ask for a flavor that it runs on"
+
+
+def _flavors_with(pool: Pool, job_type: str, gpus: int) -> list[str]:
+    """Return the flavors on which the pool's table has a rate above 0 for a type of job."""
+    flavors = (f.flavor for f in pool.throughputs if not f.flavor.endswith(SPREAD_SUFFIX))
+    found = ((flavor, type_rates(pool, flavor, job_type, gpus)) for flavor in flavors)
+    return [flavor for flavor, rates in found if rates is not None and rates.alone > 0]
 
 
 def _other_types(pool: Pool, run: Run, job_type: str) -> str:
