@@ -165,10 +165,10 @@ class Inspection:
         self._commits += 1
         if self._commits % SWEEP_EVERY == 0:
             _expect_none(sweep(view))
-            _expect_started(view)
+            expect_started(view)
         self._read_on(view)
         self._see_the_executor(view)
-        _expect_waiting(view)
+        expect_waiting(view)
         _expect_tenants(view)
 
     def reopened(self, view: StateView) -> None:
@@ -260,17 +260,17 @@ class Inspection:
                     pass
 
 
-def _expect_waiting(view: StateView) -> None:
+def expect_waiting(view: StateView) -> None:
     """Check that a run that waits for a quota could not start now."""
     for names in view.parked.values():
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
             if not isinstance(answer, Refusal):
                 # A tentative start of an earlier run may keep the quota.
-                _expect_started(view)
+                expect_started(view)
 
 
-def _expect_started(view: StateView) -> None:
+def expect_started(view: StateView) -> None:
     """Check that another walk of the queue at this instant would start no run."""
     log = DecisionLog(view, now_ms=view.at_ms, actor="again", has_executor=True)
     walk = Walk(log)

@@ -12,8 +12,9 @@ from quorate.model.specs import Owner, Pool, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
-from quorate.testing.builders import NOW_MS, budget, envelope, fleet, opening, run
-from tests.oracles.plans import funds, of, planned_life, quiet_pool
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, opening, run
+from tests.oracles.lives import Life
+from tests.oracles.plans import funds, moves, of, planned_life, quiet_pool
 from tests.oracles.resolving import committed
 
 CONFLICTS = 7
@@ -38,6 +39,25 @@ def test_a_start_that_changes_the_order_of_the_queue_lets_others_start() -> None
     assert (life.phase("short"), life.phase("narrow")) == (Phase.RUNNING, Phase.RUNNING)
     life.do(Apply((funds("three", 63),)))
     assert life.phase("wide") is Phase.PENDING
+
+
+def test_a_firm_start_that_moves_lets_runs_before_it_start_at_once() -> None:
+    """The walk visits a run before the run with the firm start, which is late and moves."""
+    side = Pool(name="side", selector=(("fabric.domain", "B"),), whole_nodes=True)
+    life = Life(
+        nodes=[node("a0", 4), node("b0", 4, "B"), node("b1", 1, "B")],
+        budgets=[funds(owner) for owner in ("one", "two", "three")],
+        pools=[side],
+        has_executor=True,
+    )
+    life.do(Submit(of("overdue", 1, "one", minutes=20, pool="side")))
+    life.do(Submit(of("other", 2, "two")))
+    life.do(Submit(of("late", 1, "two", minutes=60, pool="side")), NOW_MS + 30 * MINUTE_MS)
+    life.do(Submit(of("wide", 4, "three", minutes=60, pool="side")))
+    assert life.phase("wide") is Phase.PENDING, "late needs a whole node first"
+    moved = moves(life.do(Tick(), NOW_MS + 40 * MINUTE_MS))
+    assert [event.reservation for event in moved] == ["late@1"]
+    assert life.phase("wide") is Phase.RUNNING
 
 
 def test_all_conflicts_that_cannot_be_called_are_called_off_in_one_decision() -> None:
