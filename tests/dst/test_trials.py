@@ -25,7 +25,7 @@ from quorate.sim.demand import Size
 from quorate.sim.seed_trial import Trial
 from quorate.testing.inspection import Findings, Happened, inspect
 from quorate.testing.shrinking import failure_of, scenario_of, shrink
-from tests.oracles.effort import few_of, sized
+from tests.oracles.effort import few_of, seeds_of, sized
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
@@ -101,15 +101,6 @@ def test_an_engine_that_decides_on_overlays_writes_the_same_ledger(seed: int) ->
         trial.run()
     assert alone.store.head().seq > 100
     assert shared.store.head() == alone.store.head()
-
-
-def seeds_of(text: str) -> list[int]:
-    """Return the seeds that ``text`` names: numbers and ranges, joined by commas."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def _report(found: Sequence[Findings], folder: Path) -> None:

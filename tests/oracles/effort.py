@@ -1,4 +1,4 @@
-"""How many examples a test tries: a multiple of the profile's number, or more in a soak."""
+"""How many examples a test tries, which are more in a soak, and which seeds it plays."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
         pytest.param(case, marks=() if number < most else pytest.mark.soak)
         for number, case in enumerate(cases)
     ]
+
+
+def seeds_of(text: str) -> list[int]:
+    """Return the seeds that ``text`` names: numbers and ranges, joined by commas."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def leaves_out_slow(config: pytest.Config) -> bool:
