@@ -48,6 +48,26 @@ def test_the_core_keeps_every_rule_in_short_histories_of(theme: Theme) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("theme", "seed"),
+    [
+        # A grant of a round took the hard quota of a firm start in another pool.
+        (Theme.ROUNDS, 51_101),
+        (Theme.ROUNDS, 51_129),
+        # A run that needs certain racks was refused before the nodes of a started run were known.
+        (Theme.MALLEABLE, 50_123),
+        # A start became firm for the instant of the decision, and was not tried as one that is due.
+        (Theme.MALLEABLE, 3_132),
+        # A start became firm after the tentative start of an earlier run of another pool.
+        (Theme.MALLEABLE, 54_136),
+    ],
+)
+def test_a_history_that_found_a_fault_passes(theme: Theme, seed: int) -> None:
+    found = play(theme, seed)
+    assert not found.failure, found.failure
+
+
+@pytest.mark.heavy
 def test_a_seed_of_a_theme_is_one_history() -> None:
     assert play(Theme.MIX, 1) == play(Theme.MIX, 1)
 

@@ -13,7 +13,7 @@ For a reader, the walk may continue beyond the depth, up to a given run (``Reach
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from quorate.core.admission.admit import Admitted
 from quorate.core.decision_log import DecisionLog
@@ -48,6 +48,7 @@ class Walk:
     """One walk of one decision. After the walk, ``plan`` has all planned starts."""
 
     __slots__ = (
+        "_is_rough",
         "_kept",
         "_left",
         "_planned",
@@ -74,6 +75,14 @@ class Walk:
         """How often this decision may still walk the queue again."""
         self._reorders = False
         """Whether started runs have changed the order of runs that this walk has examined."""
+        self._is_rough = False
+        """Whether another walk may know more of a run than the search of this walk.
+
+        The search counted GPUs of started runs, and not the nodes that they are on. Or it found a
+        start at this instant that admission refused; the next walk tries it as one that is due. Or
+        a start became firm before earlier tentative starts of other pools, which the next walk
+        plans after it.
+        """
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
@@ -100,7 +109,8 @@ class Walk:
     def leaves_more(self) -> bool:
         """Whether another walk may find starts that this walk did not find."""
         starts = self.starts
-        return self.has_left_place or self._reorders or starts.has_filled or starts.has_new_spares
+        is_incomplete = self.has_left_place or self._reorders or self._is_rough
+        return is_incomplete or starts.has_filled or starts.has_new_spares
 
     @property
     def _ends_early(self) -> bool:
@@ -319,8 +329,24 @@ class Walk:
                 return
         if self._recall(record, entry):
             return
-        self._planned.put(record, entry)
+        self._plan_later(record, entry)
         self.reasons.refuse(record)
+
+    def _plan_later(self, record: RunRecord, entry: Entry | None) -> None:
+        """Plan the start of a run at ``entry``; note whether another walk may find a better one."""
+        plan, run = self.plan, record.spec
+        self._is_rough |= bool(plan.started_runs) and plan.search.is_choosy(run)
+        self._planned.put(record, entry)
+        firm = plan.pins.get(run.name)
+        if firm is not None:
+            is_last = all(e.start_ms >= firm.start_ms for e in self._tentative_elsewhere(run.pool))
+            self._is_rough |= firm.start_ms <= plan.log.now_ms or not is_last
+
+    def _tentative_elsewhere(self, pool: str) -> Iterator[Entry]:
+        """Yield the tentative starts of runs in other pools than ``pool``."""
+        plan = self.plan
+        if len(plan.depths) > 1:
+            yield from (entry for entry in plan.entries.values() if entry.pool != pool)
 
     def _start_beside(self, record: RunRecord) -> Admitted | Refusal | None:
         """Start a run now if the plan leaves room for it.

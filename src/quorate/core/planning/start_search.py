@@ -132,6 +132,11 @@ class Searcher:
         least = run.widths()[-1]
         return all(self._is_hopeless(self.asks.of(run, flavor, least)) for flavor in run.flavors)
 
+    def is_choosy(self, run: Run) -> bool:
+        """Return whether it depends on the nodes of other runs when ``run`` can start."""
+        least = run.widths()[-1]
+        return any(self.asks.of(run, flavor, least).is_choosy for flavor in run.flavors)
+
     def _is_hopeless(self, ask: Ask) -> bool:
         gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
         return not self._rooms.left_alone(ask.sites.everywhere, gpus)

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 from quorate.core.admission.holds import hold_duration_ms
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.profile import Profile, whole_gpus
+from quorate.core.profile.quota_headroom import is_end_known
 from quorate.core.profile.resource import FOREVER_MS, Resource
 from quorate.model.events import Slice, Tier
 from quorate.model.specs import CapId, EnvelopeId, Run
@@ -51,9 +52,10 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     that are left are on the fullest nodes or, if ``whole_last``, on the emptiest. ``payers`` are
     the envelopes that may pay for ``run``. If they are given, other payers are not examined.
 
-    The end of a wipe is not known, so a claim gets only nodes that the plan never takes.
+    A claim and a run that shares in rounds get only nodes and hard quotas that the plan never
+    takes, because it is not known when they give them back.
     """
-    free_ms = FOREVER_MS if run.sensitive else until_ms
+    free_ms = until_ms if is_end_known(run) else FOREVER_MS
     islands = _islands_short(view, profile, run, from_ms, free_ms)
     widths = _widths_short(view, profile, payers, from_ms, until_ms, free_ms)
     hours = any(profile.payer_gpu_ms.values())
@@ -101,7 +103,7 @@ def _widths_short(  # noqa: PLR0913, PLR0917 - of whom, and from when until when
 ) -> _Widths:
     """Return how much of the free amounts of payers, caps and quotas the plan takes.
 
-    The payers pay until ``until_ms``, and the nodes count until ``free_ms``. If ``payers`` are
+    The payers pay until ``until_ms``, and the quotas count until ``free_ms``. If ``payers`` are
     given, only these payers and their caps are examined.
     """
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
@@ -139,7 +141,7 @@ def _widths_short(  # noqa: PLR0913, PLR0917 - of whom, and from when until when
         kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left, until_ms),
         kept(profile.planned_lenders(payers), lendable, until_ms),
         kept(profile.planned_caps(over), cap_left, until_ms),
-        kept(profile.headroom.planned_runs(), runs_left, until_ms),
+        kept(profile.headroom.planned_runs(), runs_left, free_ms),
         kept(profile.headroom.planned_nodes(), nodes_left, free_ms),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Decision, ShareOut, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Decision, ShareOut, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RoundGrant
 from quorate.model.specs import Discipline, OnQuota, Owner, Pool, Quota, RoundsWork
@@ -61,3 +61,20 @@ def test_a_run_that_waits_for_a_quota_keeps_no_room_while_rounds_use_the_quota()
     life = turning_life(Quota(concurrent_runs_max=1))
     life.do(Submit(of("other", 8, "two", minutes=30)))
     assert life.phase("other") is Phase.RUNNING
+
+
+@pytest.mark.parametrize("quota", [Quota(concurrent_runs_max=1), Quota(nodes_max=1)])
+def test_a_grant_of_a_round_does_not_take_the_quota_of_a_firm_start(quota: Quota) -> None:
+    life = turning_life(Quota())
+    life.do(Cancel("waiting"))
+    life.do(Cancel("turning"))
+    life.do(Apply((Owner(name="one", quota=quota),)))
+    life.do(Submit(of("busy", 8, "two", minutes=50)))
+    life.do(Submit(of("promised", 8, on_quota=OnQuota.WAIT)))
+    planned_ms = firm_ms(life, "promised")
+    assert planned_ms is not None
+    life.do(Submit(of("more", 1, pool="side", rounds=WORK, on_quota=OnQuota.WAIT)))
+    command = ShareOut(pool="side", number=2, policy="p", grants=(RoundGrant("more", "H100"),))
+    life.do(command, NOW_MS + ROUND_MS)
+    assert firm_ms(life, "promised") == planned_ms
+    assert not life.state.runs["more"].leases
