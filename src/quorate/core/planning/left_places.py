@@ -25,6 +25,7 @@ from quorate.core.profile.resource import Resource
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.line_ranks import Rank
 from quorate.model.state.state_view import StateView
 
 
@@ -68,13 +69,27 @@ class LeftPlaces:
                 return False
         return True
 
-    def keep_order(self) -> bool:
-        """Return whether each examined run would have the same rank in a new walk.
+    def overtaken(self) -> tuple[list[Entry], list[str]]:
+        """Return tentative starts that a new walk may plan later, and runs that may come before.
 
-        If not, a run of another owner may come before a run that this walk has planned.
+        Starts have changed the ranks of their owners. In a new walk, waiting runs of other owners
+        may come before the runs of these owners.
         """
-        owners = {entry.owner for entry in self._plan.started_runs.values()}
-        return all(self._stays_in_turn(owner) for owner in owners)
+        plan = self._plan
+        owners = {entry.owner for entry in plan.started_runs.values()}
+        moved = [found for owner in owners if (found := self._first_moved(owner)) is not None]
+        if not moved:
+            return [], []
+        first, worst = min(index for index, _ in moved), max(rank for _, rank in moved)
+        scores, behind = Scores(plan.log.view, plan.log.now_ms), self.looked_at[first + 1 :]
+        tentative = [
+            plan.entries[name]
+            for name in self.looked_at[first:]
+            if name in plan.entries and plan.entries[name].owner in owners
+        ]
+        lines = {name: plan.view.runs[name].spec for name in behind if not plan.has_started(name)}
+        ranked = ((name, scores.rank((run.owner, run.flavors))) for name, run in lines.items())
+        return tentative, [name for name, rank in ranked if rank <= worst]
 
     def _is_plain(self) -> bool:
         """Return whether only room and payers limit starts, and every examined run has a start.
@@ -114,7 +129,7 @@ class LeftPlaces:
         plan = self._plan
         started = plan.started_runs.values()
         waiting = [name for name in self.looked_at if not plan.has_started(name)]
-        if not all(self._stays_in_turn(owner) for owner in {entry.owner for entry in started}):
+        if any(self._first_moved(owner) for owner in {entry.owner for entry in started}):
             return False
         taken = [left, *started, *(pin for pin in plan.pins.values() if self._is_new(pin))]
         payers = {share.payer for entry in taken for share in entry.shares}
@@ -145,27 +160,29 @@ class LeftPlaces:
             _take_in(rooms, [entry], 1)
         return True
 
-    def _stays_in_turn(self, owner: str) -> bool:
-        """Return whether each examined run of ``owner`` would have the same rank in a new walk.
+    def _first_moved(self, owner: str) -> tuple[int, Rank] | None:
+        """Return the first examined run of ``owner`` that has another rank in a new walk, or None.
 
-        From its beginning, a new walk counts the started runs in the owner's share.
+        The result is the index and the new rank of the run. From its beginning, a new walk counts
+        the started runs in the owner's share.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
-        for name in self.looked_at:
+        for index, name in enumerate(self.looked_at):
             run = plan.view.runs[name].spec
             if run.owner != owner:
                 continue
             entry = plan.started_runs.get(name)
             if entry is None:
-                if before.rank((owner, run.flavors)) != after.rank((owner, run.flavors)):
-                    return False
+                rank = after.rank((owner, run.flavors))
+                if rank != before.rank((owner, run.flavors)):
+                    return index, rank
                 entry = plan.entries.get(name) or plan.pins.get(name)
                 if entry is None:
                     continue  # No start was found for the run, so it has no planned GPUs.
                 after.plan(owner, entry.slice.flavor, entry.slice.gpus)
             before.plan(owner, entry.slice.flavor, entry.slice.gpus)
-        return True
+        return None
 
     def _is_new(self, pin: Entry) -> bool:
         """Return whether a firm start is new in this walk.

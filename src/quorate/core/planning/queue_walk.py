@@ -74,7 +74,7 @@ class Walk:
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
         self._reorders = False
-        """Whether started runs have changed the order of runs that this walk has examined."""
+        """Whether started runs have changed the order of examined runs, one of which may start."""
         self._is_rough = False
         """Whether another walk may know more of a run than the search of this walk.
 
@@ -102,7 +102,8 @@ class Walk:
         """
         self._starts_anew = starts_anew
         self._run()
-        self._reorders = self._starts_anew > 0 and not self._left.keep_order()
+        if self._starts_anew and self.plan.started_runs:
+            self._reorders = self._may_overtake()
         return self._starts_anew
 
     @property
@@ -294,6 +295,23 @@ class Walk:
         if view.spares or has_loans(view, run.owner):
             return False
         return not self.plan.search.now.has_free(run) or not self.starts.may_be_paid(run)
+
+    def _may_overtake(self) -> bool:
+        """Return whether a waiting run may start now because starts have changed the order."""
+        plan, view = self.plan, self.plan.log.view
+        tentative, behind = self._left.overtaken()
+        if not tentative:
+            return False
+        for entry in tentative:
+            plan.profile.lift(entry)
+        runs = [view.runs[name].spec for name in behind]
+        may = any(
+            has_loans(view, run.owner) or self.starts.may_start(run, self.starts.until_ms(run))
+            for run in runs
+        )
+        for entry in reversed(tentative):
+            plan.profile.put(entry)
+        return may
 
     def _next(self, record: RunRecord) -> None:
         """Start a run now, or plan its earliest start."""
