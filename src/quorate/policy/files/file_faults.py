@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, Final
+
+import numpy as np
 
 SHOWN_CHARS_MAX: Final = 60
 """The most characters of a file's text that a fault repeats."""
@@ -19,7 +22,6 @@ NAMES_SHOWN_MAX: Final = 8
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
 """The smallest and the largest accepted number; the quotient of two accepted numbers is finite."""
-"""The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
 """The value of a text that is not JSON; its fault has been recorded."""
@@ -183,3 +185,15 @@ def are_two_rates(value: Any) -> bool:
         and (value[0] == 0 or NUMBER_MIN <= value[0] <= NUMBER_MAX)
         and (value[1] == 0 or NUMBER_MIN <= value[1] <= NUMBER_MAX)
     )
+
+
+def are_all_two_rates(values: Sequence[Any]) -> bool:
+    """Return whether ``are_two_rates`` of each of ``values``, in much less time for many."""
+    if {*map(type, values)} - {list} or {*map(len, values)} - {2}:
+        return False
+    numbers = list(chain.from_iterable(values))
+    if {*map(type, numbers)} - {float}:
+        return False
+    rates = np.array(numbers)
+    is_rate = (rates == 0) | ((rates >= NUMBER_MIN) & (rates <= NUMBER_MAX))
+    return bool(is_rate.all())

@@ -13,9 +13,10 @@ value is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,12 +27,16 @@ from quorate.policy.files.file_faults import (
     At,
     Fault,
     Faulty,
+    are_all_two_rates,
     are_two_rates,
     entries_of,
     shown,
 )
 from quorate.policy.files.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
+
+_ROW_BITS: Final = 32
+"""The bits of a row in the code of a pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,14 +78,24 @@ class ThroughputTable:
         return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """The pairs of a flavor: ``codes`` has the two rows of each, ``rates`` (pairs, 2) its rates.
+
+    The rates are in the order of the rows.
+    """
+
+    codes: Ints
+    rates: Floats
+
+
 class _Reading:
     """The values read so far: rows for types and pairs, in the order of the file."""
 
     def __init__(self) -> None:
         self.types: dict[JobType, int] = {}
-        self.pairs: dict[tuple[int, int], int] = {}
         self.alone: dict[tuple[str, int], float] = {}
-        self.paired: dict[tuple[str, int, int], tuple[float, float]] = {}
+        self.paired: dict[str, _Pairs] = {}
         self.keys: dict[str, int | None] = {}
 
     def row(self, key: str, at: At) -> int | None:
@@ -96,6 +111,17 @@ class _Reading:
                 "is not a type of job", "write a model and its GPUs: ('ResNet-18 (batch 16)', 1)"
             )
         return row
+
+    def known(self, pairs: Mapping[str, Any], at: At) -> tuple[list[int], Mapping[str, Any]]:
+        """Return the rows of the types that ``pairs`` names, and the pairs that have a row.
+
+        Each of the other pairs is a fault.
+        """
+        rows = [row for key in pairs if (row := self.keys.get(key)) is not None]
+        if len(rows) == len(pairs):
+            return rows, pairs
+        found = {key: row for key in pairs if (row := self.row(key, at)) is not None}
+        return [*found.values()], {key: pairs[key] for key in found}
 
 
 def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
@@ -118,7 +144,7 @@ def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
 
 def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
     """Read the rates of one flavor, then check that each pair has the same rates on both sides."""
-    seen: dict[tuple[int, int], list[Any]] = {}
+    listed = _Listed()
     for key, entries in (entries_of(types, at) or {}).items():
         row = reading.row(key, at)
         below = at.below(key)
@@ -127,15 +153,11 @@ def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
             continue
         if ALONE_KEY not in rates:
             below.below(ALONE_KEY).fault("is missing", "add the rate of the job alone")
-        for other, rate in rates.items():
-            if other == ALONE_KEY:
-                if _is_rate(rate, below.below(other)):
-                    reading.alone[name, row] = float(rate)
-            elif (beside := reading.row(other, below)) is not None and (
-                are_two_rates(rate) or _is_pair(rate, below.below(other))
-            ):
-                seen[row, beside] = rate
-    _join(reading, name, seen, at)
+        elif _is_rate(rates[ALONE_KEY], below.below(ALONE_KEY)):
+            reading.alone[name, row] = float(rates[ALONE_KEY])
+        pairs = {key: each for key, each in rates.items() if key != ALONE_KEY}
+        listed.add(row, *reading.known(pairs, below), below)
+    reading.paired[name] = _joined(listed.without_faults(), list(reading.types), at)
 
 
 def _is_rate(value: object, at: At) -> bool:
@@ -160,51 +182,98 @@ def _is_pair(value: object, at: At) -> bool:
     return _is_rate(value[1], at.below(1)) and ok
 
 
-def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], at: At) -> None:
-    types = list(reading.types)
-    scales = [each.scale for each in types]
-    pairs, paired = reading.pairs, reading.paired
-    for (one, other), rates in seen.items():
-        # If only one of the two types lists a pair, the other type has the same rates.
-        mirror = seen.get((other, one)) if one <= other else None
-        if scales[one] != scales[other]:
+class _Listed:
+    """The pairs of a flavor as the file lists them: the row of the type, the other row, the rates.
+
+    An entry is kept also if its rates are wrong.
+    """
+
+    def __init__(self) -> None:
+        self.ones: list[int] = []
+        self.others: list[int] = []
+        self.rates: list[Any] = []
+        self._ats: list[At] = []
+        self._keys: list[str] = []
+
+    def add(self, row: int, others: list[int], pairs: Mapping[str, Any], at: At) -> None:
+        """Add the pairs that are listed ``at`` the type of ``row``; ``others`` has their rows."""
+        self.ones += repeat(row, len(others))
+        self.others += others
+        self.rates += pairs.values()
+        self._ats += repeat(at, len(others))
+        self._keys += pairs
+
+    def without_faults(self) -> _Listed:
+        """Return the entries with two rates each; each of the others is a fault."""
+        if are_all_two_rates(self.rates):
+            return self
+        kept = _Listed()
+        entries = zip(self.ones, self.others, self.rates, self._ats, self._keys, strict=True)
+        for one, other, rates, at, key in entries:
+            if are_two_rates(rates) or _is_pair(rates, at.below(key)):
+                kept.add(one, [other], {key: rates}, at)
+        return kept
+
+
+def _joined(listed: _Listed, types: list[JobType], at: At) -> _Pairs:
+    """Return each pair once, with the rates in the order of its two rows.
+
+    If only one of the two types lists a pair, the other type has the same rates.
+    """
+    one, other = (np.array(rows, dtype=np.int64) for rows in (listed.ones, listed.others))
+    rates = np.array([*chain.from_iterable(listed.rates)], dtype=np.float64).reshape(-1, 2)
+    table = np.full((len(types), len(types), 2), np.nan)
+    table[one, other] = rates
+    mirrors = table[other, one][:, ::-1]
+    scales = np.array([each.scale for each in types], dtype=np.int64)
+    is_misfit = scales[one] != scales[other]
+    differs = (one <= other) & ~np.isnan(mirrors[:, 0]) & (mirrors != rates).any(axis=1)
+    for number in np.flatnonzero(is_misfit | differs):
+        if is_misfit[number]:
             message = "shares GPUs with a type of another scale"
             remedy = "remove it; only jobs of the same scale share GPUs"
-        elif mirror is not None and (mirror[1], mirror[0]) != (rates[0], rates[1]):
-            message = f"is {rates}, but its mirror has {mirror}"
-            remedy = "write the same two rates in both places, in the opposite order"
         else:
-            key = (one, other) if one <= other else (other, one)
-            if key not in pairs:
-                pairs[key] = len(pairs)
-            both = (rates[0], rates[1]) if one <= other else (rates[1], rates[0])
-            paired[name, key[0], key[1]] = both
-            continue
-        at.below(types[one].key).below(types[other].key).fault(message, remedy)
+            mirror = np.flatnonzero((one == other[number]) & (other == one[number]))[-1]
+            message = f"is {listed.rates[number]}, but its mirror has {listed.rates[mirror]}"
+            remedy = "write the same two rates in both places, in the opposite order"
+        names = types[one[number]].key, types[other[number]].key
+        at.below(names[0]).below(names[1]).fault(message, remedy)
+    is_turned = one > other
+    rates[is_turned] = rates[is_turned, ::-1]
+    return _Pairs(np.where(is_turned, _code(other, one), _code(one, other)), rates)
+
+
+def _code(one: Ints, other: Ints) -> Ints:
+    return (one << _ROW_BITS) | other
 
 
 def _table(reading: _Reading, flavors: tuple[str, ...]) -> ThroughputTable:
-    pairs = np.array(list(reading.pairs), dtype=np.int64).reshape(-1, 2)
+    listed = np.concatenate([each.codes for each in reading.paired.values()])
+    codes, first = np.unique(listed, return_index=True)
+    # The pairs are in the order of the file; ``rank`` has their rows in the order of their codes.
+    order = np.argsort(first)
+    rank = np.argsort(order)
+    rows = codes[order]
     return ThroughputTable(
         flavors=flavors,
         types=tuple(reading.types),
-        pair_first=pairs[:, 0],
-        pair_second=pairs[:, 1],
-        together=_rates(reading, flavors),
-        spread=_rates(reading, tuple(f"{name}{SPREAD_SUFFIX}" for name in flavors)),
+        pair_first=rows >> _ROW_BITS,
+        pair_second=rows & ((1 << _ROW_BITS) - 1),
+        together=_rates(reading, flavors, codes, rank),
+        spread=_rates(reading, tuple(f"{name}{SPREAD_SUFFIX}" for name in flavors), codes, rank),
     )
 
 
-def _rates(reading: _Reading, names: tuple[str, ...]) -> Rates:
+def _rates(reading: _Reading, names: tuple[str, ...], codes: Ints, rank: Ints) -> Rates:
     column = {name: number for number, name in enumerate(names)}
     alone = np.full((len(reading.types), len(names)), np.nan)
     for (name, row), rate in reading.alone.items():
         if name in column:
             alone[row, column[name]] = rate
-    paired = np.full((len(reading.pairs), len(names), 2), np.nan)
-    for (name, one, other), rates in reading.paired.items():
+    paired = np.full((len(codes), len(names), 2), np.nan)
+    for name, pairs in reading.paired.items():
         if name in column:
-            paired[reading.pairs[one, other], column[name]] = rates
+            paired[rank[np.searchsorted(codes, pairs.codes)], column[name]] = pairs.rates
     return Rates(alone=alone, paired=paired)
 
 
