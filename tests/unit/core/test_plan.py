@@ -27,12 +27,13 @@ from quorate.model.events import (
     Scope,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Follow, Malleable, OnQuota, Owner, Pool, Quota, Run
+from quorate.model.specs import Follow, Malleable, OnQuota, Owner, Pool, Quota, Run, envelope_id
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.states import same
+from quorate.views.runs.forecast_view import forecast_lines
 from tests.oracles.lives import Life
 
 NOTICE_MS = 15 * MINUTE_MS
@@ -466,6 +467,23 @@ def test_a_run_that_waits_for_a_quota_counts_on_those_who_hold_it(quota: dict[st
     assert (found.confidence, found.overdue) == (Confidence.EXPECTED, ())
     late = known(life, "waits", NOW_MS + LONG_MS + HOUR_MS)
     assert (late.confidence, late.overdue) == (Confidence.ROUGH, ("a",))
+
+
+def test_a_plan_names_the_payers_whose_window_closes_before_the_run_ends() -> None:
+    closes_ms = NOW_MS + 6 * HOUR_MS
+    early = envelope("early", 8, end_ms=closes_ms)
+    life = Life(nodes=fleet({"A": 16}), budgets=[budget("b", "one", early, envelope("e", 4))])
+    life.do(Submit(work("inside", 4, ms=SHORT_MS)))
+    life.do(Submit(work("outside", 4, ms=LONG_MS)))
+    assert told(life, work("inside", 4, ms=SHORT_MS)).closing == ()
+    running = told(life, work("outside", 4, ms=LONG_MS))
+    assert running.phase is Phase.RUNNING
+    assert running.closing == ((envelope_id("b", "early"), closes_ms),)
+    waiting = told(life, work("next", 8, ms=LONG_MS))
+    assert waiting.plan_start_ms == NOW_MS + SHORT_MS
+    assert waiting.closing == ((envelope_id("b", "early"), closes_ms),)
+    [line] = [each for each in forecast_lines(waiting, ()) if "its window closes" in each]
+    assert "6h before the expected end" in line
 
 
 def test_a_run_that_waits_for_a_quota_of_nothing_has_no_start_and_no_confidence_in_one() -> None:

@@ -5,7 +5,7 @@ These are parts of a forecast (``start_plan.py``), computed from the state after
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -26,7 +26,7 @@ from quorate.core.profile.resource import Resource
 from quorate.model.closed_words import Word
 from quorate.model.events import Share, Slice
 from quorate.model.refusal import Refusal
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state import State
@@ -197,6 +197,15 @@ def confidence_of(
         return Confidence.EXPECTED
     waits = any(seen.state.leases[name].ending is None for name in leases)
     return Confidence.EXPECTED if waits else Confidence.CERTAIN
+
+
+def windows_closing(
+    view: StateView, payers: Iterable[Share], end_ms: int
+) -> tuple[tuple[EnvelopeId, int], ...]:
+    """Return the payers whose window closes before ``end_ms``, with when, the first one first."""
+    closes_ms = {share.payer: view.envelopes[share.payer].spec.end_ms for share in payers}
+    early = ((at_ms, payer) for payer, at_ms in closes_ms.items() if at_ms < end_ms)
+    return tuple((payer, at_ms) for at_ms, payer in sorted(early))
 
 
 # --- Room made by a conflict ----------------------------------------------------------------------

@@ -27,6 +27,7 @@ from quorate.core.explain.start_grounds import (
     planned,
     recourse_of,
     waits_for,
+    windows_closing,
 )
 from quorate.core.explain.start_odds import quantiles_of
 from quorate.core.explain.state_outlook import Outlook
@@ -58,7 +59,8 @@ class Forecast:
     as far as is known now. ``plan_state`` says how reliable the start is, and is None if no start
     is planned. ``long_walk`` is set if an exact forecast planned runs beyond the usual depth.
 
-    ``place`` and ``payers`` belong to the planned start, else to the natural one. ``deficit`` is
+    ``place`` and ``payers`` belong to the planned start, else to the natural one. ``closing`` has
+    the payers whose window closes before the expected end, with when. ``deficit`` is
     how many GPUs are missing now in ``scope``, the domains that lack the fewest. ``parked``
     says why there is no firm start. ``dangers`` are set while the run works. ``loans`` are its
     present or future loans, with their terms. ``returning`` are the loans that its owner has
@@ -86,6 +88,7 @@ class Forecast:
     recourse: Recourse | None = None
     place: Slice | None = None
     payers: tuple[Share, ...] = ()
+    closing: tuple[tuple[EnvelopeId, int], ...] = ()
     expected_end_ms: int | None = None
     confidence: Confidence | None = None
     quantiles: StartQuantiles | None = None
@@ -192,6 +195,7 @@ def _forecast_of(
     if record.spec.name in state.in_rounds:
         return _in_rounds(seen, record, recorded)
     if record.phase is Phase.RUNNING:
+        payers, end_ms = _held_shares(state, record), run_end_ms(state, record, now_ms)
         return Forecast(
             run=record.spec,
             now_ms=now_ms,
@@ -199,8 +203,9 @@ def _forecast_of(
             recorded_phase=recorded,
             starts_now=recorded is not Phase.RUNNING,
             place=_held_place(state, record),
-            payers=_held_shares(state, record),
-            expected_end_ms=run_end_ms(state, record, now_ms),
+            payers=payers,
+            closing=windows_closing(state, payers, end_ms),
+            expected_end_ms=end_ms,
             confidence=Confidence.ROUGH
             if is_overdue(state, record, now_ms)
             else Confidence.EXPECTED,
@@ -251,6 +256,7 @@ def _waiting(
     assert isinstance(explained, Explanation), explained
     position, length = place_in_queue(state, run.name, now_ms)
     deficit, scope = least_short(state, run)
+    end_ms = None if start_ms is None else start_ms + expected_ms(run, state.pools[run.pool])
     return Forecast(
         run=run,
         now_ms=now_ms,
@@ -274,9 +280,8 @@ def _waiting(
         recourse=recourse_of(seen, record, promise, natural),
         place=place,
         payers=payers,
-        expected_end_ms=None
-        if start_ms is None
-        else start_ms + expected_ms(run, state.pools[run.pool]),
+        closing=() if end_ms is None else windows_closing(state, payers, end_ms),
+        expected_end_ms=end_ms,
         confidence=confidence_of(seen, promise, start_ms, leases),
         quantiles=None
         if promise is not None and promise.by_conflict

@@ -64,7 +64,8 @@ class Forecast(Given, kw_only=True, frozen=True):
     ``exact`` is set if the start was searched beyond the pool's depth. Its field ``reached`` says
     whether the search reached the run, and ``runs`` how many waiting runs the search planned, at
     most ``runsMax``. The run starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten
-    cases, judging by how long the owners' last runs took.
+    cases, judging by how long the owners' last runs took. ``closingWindows`` has the payers whose
+    window closes before ``expectedEnd``, and when it closes.
     """
 
     run: str
@@ -94,6 +95,7 @@ class Forecast(Given, kw_only=True, frozen=True):
     payers: tuple[Tree, ...]
     loans: tuple[Tree, ...]
     returning_loans: tuple[Tree, ...]
+    closing_windows: tuple[Tree, ...]
     deficit: int
     scope: Tree | None
     refusal: Tree | None

@@ -16,7 +16,7 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.cause_text import cause_text
 from quorate.model.events import Slice
 from quorate.model.refusal import Refusal, sentence
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.records import TERMINAL, Phase
 from quorate.views.kinds.kind import Tree
 from quorate.views.kinds.kinds_plans import (
@@ -68,6 +68,7 @@ def forecast_lines(
     if found.payers:
         lines += ["paid by", indented(shares_table(found.payers))]
         lines += [f"  {line}" for line in loan_lines(found.loans, found.now_ms)]
+        lines += [f"  {_closing(found, *each)}" for each in found.closing]
     lines += _danger_lines(found)
     if found.phase is Phase.PENDING:
         lines += _help_lines(found, prefix, source, show_wide=show_wide)
@@ -183,6 +184,16 @@ def _where(place: Slice) -> str:
     return f"{place.gpus} {place.flavor}: {place_text(place, most=6)}"
 
 
+def _closing(found: Forecast, payer: EnvelopeId, at_ms: int) -> str:
+    """Return when the window of a payer closes, which is before the expected end."""
+    assert found.expected_end_ms is not None, found
+    early = duration_text(found.expected_end_ms - at_ms)
+    return (
+        f"{payer} pays until {until(at_ms, found.now_ms)}, when its window closes, {early} before "
+        "the expected end; if no other budget can pay then, the run is stopped"
+    )
+
+
 def _danger_lines(found: Forecast) -> list[str]:
     if not found.dangers:
         return []
@@ -292,6 +303,9 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "loans": loan_trees(found.loans),
         "returningLoans": [
             {"envelope": payer, "due": time_text(due_ms)} for payer, due_ms in found.returning
+        ],
+        "closingWindows": [
+            {"envelope": payer, "closes": time_text(at_ms)} for payer, at_ms in found.closing
         ],
         "deficit": found.deficit,
         "scope": None if found.scope is None else place_tree(found.scope),
