@@ -237,8 +237,6 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
     is_told = False
 
-    is_told = False
-
     def tell(address: Address, token: str | None) -> None:
         nonlocal is_told
         url = f"{'https' if made.tls_cert else 'http'}://{address}"
