@@ -232,7 +232,7 @@ class _Doors:
         self.there = there
         self._funds = funds
         self._room = room
-        self._open: dict[Hashable, frozenset[str]] = {}
+        self._open: dict[Hashable, list[tuple[Run, frozenset[str]]]] = {}
         self._fits: dict[Hashable, bool] = {}
         self._full: dict[str, bool] = {}
 
@@ -247,14 +247,21 @@ class _Doors:
 
     def of(self, run: Run) -> frozenset[str]:
         """Return the flavors on which an envelope pays for ``run`` and the empty pool has room."""
-        paid = (run.owner, run.funding, run.checkpoint_ms)
-        takes = (run.gpus, run.group_gpus, run.cross_group_spread, run.selector)
-        key = (paid, takes, run.flavors)
-        found = self._open.get(key)
-        if found is None:
-            carried = self._funds.gpus(run)
-            paying = (f for f in run.flavors if carried.get(f, 0) >= run.gpus)
-            found = self._open[key] = frozenset(f for f in paying if self._holds(run, f))
+        alike = self._open.setdefault((run.owner, run.gpus, run.flavors), [])
+        for other, found in alike:
+            # Comparing the few kinds of runs is quicker than hashing the terms of each run.
+            if (
+                run.funding == other.funding
+                and run.checkpoint_ms == other.checkpoint_ms
+                and run.group_gpus == other.group_gpus
+                and run.cross_group_spread is other.cross_group_spread
+                and run.selector == other.selector
+            ):
+                return found
+        carried = self._funds.gpus(run)
+        paying = (f for f in run.flavors if carried.get(f, 0) >= run.gpus)
+        found = frozenset(f for f in paying if self._holds(run, f))
+        alike.append((run, found))
         return found
 
     def _holds(self, run: Run, flavor: str) -> bool:
