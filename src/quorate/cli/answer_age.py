@@ -1,4 +1,4 @@
-"""Notes on standard error that an answer is old, as the service itself says."""
+"""A note on standard error if the service says that an answer is old."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""The age from which an answer gets a note; after this time without etcd a service is not ready."""
+"""The age from which an answer gets a note: a service without etcd for this time is not ready."""
 _NOTED: Final = "quorate.answer-age"
 
 
 class AgeKeeper(SyncRunner):
-    """Runs flows with ``driver``, and keeps the greatest age of its answers."""
+    """Runs flows with ``driver``, and remembers the age of the oldest answer."""
 
     def __init__(self, driver: SyncRunner) -> None:
         self._driver = driver
@@ -27,7 +27,7 @@ class AgeKeeper(SyncRunner):
         return self._kept(self._driver.send(request))
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        """Return the status and the headers of the response; ``opened`` then gives its body."""
         return self._kept(self._driver.open(request, opened))
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:

@@ -107,15 +107,18 @@ class OwnRuns(NamedTuple):
     owner: str | None
 
     def has(self, user: str, owner: str) -> bool:
-        """Return whether a run is the caller's; owners may have users of the same name."""
+        """Return whether a run of ``user`` and ``owner`` is the caller's.
+
+        Users of different owners may have the same name.
+        """
         return user == self.user and self.owner in (None, owner)
 
 
 def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
-    """Return which runs are the caller's.
+    """Return the user and the owner that identify the caller's own runs.
 
-    Raises ``UsageError`` if they are ``to_cancel``, and a service's caller has no owner: runs of
-    users of the same name in several owners would be cancelled.
+    Raises ``UsageError`` if the runs are ``to_cancel`` and the caller of a service has no owner:
+    the runs of all users of the same name, under any owner, would be cancelled.
     """
     from quorate.operations.common_requests import Nothing
 
@@ -163,7 +166,7 @@ def ledger_context(settings: Settings, operation: Operation, asked: Struct) -> I
 
 @contextmanager
 def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyContext]:
-    # Only commands on a ledger's file decide; a command for a service does not import this.
+    # These modules decide. A command for a service decides nothing, so it does not import them.
     from quorate.adapters.key_file import key_path, load_lottery_secret, lottery_path
     from quorate.adapters.lottery_seal import KeyFileSeal
     from quorate.cli.session import clock_of, open_to_read, open_to_write

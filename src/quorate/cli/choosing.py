@@ -30,7 +30,10 @@ class Choosing:
         self._tests()
 
     def chosen(self, trees: Sequence[Tree]) -> list[Tree]:
-        """Return the matching ``trees``, sorted; raises ``ChoiceError``."""
+        """Return the ``trees`` that match every selector, sorted if there is a sort path.
+
+        Raises ``ChoiceError`` if a selector cannot be parsed, or if no tree has a named field.
+        """
         tests = self._tests()
         for text in self.fields:
             path = _field_parts(text)["path"]
@@ -71,7 +74,10 @@ def field_choice(text: str) -> Callable[[Tree], bool]:
 
 
 def _field_parts(text: str) -> re.Match[str]:
-    """Return ``path``, ``how`` and ``value`` of a field selector; raises ``ChoiceError``."""
+    """Return a match with ``path``, ``how`` (the operator) and ``value`` of a field selector.
+
+    Raises ``ChoiceError`` if the selector cannot be parsed.
+    """
     matched = _FIELD.fullmatch(text)
     if matched is None:
         raise ChoiceError(
@@ -105,9 +111,10 @@ def has_path(tree: Any, path: str) -> bool:
 
 
 def sorted_by(trees: Sequence[Tree], path: str) -> list[Tree]:
-    """Return ``trees`` sorted by the value at ``path``: numbers, then strings, then the rest.
+    """Return ``trees`` sorted by the value at ``path``.
 
-    The sort is stable. Raises ``ChoiceError`` if no resource has a value at ``path``.
+    Numbers come first, then strings and booleans, then lists, objects and missing values. The sort
+    is stable. Raises ``ChoiceError`` if no resource has a value at ``path`` that can be sorted.
     """
     found = [(_rank(value_at(tree, path)), tree) for tree in trees]
     if trees and all(rank[0] == _NOTHING for rank, _ in found):

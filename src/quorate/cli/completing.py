@@ -83,7 +83,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 
 def _asked(settings: Settings, word: str) -> list[str]:
-    """Return the names of a kind; raises the errors of the request."""
+    """Return the names of the resources of a kind; raises if the request fails."""
     from quorate.operations.resources.resource_operations import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 

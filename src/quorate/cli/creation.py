@@ -40,7 +40,7 @@ def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
     path = ledger_path(url)
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
-        # A ledger whose creation was interrupted may already have its files.
+        # If an earlier creation of this ledger was interrupted, these files may already exist.
         made = {file for file in (key, lottery) if file.exists()} if store_exists(url) else set()
         store = _new_store(url)
         undo.callback(remove_store, url)

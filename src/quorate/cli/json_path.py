@@ -27,7 +27,7 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Steps from a document to values: the name of a field, a position, or ``EVERY``."""
+    """The steps from a document to values; a step is a field's name, a position, or ``EVERY``."""
 
     steps: tuple[str | int, ...]
 
@@ -85,7 +85,10 @@ def read_template(text: str) -> tuple[Part, ...]:
 
 
 def _closing(text: str, begin: int) -> int:
-    """Return the offset, outside of quotes, of the brace that closes the brace at ``begin``."""
+    """Return the offset of the brace that closes the one at ``begin``; quoted braces do not count.
+
+    Raises ``TemplateError`` if there is no such brace.
+    """
     quote = ""
     for at in range(begin + 1, len(text)):
         letter = text[at]

@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command ``cmd_name``, or None."""
+        """Return the command ``cmd_name``; None if there is no such command."""
         del ctx
         if cmd_name not in self._table:
             return None

@@ -42,7 +42,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def export_blocks(name: str) -> Iterator[Block]:
-    """Yield the blocks of the export in the file ``name``; each is checked first.
+    """Yield the blocks of the export in the file ``name``, each after it was checked.
 
     Raises ``CommandError`` at the first wrong line, with the number of blocks that are valid.
     """
@@ -72,9 +72,9 @@ def export_blocks(name: str) -> Iterator[Block]:
 
 
 def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
-    """Return whether ``line`` shows the events of ``block``, in this or an older form.
+    """Return whether ``line`` shows the events of ``block``, in their current or an older form.
 
-    An older Quorate showed an event in a form between the stored form and the current form.
+    The export of an older Quorate may show any form between the stored and the current form.
     """
     if line.events == [_shown(seq, event) for seq, event in enumerate(events, block.first_seq)]:
         return True
@@ -135,7 +135,7 @@ def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
 
 
 def sound_part(head: Head) -> str:
-    """Return how many blocks are valid, if the last valid block ends at ``head``."""
+    """Return a text that says which blocks are valid; ``head`` ends the last valid block."""
     if head == GENESIS:
         return "no block is valid"
     blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"

@@ -151,7 +151,7 @@ def _drop_output() -> None:
 
 
 def _fail(code: Exit, lines: Sequence[str]) -> Exit:
-    """Print ``lines`` as errors and return ``code``; further lines are only counted.
+    """Print at most ``ERRORS_SHOWN_MAX`` lines as errors, count the others, and return ``code``.
 
     If standard error is a closed pipe, only the exit code reports the error.
     """

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
-    """Return ``command``, which prints what to install if a package is missing."""
+    """Return ``command``; if a Python package is missing, its error says what to install."""
 
     @wraps(command)
     def told(*args: P.args, **given: P.kwargs) -> R:

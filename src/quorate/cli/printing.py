@@ -51,10 +51,10 @@ def telling(done: str) -> Iterator[None]:
 
 
 class Printouts:
-    """Prints the results of several requests, and continues if the output is closed.
+    """Prints the responses of several requests.
 
-    Requests that write are all sent, even if the output is closed or one of them is refused;
-    ``check`` raises the errors afterwards.
+    ``goes_on`` is set for requests that write: all of them are sent, even if the output is closed
+    or a request is refused. ``check`` raises the errors afterwards.
     """
 
     def __init__(self, *, goes_on: bool) -> None:
@@ -95,9 +95,9 @@ class Printouts:
             self._fault = error
 
     def check(self) -> None:
-        """Raise the stored refusals, or the failure of the output with all that was recorded.
+        """Raise the stored refusals, or the failure of the output with the recorded changes.
 
-        Does nothing if no request was refused, and the output did not fail.
+        Does nothing if no request was refused and the output did not fail.
         """
         if self._refused:
             raise self._all_refused()

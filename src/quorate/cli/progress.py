@@ -37,7 +37,7 @@ class Progress:
         self._width = 0
 
     def show(self, part: float, count: int) -> None:
-        """Show the progress, unless a line was shown just before."""
+        """Show the progress, unless a line was shown less than ``AGAIN_S`` ago."""
         now_s = monotonic()
         if not self._out.isatty() or now_s - self._shown_s < AGAIN_S:
             return

@@ -17,7 +17,10 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]:
-    """Return the events of each block of ``source``, verified; None means the current ledger."""
+    """Return the events of each block of a ledger or an export, after verifying the hashes.
+
+    Without ``source``, the blocks are those of the current ledger.
+    """
     if source is None:
         _check_file(settings)
     elif not _is_ledger(source):
@@ -28,7 +31,7 @@ def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]
 
 
 def _check_file(settings: Settings) -> None:
-    """Raise ``CommandError`` with the remedy if a service is chosen: an export is needed."""
+    """Raise ``CommandError`` if a service is chosen; the remedy is to export its ledger."""
     target = settings.service()
     if target is not None:
         raise CommandError(
@@ -40,7 +43,10 @@ def _check_file(settings: Settings) -> None:
 
 
 def _is_ledger(source: str) -> bool:
-    """Return whether ``source`` is a URL or file of a store; the store reports a missing file."""
+    """Return whether ``source`` is a URL or file of a store, not an export.
+
+    A missing file counts as that of a store, which then reports it.
+    """
     path = Path(source)
     if not path.is_file():
         return True

@@ -47,7 +47,7 @@ def check_typed(settings: Settings) -> None:
 
 @contextmanager
 def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Asker]:
-    """Open a client of ``target``; its errors end the command as for a ledger's file."""
+    """Open a client of ``target``; an error of the service ends the command as one of a file."""
     check_typed(settings)
     with telling_why(target):
         driver = AgeKeeper(driver_for(target.place, timeout_s=settings.answer_timeout_s()))
@@ -92,7 +92,7 @@ def ask_service(
 
 
 def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer:
-    """Return the response of a service in the form in which it is read."""
+    """Return the response of a service; the request is sent when the response is read."""
     from quorate.operations.answer_types import Answer
 
     name = operation.name

@@ -1,7 +1,8 @@
 """Runs that are named by their custom resources: ``kubectl runs explain train -n quorate-rai``.
 
-The name of such a run in the ledger ends with digits of its uid, and is in the status of its
-resource. ``kubectl`` reads the resource with the rights of the user, as for the output of pods.
+In the ledger such a run has a name that ends with digits of the resource's uid. The status of the
+resource has this name. ``kubectl`` reads the resource, as it reads the output of pods, with the
+rights of the user.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
 
 
 def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
-    """Return the error of a command that may be recorded; a repetition with ``key`` is safe."""
+    """Return the error of a command whose change may be recorded, with how to repeat the command.
+
+    A repetition with ``key`` is safe.
+    """
     from quorate.views.statuses import TIMED_OUT
 
     remedy = _remedy(key, is_repeatable=error.is_repeatable)
@@ -49,7 +52,7 @@ def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
 
 
 def _remedy(key: str | None, *, is_repeatable: bool) -> str:
-    """Return how a command that may have been recorded is repeated."""
+    """Return how to repeat a command whose change may have been recorded."""
     import shlex
 
     looks = "what was recorded is shown by: quorate get runs, quorate ledger log"
@@ -63,7 +66,7 @@ def _remedy(key: str | None, *, is_repeatable: bool) -> str:
 
 @contextmanager
 def interruptible(operation: Operation, asked: Struct, key: str | None) -> Iterator[None]:
-    """Run the block, which sends ``asked``; if it is interrupted, say what may be recorded.
+    """Run the block, which sends ``asked``; an error after Ctrl-C says what may be recorded.
 
     ``key`` is the idempotency key with which the command can be repeated, if it has one.
     """
@@ -78,7 +81,7 @@ def interruptible(operation: Operation, asked: Struct, key: str | None) -> Itera
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:
-    """Return the remedy for a token, which depends on the source of the token."""
+    """Return the remedy for a refused token, by the source of the token; empty for other errors."""
     if not isinstance(error, UnauthenticatedError) or target is None:
         return []
     if not target.name:

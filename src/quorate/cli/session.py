@@ -100,7 +100,7 @@ def open_to_write(settings: Settings) -> EventStore:
 def _check_kept(settings: Settings) -> None:
     """Raise ``CommandError`` while work of the ledger's service is still running.
 
-    This command could not see its processes end, and would give their GPUs to other runs.
+    A command could not see the processes of this work end, and would give their GPUs to other runs.
     """
     from quorate.adapters.executors.keepers import kept_runs, work_folder
 

@@ -23,7 +23,7 @@ KEY_CHARS_MAX: Final = 240
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0
-"""The timeout of a response: a read of the past replays the whole ledger."""
+"""The timeout of a response. It is long, because a read of a past state replays the ledger."""
 
 
 class Settings(NamedTuple):
@@ -136,7 +136,7 @@ def one_line(text: str, option: str, chars_max: int) -> str:
 
 
 def _seconds(text: str, option: str) -> float:
-    """Return ``text`` as a number of seconds; raises ``CommandError`` if it is not a number."""
+    """Return ``text`` as a number of seconds; raises ``CommandError`` if it is not a valid one."""
     try:
         found = float(text)
     except ValueError:

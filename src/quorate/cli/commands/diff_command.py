@@ -104,7 +104,10 @@ class _Resources:
 
 
 def difference(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a unified diff from ``there``, None for a new resource, to ``wanted``."""
+    """Yield the lines of a unified diff from the resource ``there`` to ``wanted``.
+
+    ``there`` is None if the resource is new.
+    """
     from difflib import unified_diff
 
     from quorate.documents import to_yaml

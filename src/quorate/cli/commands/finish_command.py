@@ -200,10 +200,11 @@ def _none_found(user: str | None, *, is_mine: bool) -> str:
 def _live_runs(
     settings: Settings, owner: str | None, user: str | None, *, has_below: bool
 ) -> tuple[str, ...]:
-    """Return the waiting and running runs of an owner and a user; None means all of them.
+    """Return the names of the waiting and running runs of an owner and a user.
 
-    If ``has_below``, the result includes runs of owners below ``owner``. Waiting runs come first,
-    newest first, so that no run starts because a run that it follows was cancelled.
+    None means any owner, or any user. If ``has_below``, the result includes runs of owners below
+    ``owner``. Waiting runs come before running runs, and newer runs before older ones, so that no
+    run starts because a run that it follows was cancelled.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns

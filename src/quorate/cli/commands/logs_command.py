@@ -166,7 +166,7 @@ def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLi
 
 
 def _prefix(line: LogLine) -> str:
-    """Return the writer of a line: a process, or the executor."""
+    """Return the prefix that names the writer of a line: a process, or the executor."""
     if line.rank is None:
         return "[quorate]"
     return f"[{line.rank}/{line.node}/{line.stream}]"

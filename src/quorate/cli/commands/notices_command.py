@@ -106,7 +106,7 @@ def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
 
 
 def _of_file(settings: Settings, asked: WatchNotices) -> Iterator[dict[str, Any]]:
-    """Yield the notices in the ledger's file, and read it again and again."""
+    """Yield the notices in the ledger's file, then each new notice; never ends."""
     from time import sleep
 
     from quorate.cli.session import clock_of, open_to_read

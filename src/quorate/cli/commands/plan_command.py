@@ -72,7 +72,7 @@ def plan(
     from quorate.operations.request_documents import RUNS, check_only_runs
 
     sources = read_sources(files, needs_owner=settings.service() is None, bare=RUNS)
-    # If several runs are given, a change that helps one run is not shown as a change of its file.
+    # A proposed command names the file of the run; if there are several runs, it only says FILE.
     source = files[0] if len(sources.documents) == 1 else "FILE"
     with sources.located():
         check_only_runs(sources.documents)

@@ -30,7 +30,8 @@ def kubectl_words(
 ) -> list[str]:
     """Return the arguments of the ``kubectl`` command that prints the output of a run's pods.
 
-    The default ``namespace`` is that of the run's workload if there is one, else that of its owner.
+    Without ``namespace``, the pods are in the namespace of the run's workload. If the run has no
+    workload, they are in the namespace of its owner.
     """
     spec = run["spec"]
     workload = workload_of(spec["workload"]) if "workload" in spec else None

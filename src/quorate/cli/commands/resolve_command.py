@@ -69,7 +69,7 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
 
 
 def _parsed(scope: str) -> dict[str, list[str]]:
-    """Return the values of each key of ``scope``; raises ``CommandError`` for an unknown key."""
+    """Return the values of each key of ``scope``; raises ``CommandError`` if it is not valid."""
     found: dict[str, list[str]] = {}
     for part in scope.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))

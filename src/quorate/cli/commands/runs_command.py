@@ -30,7 +30,7 @@ _SAME: Final = (
     *("submit", "plan", "watch", "explain", "shrink", "resolve"),
     *("queue", "logs", "complete", "cancel"),
 )
-"""The commands that ``quorate`` has with the same name."""
+"""The commands of this group that ``quorate`` itself has under the same name."""
 TABLE: Final[CommandTable] = {
     **{name: COMMANDS[name] for name in _SAME},
     "budgets": (_OWN, "budgets", "Show how many GPUs each envelope pays for, and its headroom."),
@@ -45,7 +45,7 @@ _NAMESPACE: Final = ("-n", "--namespace")
 
 
 class RunsGroup(LazyGroup):
-    """The group of commands; as in kubectl, ``-n NAMESPACE`` may be anywhere on the line."""
+    """The group of commands. As in kubectl, ``-n NAMESPACE`` may be anywhere on the line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the namespace first, and return the remaining arguments."""
@@ -293,7 +293,7 @@ def add_sponsors(
 
 
 def _checked_run(settings: Settings, word: str) -> dict[str, Any]:
-    """Return the run ``word`` as a tree."""
+    """Return the tree of the run that was typed as ``word``."""
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.typed_names import run_name
     from quorate.operations.resources.resource_operations import GetThing

@@ -93,7 +93,7 @@ def sacct(
 
 
 def _instant(text: str | None, option: str) -> datetime | None:
-    """Return the time in ``text``, a date or a time; it is UTC without an offset."""
+    """Return the instant of ``text``, a date or a time; without an offset it is in UTC."""
     from datetime import UTC, datetime
 
     if text is None:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from quorate.cli.slurm.sbatch_script import Script
 
 _SLURM: Final = "quorate.sbatch"
-"""The keys under which Slurm's options and the script are kept while click parses the rest."""
+"""The key that keeps Slurm's options and the script while click parses the other options."""
 
 
 class _SlurmLine(click.Command):
-    """A command that takes sbatch's options and its own, before the script."""
+    """A command that takes options of sbatch and options of its own, before the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set Slurm's options and the script aside, and parse the rest as any command does."""
+        """Set Slurm's options and the script aside, and parse the command's own options."""
         from quorate.cli.slurm.sbatch_options import split_command_line
         from quorate.cli.slurm.sbatch_script import KNOWN
 
@@ -40,7 +40,10 @@ class _SlurmLine(click.Command):
 
 
 def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
-    """Return the command's own options; ``-o FILE`` is Slurm's, and ``-o FORMAT`` is not."""
+    """Return the command's own options, without ``-o`` if ``args`` have it with a file.
+
+    ``-o FORMAT`` is the command's own option, and ``-o FILE`` is Slurm's.
+    """
     for at, word in enumerate(args):
         name, equals, value = word.partition("=")
         if name in ("-o", "--output"):
@@ -163,13 +166,16 @@ _INSTEAD: Final = (
     ("team", "account", "--team"),
     ("name", "job-name", "--name"),
 )
-"""Parameter, the option of the script that it replaces, and the option that was typed."""
+"""Parameter, the script's option that the parameter replaces, and the option as it is typed."""
 
 
 def _read(
     options: Sequence[Option], words: Sequence[str], typed: Mapping[str, Any]
 ) -> tuple[Script, str, tuple[str, ...]]:
-    """Return the job's request, the path of its script, empty for ``--wrap``, and its arguments."""
+    """Return the job's request, the path of its script, and the arguments of the script.
+
+    The path is empty for ``--wrap``.
+    """
     from pathlib import Path
 
     from quorate.cli.slurm.sbatch_script import read_script, read_wrapped
@@ -223,9 +229,10 @@ def _document(
     *,
     key: str,
 ) -> dict[str, Any]:
-    """Return the Run document of the job; its name is made from ``key``, the request's key.
+    """Return the Run document of the job.
 
-    A command that is repeated with the same key then requests the same run.
+    Without ``--name``, the name of the run is made from the job's name and ``key``, the idempotency
+    key. A command that is repeated with the same key then requests the same run.
     """
     from binascii import crc32
     from pathlib import Path
@@ -271,7 +278,10 @@ def _document(
 
 
 def _others(settings: Settings, job_name: str) -> tuple[str, ...]:
-    """Return the caller's waiting and running runs with this job name: a singleton follows them."""
+    """Return the names of the caller's waiting and running runs with this job name.
+
+    A job with the dependency ``singleton`` follows these runs.
+    """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.common_requests import Nothing
     from quorate.operations.resources.resource_operations import ListRuns

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class _AfterDashes(click.Command):
-    """A command line that follows ``--``; any other word before ``--`` is an error."""
+    """A command whose words after ``--`` are a command line.
+
+    A word before ``--`` that no option takes is an error.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse ``args``; raises ``UsageError`` for a word before ``--`` that no option takes."""

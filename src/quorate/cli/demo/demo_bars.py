@@ -22,7 +22,7 @@ _COLORS: Final = ("cyan", "magenta", "yellow", "green", "blue")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node: its domain, and a letter for each of its GPUs."""
+    """A node: its domain, its flavor, and a letter for each of its GPUs."""
 
     domain: str
     flavor: str
@@ -32,9 +32,10 @@ class Machine:
 def machines(
     nodes: Iterable[Any], leases: Iterable[Any], owners: Mapping[str, str]
 ) -> list[Machine]:
-    """Return the nodes with their owners, from the trees that ``quorate get`` prints.
+    """Return the nodes with a letter for each GPU, from the trees that ``quorate get`` prints.
 
-    The letter of a GPU is the first letter of its owner, in lower case for a spare.
+    The letter of a GPU is the first letter of the owner who has it, in lower case for a spare.
+    ``owners`` maps each run to its owner.
     """
     taken: dict[tuple[str, int], str] = {}
     for lease in leases:
@@ -72,7 +73,7 @@ def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False
 
 
 def _words(count: Counter[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the GPUs of each owner, the spares among them, and the number of free GPUs."""
+    """Yield the numbers of GPUs and spares of each owner, then of free and of lost GPUs."""
     for name in names:
         spare, works = count[name[0]], count[name[0].upper()]
         if spare + works:

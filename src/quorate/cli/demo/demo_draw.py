@@ -16,7 +16,7 @@ _ODDS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Lottery:
-    """The run that was drawn and its owner, and the run that was not drawn."""
+    """The run that was drawn, the run that was not, their owners, and the seed of the draw."""
 
     victim: str
     owner: str

@@ -34,7 +34,10 @@ class Keyboard:
     settings: Settings
 
     def run(self, words: Sequence[str]) -> Typed:
-        """Return the result of ``quorate`` with ``words``; raises ``KeyboardInterrupt``."""
+        """Return the exit code and output of ``quorate`` with ``words``.
+
+        Raises ``KeyboardInterrupt`` if the command was interrupted.
+        """
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = main(words, self.settings)
@@ -61,7 +64,7 @@ class Keyboard:
 
 
 def interpreter() -> str:
-    """Return the command for the demo's Python: ``python`` if its folder has that program."""
+    """Return the command for the demo's Python: ``python`` if its folder has it, else its path."""
     return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 

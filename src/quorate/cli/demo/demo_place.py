@@ -19,7 +19,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 CHECKER: Final = "verify_lottery.py"
-"""The program that verifies lotteries; here is a link to the file in tools/."""
+"""The program that verifies lotteries. ``demo_files`` has a link to its file in tools/."""
 _FILES: Final = "demo_files"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
@@ -55,7 +55,7 @@ def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Turn signals that would end the process into ``KeyboardInterrupt``, so that it cleans up."""
+    """Turn signals that end the process into ``KeyboardInterrupt``, so that the demo cleans up."""
 
     def interrupt(number: int, frame: object) -> NoReturn:
         del number, frame

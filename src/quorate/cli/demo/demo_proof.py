@@ -28,7 +28,7 @@ from quorate.views.exits import Exit
 FORGED = "forged.db"
 _FORGED_EVENT: Final = b"conflict-resolved/1"
 _HASHED: Final = b"quorate-block/1\0"
-"""The prefix of all bytes that are hashed; see docs/reference/export.md."""
+"""The bytes with which the input of each block's hash begins; see docs/reference/export.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
 
 
 def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
-    """Replace names in the only event with the outcome of a lottery; return its block.
+    """Change names in the one event that records a lottery's outcome; return its block's height.
 
-    Old and new names are equally long, so that all other offsets stay the same.
+    Each old name is as long as its new name, so that all other offsets stay the same.
     """
     with closing(sqlite3.connect(ledger)) as db, db:
         blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()

@@ -30,7 +30,7 @@ LOG: Final = "serve.log"
 START_S: Final = 60.0
 STOP_S: Final = 60.0
 CLEAR_S: Final = 8.0
-"""How long work may take to end when the demo is interrupted; then it is killed."""
+"""How long work may take to end when the demo is interrupted; slower work is killed."""
 POLL_S: Final = 0.05
 _TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*\n  quorate context set .*\n")
 

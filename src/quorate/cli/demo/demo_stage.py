@@ -107,7 +107,7 @@ class Stage:
     def wait(self, what: str, happened: Callable[[], bool]) -> None:
         """Wait until ``happened`` returns true; a terminal shows the fleet meanwhile.
 
-        Raises ``CommandError`` if it takes too long.
+        Raises ``CommandError`` after ``WAIT_S``.
         """
         until_s = time.monotonic() + WAIT_S
         try:

@@ -21,7 +21,7 @@ AS_ROOT: Final = (
 """Printed only if the user is root."""
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
 _STEPS_SEEN: Final = 2
-"""A job counts as running again after this many steps in its log."""
+"""A run counts as working when its log has this many steps."""
 _STEP_SAVED: Final = 6
 """A step after the first checkpoint, which train.py saves after five steps."""
 
@@ -40,7 +40,7 @@ def tell(stage: Stage) -> None:
 
 
 def typed_run(name: str, team: str) -> tuple[str, ...]:
-    """Return the arguments that submit the example for ``team``, on one node with four GPUs."""
+    """Return the arguments that submit the run ``name`` of ``team``, on one node with four GPUs."""
     what = ("--name", name, "--team", team, "--gpus", "4", "--flavor", "A100")
     return ("submit", *what, "--processes", "node", "--", interpreter(), "train.py")
 

@@ -25,7 +25,7 @@ WORD = struct.Struct("!d?")
 
 
 def meet(world: runtime.World) -> list[socket.socket]:
-    """Return rank 0's connections to all others, or their one connection to rank 0."""
+    """Return the connections of rank 0 to all other processes, or of another rank to rank 0."""
     place = (world.master_addr, world.master_port)
     if world.rank == 0:
         with socket.create_server(place) as server:
@@ -42,7 +42,10 @@ def meet(world: runtime.World) -> list[socket.socket]:
 
 
 def hear(peer: socket.socket) -> tuple[float, bool]:
-    """Return what ``peer`` sent; exits when it has gone, because the others cannot continue."""
+    """Return the gradient of ``peer``, and whether this step is the last.
+
+    Exits if ``peer`` has gone, because the other processes cannot continue without it.
+    """
     try:
         found = peer.recv(WORD.size, socket.MSG_WAITALL)
     except ConnectionError:

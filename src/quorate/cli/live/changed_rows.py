@@ -45,7 +45,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "domain": ("DOMAIN", "FLAVOR", "POOL"),
     "charge": ("RUN", "PAID-FROM", "TIER"),
 }
-"""Kind -> the columns that identify a row, if that is not the first column."""
+"""Kind -> the columns that identify a row; for other kinds it is the first column."""
 
 
 class ChangedRows:

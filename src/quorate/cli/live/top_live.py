@@ -24,7 +24,7 @@ from quorate.operations.resources.resource_operations import ListRuns
 from quorate.views.exits import CommandError, Exit
 
 RUNS_MAX: Final = 500
-"""How many runs of each phase are requested: the newest."""
+"""The maximal number of runs of each phase; if there are more, the newest are requested."""
 KEYS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"}
 _SEQUENCE: Final = re.compile(rb"(\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z]))|(\x1b|[^\x1b]+)")
 """Matches a key that sends several bytes, such as an arrow; Esc alone; or letters."""
@@ -65,7 +65,7 @@ def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None
 
 
 def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
-    """Return the current fleet; if the request fails, the last fleet, with the error."""
+    """Return the current fleet; if the service cannot be used, ``before`` with the error."""
     try:
         return fleet_of(settings, pool)
     except CommandError as error:

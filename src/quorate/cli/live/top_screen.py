@@ -47,7 +47,7 @@ class TopRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The content of the screen at ``now_ms``; ``more`` means that some runs are missing."""
+    """The content of the screen at ``now_ms``; ``has_more`` means that some runs are missing."""
 
     now_ms: int
     flavors: Sequence[FlavorUse]
@@ -64,7 +64,7 @@ SORTS: Final[dict[str, Callable[[TopRun], Any]]] = {
 }
 """Name -> sort order of runs; the first order is the default."""
 PHASES: Final = ((), ("Running",), ("Pending",))
-"""The choices of phases to show: all, or one."""
+"""The choices of phases to show; the empty choice shows all runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Watches a ledger's file: polls its head, and reads the rest only if the head has moved."""
+"""Watches a ledger's file: polls the head, and reads new blocks only if the head has moved."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _LedgerWatch:
 
 
 def follow(settings: Settings, asked: PictureRequest, options: WatchOptions) -> None:
-    """Show ``asked`` until it is over."""
+    """Show the requested run, reservations or pool until the run is over or no redraw is left."""
     watched, count, redraw = watched_of(asked), options.redraws_max, options.redraw
     with open_to_read(settings) as store:
         ledger = _LedgerWatch.open(settings, store)

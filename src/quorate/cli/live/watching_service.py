@@ -1,4 +1,4 @@
-"""Watches a service, which sends events; the state is requested again only after an event."""
+"""Watches a service, which sends events; asks for the state after an event, or if it is old."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from quorate.client.watched_events import Event
 
 TRIES_MAX: Final = 20
-"""How many times in a row a lost connection is tried again, over some minutes."""
+"""How many times in a row the client tries to reconnect, over some minutes."""
 EVENTS_MAX: Final = 1_000
-"""The maximal number of events shown together; the service keeps the other events."""
+"""The maximal number of events that are shown at once; further events wait at the service."""
 RETELL_S: Final = 30.0
-"""The maximal age of the state whose times are counted down."""
+"""The age at which a redrawn state is requested again, because it shows countdowns."""
 PROGRESS_S: Final = 5.0
-"""How often the progress of a run is requested; progress is not an event."""
+"""The time between two requests for a run's progress, which is not recorded as events."""
 
 
 def follow_service(
     settings: Settings, target: Target, watched: PictureRequest, options: WatchOptions
 ) -> None:
-    """Show ``watched`` as the service reports it, until it is over."""
+    """Show the watched run, reservations or pool until the run is over or no redraw is left."""
     check_typed(settings)
     with telling_why(target), _asker(settings, target) as client:
         view = _View(client, watched, options)
@@ -52,7 +52,7 @@ def follow_service(
 
 @contextmanager
 def _asker(settings: Settings, target: Target) -> Iterator[Asker]:
-    """Open a client that retries for some minutes."""
+    """Open a client that retries a failed request for some minutes."""
     driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
     with Asker(driver, Retrying(tries=TRIES_MAX)) as client:
         yield client

@@ -33,7 +33,10 @@ _LIMITS = (
 
 
 def _limits(command: F) -> F:
-    """Return ``command`` with an option for each field; values are parsed like documents."""
+    """Return ``command`` with ``--parent`` and an option for each limit of a tenant.
+
+    Values are parsed as in documents.
+    """
     parent = click.option(
         "--parent",
         "parents",

@@ -24,7 +24,7 @@ KINDS: Final = (
 """The kinds of ``quorate.calc``, repeated here so that ``--help`` need not import it."""
 ROUNDS: Final = "rounds"
 PUBLISHED_PLACE: Final = "data/gavel"
-"""The path of published tables of throughputs, relative to a parent of the recording."""
+"""The folder of published throughputs, below the folder of the world's file or a folder above."""
 
 
 @click.command(

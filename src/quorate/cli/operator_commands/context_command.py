@@ -263,7 +263,7 @@ def _overridden(settings: Settings) -> None:
 
 
 def _tell_current(settings: Settings, config: Config, name: str) -> None:
-    """Print that the context ``name`` is current now, or what commands still use."""
+    """Print that commands now use the context ``name``, or what they use instead."""
     if config.current == name:
         click.echo(f"commands now use {config.contexts[name].server}")
         _overridden(settings)

@@ -137,7 +137,7 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
 
 
 def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
-    """Return the flavor and the number of GPUs; detects the one that is not given."""
+    """Return the flavor and the number of GPUs; a value that is not given is detected."""
     from quorate.adapters.gpus_nvml import flavors, installed
     from quorate.ports.errors import GpusUnknownError
 

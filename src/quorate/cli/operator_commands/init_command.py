@@ -29,7 +29,7 @@ def init(settings: Settings) -> None:
 
 
 def make_ledger(settings: Settings, command: str) -> None:
-    """Create the ledger of ``settings`` for ``command``, and print what it consists of."""
+    """Create the ledger of ``settings`` for ``command``, and print its files and the next step."""
     import shlex
 
     from quorate.adapters.key_file import key_path, lottery_path

@@ -26,7 +26,7 @@ def _marking(command: F) -> F:
 
 
 class NodeGroup(click.Group):
-    """The group ``node``; for ``node delete`` it names the command to use."""
+    """The group ``node``; its error for ``node delete`` names the command to use instead."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

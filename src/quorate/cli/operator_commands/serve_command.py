@@ -197,9 +197,9 @@ def _show(settings: Settings, made: Configuration) -> None:
 
 
 def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None:
-    """Create the ledger if it is missing, and if --init was given or the path is the default.
+    """Create a missing ledger if --init was given or the path is the default.
 
-    If the service cannot listen, no ledger is created.
+    Otherwise raise ``CommandError``. If the service cannot listen, no ledger is created.
     """
     import asyncio
 
@@ -264,7 +264,8 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 def _keep(token: str, path: str) -> bool:
     """Write the token to a new file that only its owner can read; return whether it worked.
 
-    An existing file is not changed; instead the token is printed, because it cannot be read again.
+    An existing file is not changed. The caller then prints the token, because the service can show
+    a token only once.
     """
     import os
 
@@ -279,7 +280,7 @@ def _keep(token: str, path: str) -> bool:
 
 
 def _extras(made: Configuration) -> Extras:
-    """Return the servers other than REST, and the signer of checkpoints."""
+    """Return the signer of checkpoints, and the parts of the service besides REST, such as gRPC."""
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.signing import file_signer
     from quorate.service.daemon import Extras

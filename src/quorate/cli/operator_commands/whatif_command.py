@@ -113,7 +113,7 @@ def whatif(
 
 @contextmanager
 def _said_once(logger: str) -> Iterator[None]:
-    """Let ``logger`` write each message once, however many forks write it."""
+    """Let ``logger`` write each message once, even if several forks log the same message."""
     said: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

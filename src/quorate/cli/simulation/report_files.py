@@ -17,7 +17,7 @@ from quorate.views.reports.report_forms import runs_csv, runs_parquet
 
 
 def given_prices(prices: Sequence[str], events: Iterable[Event]) -> dict[str, float]:
-    """Return the price of an hour of each flavor, from ``--price``.
+    """Return the price of a GPU-hour of each flavor, from ``--price``.
 
     Raises ``CommandError`` for a flavor that no node in ``events`` has.
     """

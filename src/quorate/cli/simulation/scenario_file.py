@@ -11,7 +11,7 @@ from quorate.views.exits import CommandError, Exit
 
 
 def tree_in(file: str) -> object:
-    """Return the mapping in ``file``; raises ``CommandError`` with the fault."""
+    """Return the tree of the one document in ``file``; raises ``CommandError`` with the fault."""
     found = read_source(read_bytes(file))
     if isinstance(found, Unreadable):
         where = "" if found.line is None else f", line {found.line}"

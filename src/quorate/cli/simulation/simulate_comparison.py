@@ -59,7 +59,7 @@ def seeds_of(text: str) -> list[int]:
 
 
 def _played(tasks: Sequence[ComparedTask], processes: int) -> list[Outcome]:
-    """Return the outcome of each task, in order; outcomes do not depend on the processes."""
+    """Return the outcome of each task, in order; outcomes do not depend on ``processes``."""
     asked = tasks[0].scenario
     files = {name: read_bytes(name) for name in (asked.throughputs, asked.trace) if name}
     # Processes are spawned, not forked, so that they inherit no open files.

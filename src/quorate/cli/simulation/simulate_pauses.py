@@ -33,9 +33,10 @@ _SECOND_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The options of pauses: ``kept`` is the file to write, ``resumed`` the one to resume from.
+    """The options of pauses.
 
-    Without ``kept``, Ctrl-C ends the simulation. ``at_s`` is the simulated time of a pause.
+    ``kept`` is the file to write at a pause; without it, Ctrl-C ends the simulation. ``resumed`` is
+    the checkpoint to resume from. ``at_s`` is the simulated time of a pause.
     """
 
     kept: str | None
@@ -46,7 +47,8 @@ class Pauses:
 def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pauses:
     """Return the options of pauses; raises ``ScenarioError`` and ``CommandError``.
 
-    A resumed simulation is saved in its own file, unless another file is named.
+    A resumed simulation is saved in the file that it was resumed from, unless ``kept`` names
+    another file.
     """
     if kept is not None and kept != resume:
         must_be_new(kept)
@@ -60,8 +62,8 @@ def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pause
 def played(asked: Scenario, pauses: Pauses, opened: ExitStack) -> Stage | None:
     """Return the finished simulation; None if it was paused and saved in the file.
 
-    ``opened`` is the ledger that records the simulation, if any. Raises ``CommandError`` if Ctrl-C
-    paused it.
+    The caller's ``opened`` closes the ledger that records the simulation, if there is one. Raises
+    ``CommandError`` if Ctrl-C paused the simulation.
     """
     _refuse(asked, pauses)
     reads = HashedReads(read_bytes)
@@ -88,7 +90,7 @@ def _staged(
 
     def made() -> EventStore:
         if resumed is not None:
-            reads.must_equal(resumed.files)  # All files have been read; nothing is written.
+            reads.must_equal(resumed.files)  # All files were read; nothing has been written yet.
         if asked.record is None:
             assert resumed is not None, "called only if there is a ledger"
             return MemoryStore(resumed.blocks or ())

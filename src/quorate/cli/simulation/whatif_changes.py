@@ -41,9 +41,10 @@ def changes_of(
     additions: Sequence[str],
     policies: Sequence[str] = (),
 ) -> list[Applied]:
-    """Return the specs of ``view`` with ``KIND.NAME.PATH=VALUE`` set, and the nodes of ``NxNODE``.
+    """Return the changed specs of ``view``, and the additional nodes.
 
-    ``policies`` are ``NAME``, for every rounds pool, or ``POOL=NAME``.
+    An assignment is ``KIND.NAME.PATH=VALUE``, and an addition is ``COUNTxNODE``. A policy is
+    ``NAME``, for every rounds pool, or ``POOL=NAME``.
 
     Raises ``CommandError`` that names the option, its fault and its syntax.
     """

@@ -22,7 +22,7 @@ LIVE: Final = ("Pending", "Running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The filters of jobs; an empty field matches all."""
+    """The filters of jobs; an empty filter matches every job."""
 
     jobs: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Chosen:
         return not any(parts) and self.mine is None
 
     def has(self, row: JobRow) -> bool:
-        """Return whether ``row`` matches; the name of a job is that of its run or its array."""
+        """Return whether ``row`` matches every filter; ``jobs`` may name its run or its array."""
         return (
             (not self.jobs or row.run in self.jobs or row.array in self.jobs)
             and (not self.users or row.user in self.users)

@@ -100,9 +100,10 @@ def _with_srun() -> str:
 def variables_of(
     script: Script, environ: Mapping[str, str], *, job_name: str, submit_dir: str, team: str
 ) -> dict[str, str]:
-    """Return the variables that are known at submission; the job's own take precedence.
+    """Return the job's environment variables that are known at submission.
 
-    A variable to copy that is not set gets a remark in ``script.said``.
+    Variables that ``--export`` sets take precedence. If a variable should be copied but is not set,
+    ``script.said`` gets a remark.
     """
     found = {name: environ[name] for name in PATHS if script.is_all_copied and name in environ}
     for name in script.copied:

@@ -71,7 +71,7 @@ class JobRow:
         return f"{self.array}_[{indexes_text(self.tasks)}]"
 
     def elapsed_s(self, now: datetime) -> int:
-        """Return the seconds since the job started."""
+        """Return for how many seconds the job has run until its end or ``now``."""
         if self.started is None:
             return 0
         return max(0, int(((self.ended or now) - self.started).total_seconds()))
@@ -200,7 +200,7 @@ def node_list(nodes: Iterable[str]) -> str:
             numbered.append((matched[1], matched[2]))
     padded = {(base, len(n)) for base, n in numbered if n.startswith("0") and n != "0"}
     for base, number in numbered:
-        # 100 continues 099: it has as many digits as the padded numbers of the same name.
+        # 100 is in one range with 099, because it has as many digits as that padded number.
         width = len(number) if (base, len(number)) in padded else 0
         bases.setdefault((base, width), []).append(int(number))
     for (base, width), numbers in bases.items():

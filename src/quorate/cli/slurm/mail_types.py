@@ -25,7 +25,7 @@ _NO_NOTICE: Final = frozenset(
 
 
 def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
-    """Return the kinds of notices for ``--mail-type=value``, and a remark.
+    """Return the kinds of notices for ``--mail-type=value``, and a remark on ignored types.
 
     Raises ``ValueError`` for a word that Slurm does not know.
     """
@@ -48,7 +48,7 @@ def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
 
 
 def mail_remark(to: str | None, kinds: tuple[str, ...] | None) -> str:
-    """Return why no mail is sent, or how it is sent; empty if none was requested.
+    """Return why no mail is sent, or what mail needs; empty if no mail was requested.
 
     ``to`` is None without an address, ``kinds`` is None without ``--mail-type``.
     """

@@ -44,7 +44,7 @@ FLAGS: Final = frozenset(
     | {"spread-job", "use-min-nodes", "verbose", "quiet", "ignore-pbs", "oversubscribe"}
     | {"test-only"}
 )
-"""Options without a value, or with an optional one."""
+"""Options that have no value, or that may be given without their value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,10 @@ def _options(words: Sequence[str], where: str) -> Iterator[Option]:
 
 
 def _named(word: str) -> tuple[str, str, bool] | None:
-    """Return the option in ``word``, its value, and whether a value is given; else None."""
+    """Return the option in ``word``, its value, and whether ``word`` has a value.
+
+    Return None if ``word`` is not an option.
+    """
     if word.startswith("--"):
         key, equals, value = word.removeprefix("--").partition("=")
         return key.replace("_", "-"), value, bool(equals)
@@ -113,8 +116,9 @@ def split_command_line(
 ) -> CommandLine:
     """Split ``words`` into Quorate's options, Slurm's options, and the script with arguments.
 
-    ``ours`` are Quorate's options with a value, ``flags`` its options without a value; every other
-    option must be one of sbatch, in ``known``. Raises ``CommandError`` for an unknown option.
+    ``ours`` are Quorate's options with a value, and ``flags`` its options without one. Every other
+    option must be one of sbatch's options in ``known``. Raises ``CommandError`` for an unknown
+    option.
     """
     mine: list[str] = []
     options: list[Option] = []

@@ -93,8 +93,9 @@ def read_script(
 ) -> Script:
     """Return the request of the script ``text`` and the ``typed`` options.
 
-    Typed options take precedence. ``given`` are the options that Quorate's own options replace: the
-    script's values of them are ignored. Raises ``CommandError`` with all refused options.
+    Typed options take precedence. ``given`` maps options of sbatch to the options of Quorate that
+    replace them: the script's values of these options are ignored. Raises ``CommandError`` with all
+    refused options.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
@@ -159,7 +160,7 @@ def _take(script: Script, option: Option) -> None:
 
 
 def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
-    """Add a remark for each line that needs a feature of Slurm; note whether one calls srun."""
+    """Add a remark for each use of a missing Slurm variable; store whether a line calls srun."""
     unset = {"SLURM_GPUS_PER_NODE"} if (script.nodes or 1) > 1 else set()
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith("#"):
@@ -181,7 +182,7 @@ def _whole(value: str) -> int:
 
 
 def _count(script: Script, value: str) -> int:
-    """Return N of ``[TYPE:]N``, and store the type."""
+    """Return N of ``[TYPE:]N``, and store TYPE as the flavor; raises ``ValueError``."""
     kind, colon, count = value.rpartition(":")
     if colon:
         if script.flavor is not None and script.flavor.lower() != kind.lower():

@@ -1,4 +1,4 @@
-"""Tables for sbatch: refused and ignored options with reasons, variables; and times."""
+"""Tables for sbatch: options that are refused or ignored, with reasons, and variables; times."""
 
 from __future__ import annotations
 

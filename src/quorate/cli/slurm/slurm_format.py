@@ -29,7 +29,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class _Cell(Generic[Row]):
-    """A part of a line: text, then a field with a width; 0 means no padding."""
+    """A part of a line: a text, then a field, which width 0 neither cuts nor pads."""
 
     before: str
     field: Field[Row] | None
@@ -50,8 +50,8 @@ def percent_lines(
 ) -> list[str]:
     """Return ``rows`` in the format ``template``, such as ``%.18i %.9P %T``.
 
-    ``fields`` are the columns by letter. As in Slurm, a longer value is cut to its width. Raises
-    ``FormatError``.
+    ``fields`` are the columns by letter. As in Slurm, a value that is longer than the width of its
+    column is cut. Raises ``FormatError``.
     """
     cells = _cells(template, fields)
     head = [["" if cell.field is None else cell.field.title for cell in cells]]
