@@ -102,10 +102,10 @@ def _line_of(told: str, lines: Mapping[str, int]) -> int:
 
 
 def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
-    """Return the documents of all ``files`` in order, or raise with all their problems.
+    """Return the documents of all ``files`` in order; raises ``CommandError`` with all problems.
 
-    Runs for a service need no owner, because it knows the caller's tenant. ``bare`` is the kind of
-    a document without apiVersion and kind.
+    Runs for a service need no owner, because the service knows the caller's tenant. ``bare`` is the
+    kind of a document without apiVersion and kind.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")
@@ -134,7 +134,7 @@ def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None =
 
 
 def tree_of(document: Document) -> dict[str, Any]:
-    """Return ``document`` as a request has it; the service generates a missing name."""
+    """Return the tree of ``document`` for a request; the service generates a missing name."""
     tree = render(document.spec)
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}

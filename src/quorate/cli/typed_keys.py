@@ -27,9 +27,10 @@ def with_keys(
 ) -> tuple[list[Struct], str | None]:
     """Return ``questions`` with their keys, and the key with which the command can be repeated.
 
-    The key is the value of the option, or a new key for a service; on a ledger's file it may be
-    None. Each of several requests has the key and its number. An operation whose repetition changes
-    nothing needs no key. Raises ``UsageError`` if the operation takes no key.
+    The key is the value of the option. Without the option it is a new key for a service, and None
+    for a ledger's file. If there are several requests, each has this key followed by its own
+    number. A dry run gets no key, and neither does an operation whose repetition changes nothing.
+    Raises ``UsageError`` if the operation takes no key.
     """
     typed = settings.idempotency_key()
     if typed is not None and operation.repeat is Repeat.ANEW:

@@ -6,9 +6,9 @@ import click
 
 
 def typed_run(word: str) -> str:
-    """Return ``word`` with the run's or array's name in the ledger.
+    """Return ``word`` with the name that its run or array has in the ledger.
 
-    Raises ``CommandError`` if the custom resource does not have that name.
+    Raises ``CommandError`` if the custom resource of the run does not state this name.
     """
     from quorate.cli.resource_names import name_in_ledger
 

@@ -96,11 +96,11 @@ def variables(typed: Sequence[str]) -> dict[str, str]:
 def worded(
     settings: Settings, tree: Mapping[str, Any], options: Mapping[str, str]
 ) -> Iterator[None]:
-    """Submit the document ``tree``; errors name the ``options`` that caused them.
+    """Run the block, which submits the document ``tree``; errors name the faulty ``options``.
 
-    A ledger's file gets valid documents only. A service checks documents itself, and importing the
-    parser takes longer than a request, so a document for a service is checked here only after the
-    service has refused it.
+    For a ledger's file, the document is checked before the block. A service checks documents
+    itself, and importing the parser takes longer than a request. So a document for a service is
+    checked here only after the service has refused it.
     """
     if settings.service() is None:
         check_document(tree, options)

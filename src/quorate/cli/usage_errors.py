@@ -29,7 +29,7 @@ _OUTSIDE: Final = re.compile(
 
 
 def usage_error(error: click.ClickException) -> str:
-    """Return the error of the command line in one line, with what to type or read."""
+    """Return ``error`` as one line, with the words to type or the help to read."""
     ctx = getattr(error, "ctx", None)
     path = "quorate" if ctx is None else ctx.command_path
     text = _without_jargon(" ".join(error.format_message().split()).rstrip("."))

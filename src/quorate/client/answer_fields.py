@@ -22,7 +22,7 @@ _UPPER: Final = {"gpu": "GPU", "gpus": "GPUs"}
 
 
 class Fields(dict[str, Any]):
-    """A part of an answer. The attribute of an optional field that is missing is None or empty."""
+    """A part of an answer. If an optional field is missing, its attribute is None or empty."""
 
     def __init_subclass__(cls) -> None:
         for name in inspect.get_annotations(cls):
@@ -69,7 +69,7 @@ class _Field:
 
 
 def wire_name(name: str) -> str:
-    """Return the name of the attribute ``name`` on the wire: ``freeGPUs``, ``plannedStart``.
+    """Return the field's name in JSON for the attribute ``name``: ``freeGPUs``, ``plannedStart``.
 
     The first word is not capitalised, as in ``gpuType``.
     """

@@ -1,4 +1,4 @@
-"""The methods that all blocking clients share: one operation by name, in each output format."""
+"""The methods of all blocking clients: they request an operation by name, in each format."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Asker:
     ) -> tuple[Tree, tuple[str, ...]]:
         """Return the result of ``ask_json``, and the notes of the service.
 
-        If ``accept`` is another type, such as ``text/csv``, the result is a string.
+        If ``accept`` is not JSON but another type, such as ``text/csv``, the result is a string.
         """
         return self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 

@@ -36,8 +36,8 @@ class AsyncClient(AsyncMethods):
     """An asyncio client of a Quorate service.
 
     Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
-    the command line. Every operation is a method with the operation's name. The client retries a
-    request that failed if a retry is safe; all tries of a submit have one idempotency key.
+    the command line. Every operation is a method with the operation's name. If a request fails, the
+    client sends it again when that is safe. All tries of a submit have the same idempotency key.
 
         async with AsyncClient("http://127.0.0.1:8414", token=token) as client:
             await client.update_tenant("vision", {"max_nodes": 250})
@@ -106,7 +106,7 @@ class AsyncClient(AsyncMethods):
     ) -> tuple[Tree, tuple[str, ...]]:
         """Return the result of ``ask_json``, and the notes of the service.
 
-        If ``accept`` is another type, such as ``text/csv``, the result is a string.
+        If ``accept`` is not JSON but another type, such as ``text/csv``, the result is a string.
         """
         return await self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
@@ -230,7 +230,7 @@ AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type:
 
 
 class AsyncRunHandle:
-    """A submitted run. ``outcome`` is the result of the submission; None if made by ``run``."""
+    """A submitted run. ``outcome`` is the result of ``submit``; None if ``run`` made the handle."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client

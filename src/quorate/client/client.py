@@ -35,8 +35,8 @@ class Client(Asker, Methods):
     """A blocking client of a Quorate service.
 
     Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
-    the command line. Every operation is a method with the operation's name. The client retries a
-    request that failed if a retry is safe; all tries of a submit have one idempotency key.
+    the command line. Every operation is a method with the operation's name. If a request fails, the
+    client sends it again when that is safe. All tries of a submit have the same idempotency key.
 
         with Client("http://127.0.0.1:8414", token=token) as client:
             run = client.submit(gpus=8, team="vision", command=["python", "train.py"])
@@ -182,7 +182,7 @@ Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[at
 
 
 class RunHandle:
-    """A submitted run. ``outcome`` is the result of the submission; None if made by ``run``."""
+    """A submitted run. ``outcome`` is the result of ``submit``; None if ``run`` made the handle."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""The requests of both clients, as flows: each is written once."""
+"""The requests of both clients, as flows; each request is written once, for both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Asking(Struct, frozen=True):
     def json_and_notes(
         self, name: str, question: Struct, *, accept: str = wire.JSON
     ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
-        """Return the result of ``json``, or the text of another media type, and the notes."""
+        """Return the service's notes with the result of ``json``, or the text of another type."""
         read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
         return flows.exchange(
             OPERATIONS[name],

@@ -138,7 +138,7 @@ def config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def load_config(path: Path | None) -> Config:
-    """Return the content of the file, an empty ``Config`` if there is no file.
+    """Return the content of the file; an empty ``Config`` if there is no file.
 
     Raises ``ConfigError``.
     """
@@ -230,7 +230,7 @@ def _text(config: Config) -> str:
 def _quoted(text: str) -> str:
     import json  # noqa: PLC0415 - only for writing
 
-    # TOML has the escapes of JSON; JSON does not escape U+007F, and TOML requires it.
+    # TOML has the escapes of JSON. It also requires an escape for U+007F, and JSON does not.
     return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
@@ -302,7 +302,7 @@ def service_of(
     context: str | None,
     ca_file: str | None,
 ) -> Place:
-    """Return the service for a client: as the arguments say, else as the CLI would choose."""
+    """Return the service that the arguments name, else the one that the CLI would choose."""
     if server is not None and context is not None:
         raise ConfigError("give either a server or a context, not both")
     found = chosen(environ, server=server, context=context)

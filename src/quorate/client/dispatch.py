@@ -90,7 +90,7 @@ class _Call:
         return self._takes(**{name: each for name, each in taken.items() if each is not UNSET})
 
     def _taken(self, name: str, value: Any) -> Any:
-        """Return ``value`` as the type of the field ``name``; UNSET if it counts as missing."""
+        """Return ``value`` in the type of the field ``name``; UNSET if the field is left out."""
         each = self._fields[name]
         if value is None and each.default is NODEFAULT and not each.required:
             return UNSET
@@ -118,7 +118,7 @@ def is_many(operation: Operation) -> bool:
 
 
 def signature_of(operation: Operation) -> Signature:
-    """Return the signature: positional, then keyword-only fields, ``dry_run`` last.
+    """Return the signature: positional fields, then keyword-only fields with ``dry_run`` last.
 
     Fields that stay unchanged if they are not given may also be passed together in ``changes``.
     """

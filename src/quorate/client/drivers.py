@@ -46,7 +46,7 @@ class Driver(SyncRunner):
         return _reply(response, response.content)
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        """Return the status and the headers of the response; ``opened`` then gives its body."""
         built = _built(self._http, request, silence_s=STREAM_SILENCE_S_MAX)
         response = self._http.send(built, stream=True)
         opened.chunks, opened.shut = response.iter_bytes(), response.close
@@ -110,7 +110,10 @@ class AsyncDriver:
         return fault
 
     async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
-        """Return the response of the first reachable service; ``silence_s`` limits each read."""
+        """Return the response of the first reachable service.
+
+        With ``silence_s`` the body is not read yet, and each read may take that long.
+        """
         tried = 0
         while True:
             place, http = self._places[self._ring.at], self._clients[self._ring.at]
@@ -156,7 +159,7 @@ class AsyncDriver:
 
 
 def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
-    """Return the client error for ``error`` of the service at ``place``."""
+    """Return the client error for ``error``; None if no request to ``place`` caused ``error``."""
     if not isinstance(error, httpx.HTTPError):
         return None
     untrusted = transport_errors.untrusted(error, place.server)

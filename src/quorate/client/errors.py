@@ -60,11 +60,12 @@ class TimedOutError(UnreachableError):
 
 
 class UncertainError(UnreachableError):
-    """A write may have been recorded: one try gave no result, and no later try gave one.
+    """A write may have been recorded, but no try gave its result.
 
-    ``first`` is the error of that try, and ``last`` the error of the last try. A repetition with
-    ``idempotency_key`` is carried out once; the key is None if the operation takes none. If
-    ``is_repeatable``, a repetition is safe. ``fact`` says what is known, without a remedy.
+    ``first`` is the error of the first try that may have recorded the write, and ``last`` is the
+    error of the last try. With ``idempotency_key`` the write is carried out once, however often it
+    is repeated; the key is None if the operation takes none. If ``is_repeatable``, a repetition is
+    safe. ``fact`` is the message without a remedy.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class UncertainError(UnreachableError):
 
 
 def _cause_of(error: QuorateClientError) -> str:
-    """Return what failed, without its remedy, which fits that single try only."""
+    """Return the text of ``error`` without its remedy, which fits a single try only."""
     return str(error).partition(";")[0].partition("\n")[0]
 
 
@@ -157,7 +158,7 @@ class StaleVersionError(RefusedError):
 
 
 class BusyError(RefusedError):
-    """The service is overloaded; ``retry_after_s`` is when to try again, if the service said so."""
+    """The service is overloaded; ``retry_after_s`` is the wait that it asks for, or None."""
 
     retry_after_s: float | None = None
 
@@ -180,7 +181,7 @@ _TOO_MANY: Final = 429
 
 
 def error_kind(status: int, *, has_wait: bool) -> type[RefusedError]:
-    """Return the error class for ``status``; ``has_wait`` says that it has ``Retry-After``."""
+    """Return the error class for a response; ``has_wait`` means that it has ``Retry-After``."""
     if status == _TOO_MANY and has_wait:
         return BusyError
     return _KINDS.get(status, FailedError if status >= _SERVER_FAULT else RefusedError)

@@ -20,7 +20,7 @@ _AWAY: Final = (502, 503, 504)
 
 
 class ServiceRing:
-    """Chooses one of ``services`` services, round-robin after failures."""
+    """Chooses one of several services: after a failure, the next one in a circle."""
 
     def __init__(self, services: int) -> None:
         self._services = services
@@ -62,7 +62,7 @@ class FailoverRunner(SyncRunner):
         return self._asked(lambda driver: driver.send(request))
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        """Return the status and the headers of the response; ``opened`` then gives its body."""
         return self._asked(lambda driver: driver.open(request, opened))
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:

@@ -113,7 +113,7 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
 
     If ``first`` is not given, emit the events from now on. After a lost connection the flow
     reconnects after the last event that it read. The flow ends only when the service refuses, or
-    after too many failures in a row. An event that is sent in several parts is emitted once.
+    after too many failures in a row. If an event has several notices, each notice is emitted once.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1
@@ -151,7 +151,7 @@ def _event(message: Message, cursor: int | None) -> dict[str, Any] | None:
 
 
 def _part_of(tree: dict[str, Any]) -> tuple[int, int]:
-    """Return the sequence of an event, and the number of this part of it, from 1."""
+    """Return the sequence of an event or notice, and the number of the notice, from 1."""
     return int(tree["seq"]), 1 + int(tree.get("part", 0))
 
 

@@ -1,8 +1,7 @@
 """A small HTTP/1.1 client over one socket, for a command that sends one request.
 
-Importing http.client, with the mail parser and TLS that it needs, takes longer than the service
-takes to respond. Redirects, cookies and compression are not supported, because the service uses
-none of them.
+Importing http.client, with the mail parser and TLS, takes longer than a response of the service.
+Redirects, cookies and compression are not supported, because the service does not use them.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class PlainDriver(SyncRunner):
         return _reply(response, b"".join(response.body))
 
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        """Return the status and the headers of the response; ``opened`` then gives its body."""
         response = self._asked(request, STREAM_SILENCE_S_MAX)
         opened.chunks, opened.shut = response.body, self.close
         opened.is_ready = self._http.is_ready
@@ -89,7 +89,7 @@ class PlainDriver(SyncRunner):
     def _asked(self, request: Request, silence_s: float) -> Response:
         """Return the response to ``request``; its status and headers have been read."""
         if self._http.sock is not None and select.select([self._http.sock], [], [], 0)[0]:
-            self.close()  # The service has closed it, so it is readable.
+            self.close()  # The service has closed the connection: only then is it readable here.
         if self._http.sock is None:
             self._is_connected = False
             self._http.connect()

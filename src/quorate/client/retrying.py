@@ -1,4 +1,4 @@
-"""Whether a request is sent again, and after which wait. Pure, except for the random number."""
+"""Decides whether and when a request is sent again. Pure, except for the random number."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def _dice() -> float:
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """The retries of a request: at most ``tries``; ``dice`` returns a number from 0 to 1.
+    """The rules for the retries of a request, which is tried at most ``tries`` times.
 
-    A request that timed out is sent again only if ``waits_again``.
+    A request that timed out is sent again only if ``waits_again``. ``dice`` returns a random number
+    from 0 to 1.
     """
 
     tries: int = TRIES_MAX
@@ -83,8 +84,8 @@ def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -
     """Return whether a retry may help, and is safe.
 
     A request that never left this machine may always be sent again. A request that may have
-    succeeded is sent again only if a repetition changes nothing; a request that requires a version
-    is not sent again, because the first try may have changed that version.
+    succeeded is sent again only if a repetition changes nothing. So a request that requires a
+    version is not sent again, because the first try may have changed the version.
     """
     match error:
         case UnknownHostError() | UntrustedError():
@@ -128,8 +129,8 @@ def conclusion(
     """Return the error of a request that is not sent again.
 
     ``uncertain`` is the error of the first try that may have recorded something, ``last`` the error
-    of the last try. If the ledger refused a later try, nothing was recorded. A later try that
-    failed proves nothing: its text "nothing was recorded" is about that try alone.
+    of the last try. If the ledger refused a later try, nothing was recorded. If a later try failed
+    in another way, its text "nothing was recorded" is about that try alone, and proves nothing.
     """
     if uncertain is None or (last is not uncertain and _is_decided(last)):
         return last
@@ -142,7 +143,7 @@ def conclusion(
 
 
 def _is_decided(error: QuorateClientError) -> bool:
-    """Return whether ``error`` is a decision about the request, so no try was recorded."""
+    """Return whether ``error`` is a decision about the request: then no try was recorded."""
     undecided = BusyError | FailedError | UnauthenticatedError | ForbiddenError
     if not isinstance(error, RefusedError) or isinstance(error, undecided):
         return False

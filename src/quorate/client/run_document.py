@@ -23,7 +23,7 @@ class Work(Struct, frozen=True, kw_only=True):
     """A run in short form. ``duration`` is its expected duration, such as ``4h``.
 
     ``array`` has the indexes of an array, such as ``0-9%4``: one run for each of them. ``mail`` is
-    the address for notices about the end of the run, or for the ``mail_kinds``.
+    the address that gets notices of ``mail_kinds``, by default about the end of the run.
 
     Without ``team`` the owner is the caller's tenant.
     """
@@ -119,7 +119,7 @@ class Said(TypedDict, total=False):
 def work_of(
     document: Mapping[str, Any] | None, said: Mapping[str, Any]
 ) -> Mapping[str, Any] | Work:
-    """Return the document to submit: ``document``, or the one made from ``said``."""
+    """Return the run to submit: ``document``, or the ``Work`` made from the arguments ``said``."""
     if document is not None:
         if said:
             raise TypeError(f"{min(said)}: a document is given as well, so set it there")
@@ -155,7 +155,7 @@ class NoFlavorError(ValueError):
 
 
 def only_flavor(statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Return the only flavor in ``statuses`` of domains; else ``NoFlavorError`` lists all."""
+    """Return the only flavor in ``statuses`` of domains; else raise ``NoFlavorError``."""
     found = sorted({str(each["flavor"]) for each in statuses})
     if len(found) == 1:
         return found[0]

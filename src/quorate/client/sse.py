@@ -36,7 +36,8 @@ class Message(Struct, frozen=True, kw_only=True):
 class Messages(Struct):
     """Takes bytes as they arrive, and returns complete messages.
 
-    The rest of a message after a lost connection is dropped: the service sends the message again.
+    If the connection is lost inside a message, the beginning of the message is dropped with this
+    object: the service sends the whole message again.
     """
 
     _rest: bytearray = msgspec.field(default_factory=bytearray)

@@ -22,7 +22,7 @@ STREAM_SILENCE_S_MAX: Final = 60.0
 """How long a stream may be silent: a service sends something every few seconds."""
 
 FaultOf = Callable[[Exception], QuorateClientError | None]
-"""Returns the client error for an exception of the transport, or None."""
+"""Returns the client error for an exception; None if the transport did not cause it."""
 
 
 def own_headers(place: Place) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Opened(Struct):
 
 
 class Ticks:
-    """Decides when a stream yields None: every ``tick_s`` seconds, or never if it is None."""
+    """Decides when a stream yields None: every ``tick_s`` seconds, or never without ``tick_s``."""
 
     def __init__(
         self, tick_s: float | None, *, now_s: Callable[[], float] = time.monotonic
@@ -145,7 +145,7 @@ class SyncRunner(ABC):
 
     @abstractmethod
     def open(self, request: Request, opened: Opened) -> Reply:
-        """Return status and headers of the response to ``request``; ``opened`` gives its body."""
+        """Return the status and the headers of the response; ``opened`` then gives its body."""
 
     @abstractmethod
     def fault_of(self, error: Exception) -> QuorateClientError | None:

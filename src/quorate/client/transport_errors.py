@@ -1,4 +1,4 @@
-"""Errors of the transport as sentences with a remedy, the same for all drivers."""
+"""Errors of the transport as sentences with a remedy; all drivers use the same sentences."""
 
 from __future__ import annotations
 

@@ -124,8 +124,8 @@ def _header(name: str, text: str) -> str:
 def given_of(operation: Operation, reply: Reply) -> Any:
     """Return the decoded answer in ``reply``; raises ``QuorateClientError``.
 
-    In trees a number that no double can hold is a ``Decimal``, so that it can be sent again
-    unchanged.
+    A number that a double cannot hold exactly is a ``Decimal`` in trees, so that it can be sent
+    again unchanged.
     """
     # The command line uses only trees and text, and avoids the import of typed answers.
     from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
@@ -167,7 +167,7 @@ def line_of(operation: Operation, line: str) -> Any:
 
 
 def event_of(operation: Operation, tree: Tree) -> Any:
-    """Return one message of a stream: an event, or the type in the table of operations."""
+    """Return one message of a stream, as an ``Event`` or in the type of the operation's answer."""
     from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
     from quorate.client.watched_events import Event  # noqa: PLC0415
 
@@ -227,7 +227,7 @@ def retry_after_s(reply: Reply) -> float | None:
 
 
 def lag_s(reply: Reply) -> float:
-    """Return the greatest possible age of the answer in seconds; 0 unless the service states it."""
+    """Return the answer's maximal age in seconds; 0 if the service does not state it."""
     text = reply.headers.get("quorate-lag-ms", "").strip()
     return int(text) / 1_000 if text.isascii() and text.isdecimal() else 0.0
 
@@ -253,7 +253,7 @@ def _exact(text: str) -> float | Decimal:
 
 
 def _sound(text: str) -> float | Decimal:
-    """Return a number that equals ``text``."""
+    """Return the number in ``text``: a float if a double holds it exactly, else a ``Decimal``."""
     exact = Decimal(text)
     return float(text) if fits_double(exact) else exact
 

@@ -52,12 +52,12 @@ def has_head(tree: dict[str, Any]) -> bool:
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` is a document or a spec; False for an object that contains one."""
+    """Return whether ``tree`` is a document or a spec; False if only a field of it is one."""
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 
 def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
-    """Return ``tree`` as a whole document; ``bare`` gives the kind and the name that it lacks."""
+    """Return ``tree`` as a whole document, with the missing kind and name from ``bare``."""
     if has_head(tree):
         found = {"apiVersion": API_VERSION, "kind": bare.kind} | tree
     else:

@@ -1,7 +1,7 @@
 """Budget documents: the envelopes of an owner, and the caps over several envelopes.
 
-A budget is well-formed if each envelope has B <= C x |W| and each cap has maxB <= maxC x the sum of
-the windows of its envelopes. B is GPU-hours, C is concurrency, and W is the window.
+The GPU-hours of an envelope are at most its concurrency times the length of its window. The
+GPU-hours of a cap are at most its concurrency times the sum of the windows of its envelopes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The fields of an envelope that could be read, so that caps are checked even with faults."""
+    """The fields of an envelope that could be read; with them caps are checked despite faults."""
 
     name: str | None
     flavor: str | None
@@ -279,7 +279,8 @@ def _own_cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | No
     gpu_ms_max = fields.maybe("maxGPUHours", values.gpu_hours)
     windows = [envelopes[member].window_ms for member in members or () if member in envelopes]
     known_windows = [window for window in windows if window is not None]
-    # Checked only if the windows of all envelopes are known: a faulty envelope is reported once.
+    # Checked only if the windows of all envelopes are known, so that a faulty window is reported
+    # only once.
     windows_known = bool(members) and len(known_windows) == len(members or ())
     if gpu_ms_max is not None and concurrency_max is not None and windows_known:
         _refuse_hours_over(

@@ -109,7 +109,7 @@ def shown(value: object) -> str:  # noqa: PLR0911 - one line per type, nothing e
 
 
 class CalcInputError(ValueError):
-    """``calc`` cannot read its input. ``path`` is the faulty value, ``message`` has the remedy."""
+    """``calc`` cannot read the value at ``path`` of its input; ``message`` includes the remedy."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")

@@ -58,11 +58,14 @@ class At(Struct, gc=False):
 
     @property
     def full(self) -> bool:
-        """Whether this document has reached ``FAULTS_MAX``."""
+        """Whether the document has more than ``FAULTS_MAX`` faults."""
         return len(self.faults) > FAULTS_MAX
 
     def fault(self, message: str, remedy: str) -> None:
-        """Record a fault at this place; the last of too many faults says that there are more."""
+        """Record a fault at this place.
+
+        Only ``FAULTS_MAX`` faults are kept, and after them one fault that says that there are more.
+        """
         if len(self.faults) < FAULTS_MAX:
             self.faults.append(Fault(self.path, message, remedy))
         elif len(self.faults) == FAULTS_MAX:
@@ -195,7 +198,7 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
 
 
 def _by_folded(known: Iterable[str]) -> dict[str, str]:
-    """Return ``known`` keyed by folded name; of two spellings the first in order is kept."""
+    """Return ``known`` by folded name; of names that fold to the same, the first in order stays."""
     return {_folded(name): name for name in sorted(known, reverse=True)}
 
 

@@ -38,7 +38,7 @@ _HINTS: Final = {
 class Head(Struct, frozen=True, kw_only=True):
     """The checked metadata. ``name`` is empty if it is faulty or is to be generated.
 
-    ``needs_owner``: a run must name its owner.
+    If ``needs_owner``, a run must name its owner.
     """
 
     name: str

@@ -5,7 +5,7 @@ takes long. The number of values is limited before any of them is decoded. The p
 is computed only if there is a fault.
 
 A decoder keeps the last value of a repeated key and drops the others. To find repeated keys, this
-module counts the strings of the source and the strings of the result.
+module compares the number of strings in the source with the number in the result.
 
 Decoding an integer takes time proportional to the square of its digits, so integers with too many
 digits are refused before decoding.
@@ -33,9 +33,15 @@ VALUES_MAX: Final = 500_000
 FIELDS_MAX: Final = 100
 """The maximal number of fields of an object that is decoded field by field."""
 BYTES_PER_VALUE: Final = 10
-"""Beyond ``VALUES_FREE``, a text may hold one value per this many bytes; documents need 12."""
+"""Beyond ``VALUES_FREE``, a text may hold one value per this many bytes.
+
+Documents have 12 bytes or more for each value.
+"""
 BYTES_PER_CONTAINER: Final = 16
-"""Beyond ``VALUES_FREE``, one mapping or list per this many bytes; documents need 30."""
+"""The same for mappings and lists: one per this many bytes beyond ``VALUES_FREE``.
+
+Documents have 30 bytes or more for each mapping or list.
+"""
 DIGITS_MAX: Final = 1_000
 """The maximal number of consecutive digits in a number."""
 IN_ONE_GO_BYTES: Final = 1024 * 1024
@@ -55,8 +61,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# Wherever a sequence of more than DIGITS_MAX digits begins, it has DIGITS_MAX / 2 digits at an
-# offset that is a multiple of DIGITS_MAX / 2.
+# A sequence of more than DIGITS_MAX digits may begin anywhere. It always has DIGITS_MAX / 2 digits
+# that begin at an offset that is a multiple of DIGITS_MAX / 2.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 
@@ -73,7 +79,7 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 
 def read_object(body: bytes) -> dict[str, Any] | Unreadable:
-    """Return the object in ``body``, an empty one if ``body`` is blank, or why it is refused.
+    """Return the object in ``body``, or why ``body`` is refused; a blank one is an empty object.
 
     Numbers are exact. The time is bounded by the length of ``body``.
     """
@@ -246,7 +252,7 @@ def _counted(body: bytes, byte: bytes) -> int:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes: the other quotes delimit strings."""
+    """Return ``text`` without escaped backslashes and quotes; all other quotes delimit strings."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -279,7 +285,7 @@ def _too_many(body: bytes) -> Unreadable | None:
         return None
     plain = _unescaped(body)
     if _counted(plain, b'"') // 2 <= _STRINGS_LOOKED_AT:
-        # The counted commas and brackets may all be inside strings.
+        # The counted commas and brackets may be inside strings; count those outside of strings.
         values, containers = _held(b"".join(plain.split(b'"')[::2]))
     if values > values_max:
         return Unreadable(
@@ -338,7 +344,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return the offset of ``part`` in ``body``. An earlier equal part would have been refused."""
+    """Return the offset of ``part`` in ``body``; an equal part before it was refused already."""
     return 0 if part is body else max(0, body.find(part))
 
 

@@ -22,7 +22,7 @@ SNAKE_CASE: Final = {
     "fairShareTarget": "fair_share_target",
     "burstAllowance": "burst_allowance",
 }
-"""Field -> its name in the tenant API that quotas came from; documents may use either."""
+"""Field -> its name in the tenant API that quotas came from; documents may use either name."""
 
 QUOTA_FIELDS: Final = {
     "maxNodes": "nodes_max",

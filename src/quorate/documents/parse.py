@@ -233,7 +233,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
     if top is None:
         return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
-    # If the caller gives the kind, its interface has a version, so the tree need not have one.
+    # A caller that gives the kind has an interface with a version, so the tree needs no version.
     read_api_version(top, lenient=lenient or kind is not None)
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:

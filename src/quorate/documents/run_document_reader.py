@@ -112,7 +112,7 @@ _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
 _PROCESSES: Final = values.choice(Processes)
 _NO_BORROWING: Final = Funding()
-# Python 3.11 looks up members of an enumeration slowly, and most runs have these.
+# Python 3.11 looks up members of an enumeration slowly, and most runs have these values.
 _SAME_DOMAIN: Final = Replace.SAME_DOMAIN
 _REFUSE: Final = OnQuota.REFUSE
 _PER_GPU: Final = Processes.GPU
@@ -332,7 +332,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
 
 
 def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
-    """Report too many steps of all flavors together: admission tries every step of each."""
+    """Report too many steps over all flavors: admission tries every step on every flavor."""
     wide = malleable.gpus_max - malleable.gpus_min
     steps = wide // malleable.gpus_step
     if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
@@ -344,7 +344,7 @@ def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` that is out of range, with the text ``bounds``, or between two steps."""
+    """Report ``gpus`` if it is out of range, with the text ``bounds``, or between two steps."""
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")
@@ -352,7 +352,7 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
     below = gpus - (gpus - low) % step
     if below == gpus:
         return
-    # The maximum itself is not yet known to be on the grid.
+    # If ``gpus`` is the maximum itself, the remedy may propose a higher maximum.
     fits_above = below + step <= high or not bounds
     at.fault(
         f"must be minTotalGPUs {low} plus whole steps of stepGPUs {step}, got {gpus}",

@@ -75,7 +75,10 @@ def _has(value: object, path: Path) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Return a copy of ``value``, as deep as synonyms can occur; deeper values are shared."""
+    """Return a copy of ``value`` and of the containers in it; deeper values are shared.
+
+    Synonyms do not occur in the deeper values.
+    """
     assert isinstance(value, dict), value
     kinds = (dict, list)
     return {key: each.copy() if isinstance(each, kinds) else each for key, each in value.items()}

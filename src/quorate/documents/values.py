@@ -192,7 +192,10 @@ def scaled(value: Decimal, factor: int) -> int | None:
 
 
 def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
-    """Return a reader of decimals that are ``low`` to ``high`` whole ``unit``s."""
+    """Return a reader of decimals, which returns a whole number of ``unit``s.
+
+    One is ``factor`` units. The number of units must be from ``low`` to ``high``.
+    """
     step = _decimal_step(factor)
 
     def read(value: object, at: At) -> int | None:

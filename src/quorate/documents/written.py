@@ -47,7 +47,7 @@ def divided(amount: int, unit: int) -> int | Decimal:
 def wide_number(text: str) -> Decimal | None:
     """Return the number in the string ``text`` if no double can hold it, else None.
 
-    Trees in protobuf have only doubles, so that such numbers are sent as strings.
+    Trees in protobuf have only doubles, so such numbers are sent as strings.
     """
     if not _WIDE.fullmatch(text):
         return None

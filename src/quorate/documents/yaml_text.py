@@ -2,11 +2,11 @@
 
 A loader is not used for three reasons: it constructs the objects that tags name, it reads ``no``
 and ``1:30`` by the rules of YAML 1.1, and it drops line numbers. Scalars follow the core schema of
-YAML 1.2 (section 10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. Aliases are shared, not
-copied; the limit on values counts them as if they were copied.
+YAML 1.2 (section 10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. The value of an alias is
+shared, not copied; the limit on values counts it as if it were copied.
 
-The length of a text limits the number of its values, their nesting depth, and the number of tags
-that it declares. Paths are computed only for a faulty document.
+The length of a text limits the number of its values. Their nesting depth and the number of declared
+tags have fixed limits. Paths are computed only for a faulty document.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from quorate.documents.yaml_scalar import plain_scalar
 VALUES_FREE: Final = 5_000
 """A text of any length may hold this many values."""
 CHARS_PER_VALUE: Final = 9
-"""A text may hold one further value per this many characters; documents need 12."""
+"""A text may hold one further value per this many characters; documents have 12 or more."""
 TAGS_DECLARED_MAX: Final = 100
 """The maximal number of declared tags: the parser compares each with all others."""
 
@@ -260,7 +260,7 @@ class _Builder:
         self._open.append(_Open(value, event.anchor, self._count.values))
 
     def _end(self, ended: _Open) -> None:
-        # The anchor is known from here on, so that no value can contain itself.
+        # Only later aliases can refer to this anchor, so that no value can contain itself.
         if ended.anchor is not None:
             values = self._count.values - ended.values_before
             self._anchors[ended.anchor] = _Anchored(ended.value, values)

@@ -33,7 +33,7 @@ class NoSpec(Fields):
 
 
 class _Absent(Fields):
-    """Replaces spec or status in an answer that lacks it, or that has several ``items``."""
+    """Stands for the spec or status of an answer that lacks it or has several ``items``."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MissingFieldError(

@@ -17,7 +17,7 @@ class NodeSpec(Fields):
 
 
 class NodeClaim(Fields):
-    """The claim that has the node now, or that had it before and requires a wipe of the node."""
+    """The claim that has the node now, or the ended claim after which the node must be wiped."""
 
     name: str
     user: str
@@ -65,7 +65,7 @@ class DomainInfo(Resource[NoSpec, DomainStatus], kw_only=True, frozen=True):
 
 
 class PoolSpec(Fields):
-    """The settings of a pool; those with their default value are None."""
+    """The settings of a pool; a setting with its default value is None."""
 
     selector: Mapping[str, Any]
     discipline: str | None
@@ -107,7 +107,7 @@ class SystemWeights(Fields):
 
 
 class SystemSpec(Fields):
-    """The settings of the installation; those with their default value are None."""
+    """The settings of the installation; a setting with its default value is None."""
 
     sensitive_pool_size: int | None
     budget_period_days: int | None

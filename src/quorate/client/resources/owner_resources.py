@@ -7,7 +7,7 @@ from quorate.client.resources.any_resource import Number, Resource
 
 
 class QuotaSpec(Fields):
-    """The limits of an owner; those that are not set are None."""
+    """The limits of an owner; a limit that is not set is None."""
 
     max_nodes: int | None
     max_concurrent_runs: int | None
@@ -81,7 +81,7 @@ class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
 
 
 class TenantStatus(Fields):
-    """The usage of a tenant against its limits; pass ``version`` as ``if_match``."""
+    """The usage of a tenant. Pass ``version`` as ``if_match`` to change only this version."""
 
     version: int
     nodes: int

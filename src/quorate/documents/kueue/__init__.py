@@ -1,4 +1,4 @@
-"""Converts manifests of Kueue to documents of Quorate, with a note for what is left out.
+"""Converts manifests of Kueue to documents of Quorate, with notes on the parts that are left out.
 
 Start reading at ``kueue_import.py``. ``kueue_queues.py``, ``kueue_places.py`` and
 ``kueue_workload.py`` each read some kinds of manifest; ``kueue_owners.py`` and ``kueue_runs.py``

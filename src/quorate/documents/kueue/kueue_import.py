@@ -36,7 +36,7 @@ from quorate.documents.text_source import read_source
 GROUP: Final = "kueue.x-k8s.io"
 _VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
 _ALPHA: Final = frozenset({"Cohort", "Topology"})
-"""Kinds that v1alpha1 has with nearly the same fields."""
+"""Kinds that are also read in version v1alpha1, which has nearly the same fields."""
 _NAMESPACED: Final = frozenset({"LocalQueue", "Workload"})
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -171,7 +171,8 @@ def _is_read(manifest: Manifest, tree: dict[str, object]) -> bool:
 def _documents(found: _Found, terms: Terms) -> Iterator[Tree]:
     """Yield the documents made from ``found``: pools, owners, budgets, runs.
 
-    Each one is checked by ``parse_tree``; a problem becomes a fault of its manifest.
+    ``parse_tree`` checks owners, budgets and runs; a problem becomes a fault of the manifest from
+    which the document is made.
     """
     queues = [each for each in found.of("ClusterQueue") if isinstance(each, Queue)]
     cohorts = [each for each in found.of("Cohort") if isinstance(each, Queue)]

@@ -18,7 +18,7 @@ Tree = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What manifests do not contain: the window of the envelopes, and the cluster's name.
+    """The settings that no manifest has: the window of the envelopes, and the cluster's name.
 
     If ``cluster`` is None, runs go to the pool ``default``, and images are left out.
     """
@@ -40,7 +40,7 @@ def document(kind: str, name: str, spec: Mapping[str, object]) -> Tree:
 
 
 def pool_documents(terms: Terms) -> Iterator[Tree]:
-    """Yield the pool of the cluster if the cluster has a name."""
+    """Yield the pool of the cluster if ``terms`` name a cluster."""
     if terms.cluster is not None:
         spec = {
             "selector": {CLUSTER: terms.cluster},
@@ -88,9 +88,9 @@ def owner_documents(
 def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
     """Return the name of the GPU flavor for each ResourceFlavor.
 
-    If no other ResourceFlavor has the same product in its node labels, and this one has no further
-    labels, the name is the product. In all other cases the name is that of the ResourceFlavor, and
-    a note says which nodes need it.
+    The name is the GPU product in the node labels, if no other ResourceFlavor has this product and
+    all other labels are places. Otherwise it is the name of the ResourceFlavor; if this has node
+    labels, a note says which nodes need the name.
     """
     products = Counter(each.product() for each in flavors)
     names: dict[str, str] = {}

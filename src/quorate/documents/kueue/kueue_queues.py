@@ -41,7 +41,7 @@ _RESOURCE: Final = frozenset({"name", "nominalQuota", "borrowingLimit", "lending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """GPUs of one ResourceFlavor. Others may use ``gpus_lent``; None means all."""
+    """GPUs of one ResourceFlavor. Other queues may use ``gpus_lent`` of them; None means all."""
 
     flavor: str
     gpus: int
@@ -76,7 +76,7 @@ def read_cluster_queue(spec: object, at: At, manifest: Manifest) -> Queue | None
     fields.maybe("preemption", partial(_all_gone, manifest=manifest, why=_NO_PREEMPTION))
     fields.maybe("fairSharing", partial(_all_gone, manifest=manifest, why=_NO_WEIGHT))
     cohort = fields.maybe("cohort", values.name)
-    # This is cohortName in v1beta2.
+    # In v1beta2 the field cohort is called cohortName.
     cohort_name = fields.maybe("cohortName", values.name)
     quotas = fields.optional("resourceGroups", partial(_groups, manifest=manifest), ())
     return Queue(manifest=manifest, name=manifest.name, above=cohort_name or cohort, quotas=quotas)
@@ -88,7 +88,7 @@ def read_cohort(spec: object, at: At, manifest: Manifest) -> Queue | None:
     if fields is None:
         return None
     fields.maybe("fairSharing", partial(_all_gone, manifest=manifest, why=_NO_WEIGHT))
-    # This is parent in v1alpha1.
+    # In v1alpha1 the field parentName is called parent.
     parent = fields.maybe("parentName", values.name) or fields.maybe("parent", values.name)
     if parent is not None:
         manifest.note(
@@ -120,7 +120,7 @@ def read_local_queue(spec: object, at: At, manifest: Manifest) -> LocalQueue | N
 
 
 def _all_gone(value: object, at: At, *, manifest: Manifest, why: str) -> bool:
-    """Add a note, with the text ``why``, for every field below ``value``."""
+    """Add a note with the text ``why`` for each field of ``value``; one note if it has none."""
     keys = value if isinstance(value, dict) else {}
     for key in keys:
         if isinstance(key, str):

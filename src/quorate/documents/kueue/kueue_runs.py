@@ -26,7 +26,10 @@ class Fleet:
 
 
 def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
-    """Return the run's name for each workload; with the namespace if two names would be equal."""
+    """Return the run's name for each workload.
+
+    It is the workload's name, with the namespace if several workloads have the same name.
+    """
     seen: dict[str, int] = {}
     for each in workloads:
         seen[each.name] = seen.get(each.name, 0) + 1
@@ -39,7 +42,10 @@ def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
 
 
 def run_document(workload: Workload, name: str, fleet: Fleet, terms: Terms) -> Tree | None:
-    """Return the run for ``workload``; None, with a fault, if its queue is not in the files."""
+    """Return the run for ``workload``.
+
+    Return None, with a fault, if its queue is not in the files or has no GPUs.
+    """
     queue = _queue(workload, fleet)
     if queue is None:
         return None
@@ -190,7 +196,7 @@ def _runtime(workload: Workload) -> Tree | None:
 
 
 def _work(workload: Workload, terms: Terms) -> Tree:
-    """Return the fields of the run for its program, which is that of the first pod set."""
+    """Return the fields of the run for its program; the first set of pods has this program."""
     (first, *others) = workload.pod_sets
     for each in others:
         workload.manifest.note(

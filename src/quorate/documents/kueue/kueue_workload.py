@@ -46,8 +46,8 @@ _UNDER_WAY: Final = frozenset({"QuotaReserved", "Admitted"})
 class PodSet:
     """Pods with the same template.
 
-    All pods must be in one ``required`` level of the Topology; the pods of each slice must be in
-    one ``slices`` level.
+    All pods must be in one place of the level ``required`` of the Topology. ``slices`` has a level
+    and a number of pods: each slice of so many pods must be in one place of this level.
     """
 
     path: Path
@@ -111,7 +111,7 @@ def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
 
 
 def is_over(status: object, manifest: Manifest) -> bool:
-    """Return whether the Workload is finished by ``status``; add a note if it is admitted."""
+    """Return whether the Workload has finished; add a note if it has finished or is admitted."""
     conditions = status.get("conditions") if isinstance(status, dict) else None
     held = {
         each.get("type")
