@@ -11,7 +11,10 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""The age from which an answer gets a note: a service without etcd for this time is not ready."""
+"""The age from which an answer gets a note.
+
+A service that has not been able to read from etcd for this time is not ready.
+"""
 _NOTED: Final = "quorate.answer-age"
 
 

@@ -117,8 +117,8 @@ class OwnRuns(NamedTuple):
 def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
     """Return the user and the owner that identify the caller's own runs.
 
-    Raises ``UsageError`` if the runs are ``to_cancel`` and the caller of a service has no owner:
-    the runs of all users of the same name, under any owner, would be cancelled.
+    Raises ``UsageError`` if the runs are ``to_cancel`` and the caller of a service has no owner,
+    because the runs of all users of the same name, under any owner, would be cancelled.
     """
     from quorate.operations.common_requests import Nothing
 

@@ -135,7 +135,7 @@ def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
 
 
 def sound_part(head: Head) -> str:
-    """Return a text that says which blocks are valid; ``head`` ends the last valid block."""
+    """Return a text that says which blocks are valid, up to the block that ends at ``head``."""
     if head == GENESIS:
         return "no block is valid"
     blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"

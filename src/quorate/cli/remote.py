@@ -1,4 +1,4 @@
-"""Requests to a service, printed as for a ledger's file."""
+"""Sends requests to a service, and prints the responses as for a ledger's file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_typed(settings: Settings) -> None:
 
 @contextmanager
 def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Asker]:
-    """Open a client of ``target``; an error of the service ends the command as one of a file."""
+    """Open a client of ``target``, and turn its errors into errors that end the command."""
     check_typed(settings)
     with telling_why(target):
         driver = AgeKeeper(driver_for(target.place, timeout_s=settings.answer_timeout_s()))

@@ -20,7 +20,7 @@ from quorate.views.exits import KEY_OPTION, UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
-    """Return ``error`` as the error that ends a command, as for a ledger's file."""
+    """Return the error that ends a command because of ``error``, as with a ledger's file."""
     match error:
         case RefusedError():
             from quorate.views.statuses import status_of

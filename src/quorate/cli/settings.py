@@ -19,7 +19,10 @@ CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
 KEY_CHARS_MAX: Final = 240
-"""A service takes 255 characters; a command with several requests adds a number to each key."""
+"""The maximal length of a key.
+
+A service takes 255 characters, and a command with several requests adds a number to each key.
+"""
 LOCK_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S_MAX: Final = 86_400.0
 ANSWER_TIMEOUT_S: Final = 120.0
@@ -27,7 +30,10 @@ ANSWER_TIMEOUT_S: Final = 120.0
 
 
 class Settings(NamedTuple):
-    """The settings of a command. ``clock`` None is the system clock; unset options are None."""
+    """The settings of a command; an option that was not given is None.
+
+    If ``clock`` is None, the system clock is used.
+    """
 
     environ: Mapping[str, str] = os.environ
     clock: Clock | None = None

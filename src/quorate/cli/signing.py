@@ -38,5 +38,5 @@ class FileSigner:
 
 
 def file_signer(ledger: Path) -> Signer:
-    """Return the signer with the key beside ``ledger``; reader processes get it by pickling."""
+    """Return the signer with the key beside ``ledger``; it can be pickled for reader processes."""
     return FileSigner(ledger)

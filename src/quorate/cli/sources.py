@@ -48,7 +48,7 @@ def read_bytes(name: str) -> bytes:
 
 
 class Written(NamedTuple):
-    """A document, its file, the text of the file, and the document's position in it."""
+    """A document, its file, the text of the file, and the position of the document in the file."""
 
     document: Document
     source: str

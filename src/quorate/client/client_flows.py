@@ -48,7 +48,7 @@ class Asking(Struct, frozen=True):
     def json_and_notes(
         self, name: str, question: Struct, *, accept: str = wire.JSON
     ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
-        """Return the service's notes with the result of ``json``, or the text of another type."""
+        """Return the result of ``json``, or the text of another media type; and all notes."""
         read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
         return flows.exchange(
             OPERATIONS[name],

@@ -108,7 +108,7 @@ class NotQuorateError(QuorateClientError):
 
 
 class MissingFieldError(NotQuorateError, AttributeError):
-    """The answer lacks a field: it holds several resources, or comes from another version."""
+    """The answer lacks a field: it has several resources, or the service has another version."""
 
 
 class WaitedTooLongError(QuorateClientError):

@@ -62,8 +62,8 @@ class Retrying(Struct, frozen=True, kw_only=True):
     def wait_s(self, failures: int, error: QuorateClientError) -> float:
         """Return the wait after ``failures`` failures in a row; ``error`` is the last error.
 
-        The wait doubles each time, up to a limit, with jitter down to half of it, so that clients
-        do not retry all at once. The wait is never shorter than the service asked for.
+        The wait doubles each time, up to a limit. It is shortened at random, by half at most, so
+        that clients do not retry all at once. It is never shorter than the service asked for.
         """
         doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
         own_s = doubled_s * (0.5 + self.dice() / 2)

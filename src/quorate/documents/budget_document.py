@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The fields of an envelope that could be read; with them caps are checked despite faults."""
+    """The readable fields of an envelope; with them, caps are checked despite other faults."""
 
     name: str | None
     flavor: str | None

@@ -58,7 +58,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
 _LIST: Final = msgspec.json.Decoder(list[Raw])
-# Decimals are exact. A number with an absurd exponent becomes infinite instead of an exception.
+# Decimals are exact. A number with an absurd exponent becomes infinite, and raises no exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
 # A sequence of more than DIGITS_MAX digits may begin anywhere. It always has DIGITS_MAX / 2 digits
@@ -344,7 +344,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return the offset of ``part`` in ``body``; an equal part before it was refused already."""
+    """Return the offset of ``part`` in ``body``. An earlier equal part would have been refused."""
     return 0 if part is body else max(0, body.find(part))
 
 

@@ -186,8 +186,8 @@ def _measure(tree: object) -> tuple[int, int]:
 
 
 def _exact_int(written: str) -> int | Decimal:
-    # Python cannot read integers of thousands of digits. As a Decimal, a long integer is refused
-    # with its path.
+    # Python cannot read integers of thousands of digits. A long integer becomes a Decimal, so that
+    # the reader of its field refuses it, with its path.
     return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
 
 

@@ -49,10 +49,10 @@ _PLACEMENT: Final = values.choice(Placement)
 _EXECUTOR: Final = values.choice(PoolExecutor)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _SECOND_UP: Final = duration(low_ms=SECOND_MS)
-"""Reads a round length, notice or minRuntime of a second or more, which experiments can use.
+"""Reads a round length, a notice or a minRuntime, which are at least a second.
 
-The cool-down of a pool is at least a minute. With a shorter one, runs could stop each other in
-turn, and no run would make progress.
+Seconds are useful in experiments. The cool-down of a pool is at least a minute: with a shorter one,
+runs could stop each other in turn, and no run would make progress.
 """
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)

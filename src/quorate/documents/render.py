@@ -1,4 +1,4 @@
-"""Writes specs as documents: ``apply -f`` accepts what ``get -o yaml`` prints.
+"""Writes specs as documents: ``apply -f`` accepts the output of ``get -o yaml``.
 
 ``parse(render(x)) == x`` for every spec that a document can state. Fields with their default value
 are left out. Times are RFC 3339 in UTC, durations are written as ``90m``, and amounts as exact

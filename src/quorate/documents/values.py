@@ -194,7 +194,7 @@ def scaled(value: Decimal, factor: int) -> int | None:
 def decimal_of(*, factor: int, unit: str, low: int, high: int) -> Read[int]:
     """Return a reader of decimals, which returns a whole number of ``unit``s.
 
-    One is ``factor`` units. The number of units must be from ``low`` to ``high``.
+    The decimal 1 is ``factor`` units. The number of units must be from ``low`` to ``high``.
     """
     step = _decimal_step(factor)
 

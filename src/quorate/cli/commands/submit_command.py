@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _AfterDashes(click.Command):
-    """A command whose words after ``--`` are a command line.
+    """A command that takes the command line of a run after ``--``.
 
     A word before ``--`` that no option takes is an error.
     """

@@ -28,7 +28,7 @@ from quorate.views.exits import Exit
 FORGED = "forged.db"
 _FORGED_EVENT: Final = b"conflict-resolved/1"
 _HASHED: Final = b"quorate-block/1\0"
-"""The bytes with which the input of each block's hash begins; see docs/reference/export.md."""
+"""The first bytes of the input to each block's hash; see docs/reference/export.md."""
 
 
 @dataclass(frozen=True, slots=True)

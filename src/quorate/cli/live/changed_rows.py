@@ -49,7 +49,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ChangedRows:
-    """The rows of ``kind`` as they were last printed."""
+    """The rows of a table of ``kind``, as they were last printed."""
 
     def __init__(self, kind: str, columns: Sequence[Column], *, show_wide: bool) -> None:
         self._columns = columns

@@ -80,7 +80,7 @@ class _LedgerWatch:
 
 
 def follow(settings: Settings, asked: PictureRequest, options: WatchOptions) -> None:
-    """Show the requested run, reservations or pool until the run is over or no redraw is left."""
+    """Show a run, the reservations or a pool until the run is over or the last redraw is done."""
     watched, count, redraw = watched_of(asked), options.redraws_max, options.redraw
     with open_to_read(settings) as store:
         ledger = _LedgerWatch.open(settings, store)

@@ -38,7 +38,7 @@ PROGRESS_S: Final = 5.0
 def follow_service(
     settings: Settings, target: Target, watched: PictureRequest, options: WatchOptions
 ) -> None:
-    """Show the watched run, reservations or pool until the run is over or no redraw is left."""
+    """Show a run, the reservations or a pool until the run is over or the last redraw is done."""
     check_typed(settings)
     with telling_why(target), _asker(settings, target) as client:
         view = _View(client, watched, options)

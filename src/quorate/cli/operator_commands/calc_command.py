@@ -24,7 +24,10 @@ KINDS: Final = (
 """The kinds of ``quorate.calc``, repeated here so that ``--help`` need not import it."""
 ROUNDS: Final = "rounds"
 PUBLISHED_PLACE: Final = "data/gavel"
-"""The folder of published throughputs, below the folder of the world's file or a folder above."""
+"""The folder of published tables of throughputs.
+
+It is below the folder of the world's file, or below a parent of that folder.
+"""
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""Tables for sbatch: options that are refused or ignored, with reasons, and variables; times."""
+"""Tables of sbatch's refused and ignored options and of its variables; and readers of times."""
 
 from __future__ import annotations
 

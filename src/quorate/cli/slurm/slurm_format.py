@@ -29,7 +29,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class _Cell(Generic[Row]):
-    """A part of a line: a text, then a field, which width 0 neither cuts nor pads."""
+    """A part of a line: a text, then a field. If ``width`` is 0, the field has its own length."""
 
     before: str
     field: Field[Row] | None

@@ -55,7 +55,7 @@ KINDS: Final = tuple(_READERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Documents in the order in which they can be applied, and notes on what was left out."""
+    """Documents in the order in which they can be applied, and notes on the parts left out."""
 
     documents: tuple[Tree, ...]
     notes: tuple[Note, ...]

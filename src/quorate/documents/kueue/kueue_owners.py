@@ -113,10 +113,11 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
 def budget_document(
     queue: Queue, owner: str, flavors: Mapping[str, Flavor], names: Mapping[str, str], terms: Terms
 ) -> Tree | None:
-    """Return the budget for ``queue``, one envelope per flavor; None if it has no GPUs.
+    """Return the budget for ``queue``, with envelopes for each flavor; None if it has no GPUs.
 
-    The GPUs that a queue keeps and those that it lends to its cohort become two envelopes. The
-    envelope of the kept GPUs comes first by name, so that the owner pays from it first.
+    If a queue keeps some GPUs of a flavor and lends others to its cohort, these become two
+    envelopes. The envelope of the kept GPUs comes first by name, so that the owner pays from it
+    first.
     """
     envelopes: list[Tree] = []
     for quota in queue.quotas:
