@@ -65,7 +65,7 @@ class DomainInfo(Resource[NoSpec, DomainStatus], kw_only=True, frozen=True):
 
 
 class PoolSpec(Fields):
-    """The settings of a pool; a setting with its default value is None."""
+    """The settings of a pool; those with their default value are None."""
 
     selector: Mapping[str, Any]
     discipline: str | None
@@ -107,7 +107,7 @@ class SystemWeights(Fields):
 
 
 class SystemSpec(Fields):
-    """The settings of the installation; a setting with its default value is None."""
+    """The settings of the installation; those with their default value are None."""
 
     sensitive_pool_size: int | None
     budget_period_days: int | None

@@ -7,7 +7,7 @@ from quorate.client.resources.any_resource import Number, Resource
 
 
 class QuotaSpec(Fields):
-    """The limits of an owner; a limit that is not set is None."""
+    """The limits of an owner; those that are not set are None."""
 
     max_nodes: int | None
     max_concurrent_runs: int | None
@@ -81,7 +81,7 @@ class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
 
 
 class TenantStatus(Fields):
-    """The usage of a tenant. Pass ``version`` as ``if_match`` to change only this version."""
+    """The usage of a tenant; updates of this version take ``version`` as ``if_match``."""
 
     version: int
     nodes: int

@@ -84,7 +84,7 @@ class ReservationInfo(Resource[ReservationSpec, ReservationStatus], kw_only=True
 
 
 class ConflictScope(Fields):
-    """The subject of a conflict: GPUs of a flavor in domains of a pool, or a limit."""
+    """What a conflict is about: GPUs of a flavor in domains of a pool, or a limit."""
 
     pool: str
     flavor: str

@@ -64,14 +64,14 @@ class RunArray(Fields):
 
 
 class RunMail(Fields):
-    """The mail address for notices of a run; without ``kinds`` only for notices about its end."""
+    """The mail address for notices of a run; without ``kinds``, notices about its end."""
 
     to: str
     kinds: tuple[str, ...]
 
 
 class RunFollow(Fields):
-    """The runs that must complete first, and in ``after_any`` the runs that must only be over.
+    """The runs that must complete first, and the runs that must only be over.
 
     If ``after_task`` is set, each task follows the task with the same index of another array.
     """
@@ -180,7 +180,7 @@ class FundingStatus(Fields):
 
 
 class Stopping(Fields):
-    """Why a run is stopping. ``outcome`` is its phase afterwards; None if it will wait again."""
+    """Why a run is stopping, and its phase afterwards; None if it waits again."""
 
     since: str
     reason: str
