@@ -81,7 +81,7 @@ class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
 
 
 class TenantStatus(Fields):
-    """The usage of a tenant; updates of this version take ``version`` as ``if_match``."""
+    """The usage of a tenant, and its version: pass this as ``if_match`` in an update."""
 
     version: int
     nodes: int
