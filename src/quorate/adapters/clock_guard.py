@@ -1,11 +1,11 @@
 """The clock guard: it stops deciding when the wall clock differs from the steady clock.
 
-A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
-was set 45 days ahead for five seconds would end leases and windows permanently. So the guard
-compares the wall clock with the time since the machine was started (the steady clock). If they
-differ by more than five minutes, the service stops deciding until an operator accepts the new time.
-Until then, the guard's time is the last trusted time plus the time that the steady clock has
-counted since, so reads and access tokens work as before (docs/adr/0029).
+A decision takes its time from the wall clock, and the ledger's time never runs back. If the wall
+clock were 45 days ahead for only five seconds, leases and windows would end permanently. So the
+guard compares the wall clock with the time since the machine was started (the steady clock). If the
+two clocks differ by more than five minutes, the service stops deciding until an operator accepts
+the new time. Until then, the guard's time is the last trusted time plus the time that the steady
+clock has counted since. So reads and access tokens work as before (docs/adr/0029).
 
 The file ``LEDGER.clock`` keeps the readings of both clocks from one start of the service to the
 next. Within one boot of the machine the guard compares them with the present readings. After a
@@ -54,7 +54,7 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Record)
-"""These bounds reject damaged records with times that cannot be computed or shown."""
+"""Reads a record. The bounds of the fields reject times that cannot be computed or shown."""
 
 
 class ClockGuard:

@@ -31,6 +31,5 @@ class SystemClock:
         try:
             return _BOOT_ID.read_text(encoding="ascii").strip()
         except OSError:
-            # This system does not name its boots, so readings of other processes are never
-            # compared.
+            # This system has no boot id, so the guard never compares readings of two processes.
             return ""

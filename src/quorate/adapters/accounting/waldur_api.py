@@ -37,7 +37,7 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 HOURS_MAX: Final = 10**12
 """The most hours that the client accepts in an answer; a larger number is an error."""
 _TOLD_MAX: Final = 200
-"""How many characters of Waldur's error message Quorate repeats."""
+"""The most characters of Waldur's error message that Quorate quotes in its own."""
 _SERVER_FAULT: Final = 500
 _TOO_MANY: Final = 429
 _REMEDIES: Final = {
@@ -52,7 +52,10 @@ T = TypeVar("T")
 
 
 class WaldurAccounting:
-    """The client of one Waldur, with one token; for one thread. It reuses its connections."""
+    """A client of one Waldur server, with one token. It is not thread-safe.
+
+    Requests reuse the client's connections.
+    """
 
     def __init__(self, url: str, token: str, timeout_s: float) -> None:
         self._url = url.rstrip("/")
@@ -64,7 +67,7 @@ class WaldurAccounting:
         )
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return the rest of each component's limit; see ``Accounting`` for the contract."""
+        """Return each component's limit and its unused part; see ``Accounting``."""
         found = self._ask(lambda: retrieve.sync(UUID(resource), client=self._client, field=_FIELDS))
         limits = _table(found.limits, "limits", resource)
         used = _table(found.limit_usage, "limit_usage", resource)
@@ -89,7 +92,7 @@ class WaldurAccounting:
         self._client.get_httpx_client().close()
 
     def _ask(self, request: Callable[[], T]) -> T:
-        """Return Waldur's answer; raise errors of the port instead of errors of the client."""
+        """Return Waldur's answer; translate errors of the client into errors of the port."""
         try:
             return request()
         except httpx.HTTPError as error:

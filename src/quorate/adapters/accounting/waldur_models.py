@@ -1,9 +1,9 @@
 """Makes Waldur's client load only the models that Quorate uses, out of 2,600.
 
 The client's package ``models`` imports every model as soon as one of them is imported. This takes
-seconds of CPU time and much memory. ``leave_models_unread`` registers a package of the same name
-and folder in its place. The replacement imports one model when its module is imported, and all
-models only when a caller reads one as an attribute of the package.
+seconds of CPU time and much memory. ``leave_models_unread`` replaces this package by one with the
+same name and folder. An import of one model then loads only this model and the models that it
+needs. The replacement loads all models only when a caller reads one as an attribute of the package.
 """
 
 from __future__ import annotations

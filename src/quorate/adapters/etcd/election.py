@@ -112,7 +112,7 @@ class Election:
 
     @property
     def standing(self) -> Standing:
-        """Whether this candidate last led or followed; ``leads`` also checks the time."""
+        """The last known state of this candidate; unlike ``leads``, it ignores the time."""
         return self._standing
 
     def leads(self) -> bool:
@@ -129,7 +129,7 @@ class Election:
                 return 0
 
     def left_s(self, term: int) -> float:
-        """Return how long this candidate may act as the leader of ``term`` from now on, or 0."""
+        """Return the seconds for which this candidate may still lead in ``term``, or 0."""
         match self._standing:
             case Leading(record=record, until_s=until_s) if record.term == term:
                 return max(0.0, until_s - self._clock_s())
@@ -163,7 +163,10 @@ class Election:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop standing for election; a leader ends its lease, so that another can win now."""
+        """Stop standing for election.
+
+        A leader also ends its lease, so that another candidate can win at once.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -246,7 +249,7 @@ class Election:
         assert isinstance(leading, Leading), leading
         sent_s = self._clock_s()
         try:
-            # Wait for half of the remaining time, so that a second renewal can be sent.
+            # Wait for at most half of the remaining time, which leaves time for a second renewal.
             self._etcd.keep_alive(leading.lease, within_s / 2)
         except NotLeaderError:
             _LOG.warning("%s no longer leads: its lease has expired", self._candidate.name)

@@ -138,7 +138,7 @@ def _check_near(endpoints: tuple[str, ...]) -> None:
 
 
 def _settings(query: str) -> dict[str, str]:
-    """Return the settings of a URL, each given once and with a value."""
+    """Return the settings of a URL by name; raises ``StoreUrlError`` if they are not valid."""
     found: dict[str, str] = {}
     pairs = parse_qsl(query, keep_blank_values=True) if query else []
     for setting, value in pairs:

@@ -54,8 +54,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # gRPC's option for the shortest time limit of an attempt; a busy machine needs more than 100
-    # ms.
+    # gRPC gives each attempt to connect at least this long; a busy machine needs more than 100 ms.
     ("grpc.min_reconnect_backoff_ms", int(CONNECT_S * 1_000)),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
@@ -97,7 +96,8 @@ class EtcdClient:
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
         """Return the rows of the range ``asked``; see ``KeyValues``.
 
-        If ``within_s`` is given, the client asks one member, once, and the next call another one.
+        If ``within_s`` is given, the client asks one member once. If this member does not answer,
+        the next call asks another member.
         """
         request, called = _range(asked), method("KV", "Range")
         answer = self._repeated(
@@ -168,7 +168,7 @@ class EtcdClient:
     # --- Maintenance ---
 
     def compact(self, revision: int) -> None:
-        """Make etcd drop values of keys from before ``revision``, and reuse their space."""
+        """Make etcd drop the values that were replaced before ``revision``; it reuses the space."""
         request = message_class("CompactionRequest")(revision=revision, physical=True)
         self._call(method("KV", "Compact"), request)
 
@@ -198,7 +198,7 @@ class EtcdClient:
         )
 
     def defragment(self, endpoint: str) -> None:
-        """Make the member at ``endpoint`` free disk space, which blocks its other requests."""
+        """Make the member at ``endpoint`` free disk space; meanwhile its other requests wait."""
         request = message_class("DefragmentRequest")()
         self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
 
@@ -248,7 +248,7 @@ class EtcdClient:
                 return send()
             except StoreDownError:
                 self._ask_another()
-                # Switch before raising, because the caller may ask again at once.
+                # The switch comes before a raise, because the caller may ask again at once.
                 time.sleep(_PAUSE_S)
                 if time.monotonic() >= end_s:
                     raise

@@ -21,7 +21,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Asks for the rows of a range in key order; at most ``limit`` rows unless it is 0."""
+    """Asks for the rows of a range in key order: the first ``limit`` rows, or all if it is 0."""
 
     key: bytes
     end: bytes = b""
@@ -30,7 +30,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Sets a key; etcd removes a key with a lease when the lease ends."""
+    """Sets a key. If ``lease`` is not 0, etcd removes the key when that lease ends."""
 
     key: bytes
     value: bytes

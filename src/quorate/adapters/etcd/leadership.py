@@ -20,7 +20,10 @@ LEASE_S: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timers:
-    """How long a lease lasts, how often it is renewed, and how early its leader stops acting."""
+    """The timers of a candidate, in seconds.
+
+    A leader renews its lease every ``renew_every_s``, and stops acting ``margin_s`` before its end.
+    """
 
     lease_s: int = LEASE_S
     renew_every_s: float = 0.75
@@ -33,7 +36,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """This candidate does not lead; it tries again from ``stands_from_s`` on."""
+    """This candidate does not lead. If nobody leads, it campaigns from ``stands_from_s`` on."""
 
     leader: LeaderRecord | None
     stands_from_s: float = 0.0

@@ -34,10 +34,10 @@ class TimedCalls(KeyValues, Protocol):
 
 
 class LeaseBound:
-    """Passes calls on to ``etcd``. After ``bind``, no call lasts longer than the limit.
+    """Passes calls on to ``etcd``. After ``bind``, no call lasts longer than the leader's lease.
 
-    A read is repeated at other members while the lease is renewed. When the lease is over, each
-    call raises ``NotLeaderError`` at once, and sends nothing.
+    A read that gets no answer is repeated at other members, if the leader still has its lease. When
+    the lease is over, each call raises ``NotLeaderError`` at once, and sends nothing.
     """
 
     def __init__(self, etcd: TimedCalls, clock_s: Callable[[], float] = time.monotonic) -> None:

@@ -1,10 +1,10 @@
 """The local executor: leases become processes of this machine, with a keeper for each run.
 
-The executor writes the orders for each run to the run's folder; the run's keeper carries them out
-and records the status there. A daemon that is killed at any instant loses nothing: after a restart,
-``resume`` writes the orders again, and reads the statuses that keepers have recorded since. A
-separate thread writes the files and starts the processes, so that the ledger thread does not wait
-for them.
+The executor writes the orders for each run to the run's folder. The run's keeper carries out these
+orders, and records the run's status in the folder. If the service is killed at any instant, nothing
+is lost: after a restart, ``resume`` writes the orders again, and reads the statuses that keepers
+have recorded since. A separate thread writes the files and starts the processes, so that the ledger
+thread does not wait for them.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ class LocalExecutor:
         self._nudge()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again; if ``is_whole``, work of any other lease must end."""
+        """Accept open leases again.
+
+        If ``is_whole``, ``orders`` has all open leases, so the work of other leases must end.
+        """
         if self._room < 0:
             # The folder is locked only now, when the service owns the ledger and gives orders.
             self._open()
@@ -280,7 +283,10 @@ class LocalExecutor:
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write a run's orders, and ensure its keeper; return whether its status changed."""
+        """Write a run's orders, and start a keeper if it needs one.
+
+        Return whether the executor has news of the run to report.
+        """
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
@@ -350,7 +356,7 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return the status of a run; None if it is lost and a keeper has to determine it."""
+        """Return the status of a run; None if it is unreadable and a keeper has to determine it."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:

@@ -77,7 +77,7 @@ class ExecutorsByPool:
             each.listen(wake)
 
     def next_ms(self) -> int | None:
-        """Return the earliest time at which an executor asks to be called."""
+        """Return the earliest time at which an executor asks to be called; None if none asks."""
         return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class ExecutorsByPool:
         return found
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of the runs of ``runs`` that an executor knows."""
+        """Return the readiness of each run in ``runs`` that an executor knows."""
         found: dict[str, Readiness] = {}
         for each in self._all:
             found.update(each.readiness(runs))
@@ -144,7 +144,7 @@ def _kind_order(report: Report) -> int:
 
 @dataclass(slots=True)
 class NoExecutor:
-    """Runs no work: the executor of pools that name none, if other pools have an executor.
+    """The executor of pools that name no executor, if other pools have one. It runs no work.
 
     A stopped lease ends immediately, as in a service without an executor.
     """
@@ -167,7 +167,10 @@ class NoExecutor:
         """Do nothing."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
-        """Accept the orders of one commit, of any term, because they start and end no work."""
+        """Accept the orders of one commit.
+
+        Their term does not matter, because this executor starts and ends no work.
+        """
         del term
         for order in orders:
             if isinstance(order, StopLease):

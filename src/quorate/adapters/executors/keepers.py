@@ -137,7 +137,7 @@ class Keepers:
         return True
 
     def belong_to(self, ledger_id: str) -> str:
-        """Assign the folder to a ledger if it has none; return the folder's ledger."""
+        """Assign the folder to ``ledger_id`` if it has no ledger; return its ledger's id."""
         path = self._root / LEDGER
         try:
             return path.read_text(encoding="utf-8").strip()
@@ -146,10 +146,11 @@ class Keepers:
             return ledger_id
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer term.
+        """Record that orders of ``term`` are accepted.
 
-        The file is read once, because only this service uses the folder. Raises ``WorkFolderError``
-        if the file cannot be read or written.
+        Raises ``OldTermError`` if orders of a newer term were accepted before, and
+        ``WorkFolderError`` if the file with the newest term cannot be read or written. The file is
+        read once, because only this service uses the folder.
         """
         path = self._root / TERM
         remedy = f"if no other service uses this ledger, remove {path}"
@@ -219,7 +220,7 @@ class Keepers:
         return f"its keeper failed to start {DEATHS_MAX} times; see {log}"
 
     def clear(self, name: str) -> bool:
-        """Kill the processes that dead keepers left behind; return whether none remained."""
+        """Kill the processes that earlier keepers left behind; return True if there were none."""
         return kill_leftovers(run_folder(self._root, name)) == 0
 
     def move_aside(self, name: str, nonce: str) -> Path:
@@ -257,7 +258,7 @@ class Keepers:
             )
 
     def let_go(self) -> None:
-        """Leave the keepers and the folder as they are when this process ends."""
+        """Release the folder's lock, and stop watching the keepers, which continue to work."""
         for started in self._started.values():
             # The service no longer waits for its children, and Python must not warn about that.
             started.returncode = started.poll() or 0
@@ -283,7 +284,7 @@ class Keepers:
         return True
 
     def has_unread(self, name: str) -> bool:
-        """Return whether the keeper has not read all wake-ups yet."""
+        """Return whether a wake-up waits that the keeper has not read."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -26,7 +26,7 @@ from quorate.ports.executor_port import (
 )
 
 ENDED_MAX: Final = 100_000
-"""The number of ended leases that are remembered, so that they are not started again."""
+"""The most ended leases that the book remembers; a repeated order does not start them again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -66,8 +66,8 @@ class Book:
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Apply the orders of one commit; return the runs that they change.
 
-        ``before`` returns the last orders of a run that the book does not know, so that a life
-        continues after a restart.
+        ``before`` has the last orders of runs. They show which life continues after a restart, for
+        a run that the book does not know.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
@@ -98,7 +98,7 @@ class Book:
                 return []
 
     def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
-        """Return the leases and the life of a run before a commit."""
+        """Return the leases and the life of a run before a commit; empty if it had none."""
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
@@ -175,12 +175,12 @@ class Book:
         ]
 
     def spec(self, name: str) -> Run | None:
-        """Return the run called ``name``, if it has or had open leases."""
+        """Return the spec of the run ``name``; None if the book does not know the run."""
         run = self._runs.get(name)
         return None if run is None else run.spec
 
     def any_lease(self, name: str) -> str | None:
-        """Return one of the leases under which the run works."""
+        """Return one of the leases under which the run works; None if there is none."""
         run = self._runs.get(name)
         if run is None:
             return None
@@ -235,9 +235,10 @@ class Book:
         return names
 
     def continue_life(self, name: str, before: Wanted) -> None:
-        """Continue the life of ``before`` if it includes one of the run's open leases.
+        """Continue the life in ``before``, the run's last orders from before the book knew the run.
 
-        ``before`` has the last orders of the run from before the book knew it.
+        The life continues if these orders have a lease that is still open, or if an open lease
+        began by a growth, a swap or a hand-over.
         """
         run = self._runs.get(name)
         if run is not None and run.leases and not before.is_of_another(run.spec.nonce):
@@ -293,7 +294,10 @@ def _life(run: _OpenRun, before: set[str], life: str) -> str:
 
 
 def _begun(spec: Run, lease: str) -> str:
-    """Return the life that begins with a lease; a new run may reuse the names of leases."""
+    """Return the id of the life that begins with a lease.
+
+    The id includes the run's nonce, because a new run may reuse the names of leases.
+    """
     return f"{spec.nonce}/{lease}"
 
 

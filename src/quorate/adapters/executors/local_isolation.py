@@ -81,7 +81,7 @@ class JobUsers:
 
 
 def faults_of(run_as: RunAs) -> list[str]:
-    """Return the faults of the system users that a map names, one text for each."""
+    """Return a text for each system user of the map that is missing or may not be used."""
     found = []
     for key, name in run_as.accounts.items():
         try:
@@ -92,7 +92,7 @@ def faults_of(run_as: RunAs) -> list[str]:
 
 
 def _shared(run_as: RunAs) -> list[list[str]]:
-    """Return the groups of owners and users that a map gives the same system user."""
+    """Return the groups of map keys that belong to several owners and share a system user."""
     by_uid: dict[int, list[str]] = {}
     for key, name in run_as.accounts.items():
         try:
@@ -103,7 +103,7 @@ def _shared(run_as: RunAs) -> list[list[str]]:
 
 
 def _check_reach(folder: Path) -> None:
-    """Raise ``WorkFolderError`` if another system user cannot reach its folders."""
+    """Raise ``WorkFolderError`` if other system users cannot reach their folders in ``folder``."""
     for each in folder.parents:
         mode = each.stat().st_mode
         if not mode & stat.S_IXOTH:
@@ -140,9 +140,9 @@ def _why_others_show() -> str:
 def work_maker(
     root: Path, isolate: Callable[[Run], Isolation] | None
 ) -> Callable[[Run, int], Work]:
-    """Return a function from a run and its grace to its processes, folder and system user.
+    """Return a function that makes the ``Work`` of a run from the run and its grace.
 
-    ``root`` holds the folders of the runs. If ``isolate`` is None, the user is the service's.
+    ``root`` has the folders of the runs. If ``isolate`` is None, all work has the service's user.
     """
 
     def work_of(run: Run, grace_ms: int) -> Work:

@@ -22,21 +22,24 @@ STEP_MAX: Final = 2**53
 FIGURES_MAX: Final = 12
 """The most figures of one report that are read."""
 READ_BYTES_MAX: Final = 256 * 1024
-"""A read ends after this many bytes of lines, but has at least one line. Each of many followers has
-the lines of one read in memory, as text and as JSON."""
+"""A read returns at least one line, and ends after this many bytes of lines. The limit is for the
+sake of memory: each of many followers has the lines of one read there, as text and as JSON."""
 _TAIL_BYTES: Final = 8_192
 """The number of bytes that are read from the end of the record; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
 
 
 class LocalLogs:
-    """Reads below the folder of the local executor."""
+    """Reads the output and the steps of runs below the folder of the local executor."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
-        """Return at most ``limit`` lines of ``run``, beginning with line number ``first``."""
+        """Return at most ``limit`` lines of ``run``, beginning with line number ``first``.
+
+        Return None if the run has no folder for its output.
+        """
         folder = run_folder(self._folder, run) / OUTPUT
         if not folder.is_dir():
             return None

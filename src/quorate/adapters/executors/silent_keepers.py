@@ -5,8 +5,8 @@ a deadline, so a cancelled run would hold its GPUs for ever, and its payer would
 them. The log names such a keeper. When the work of the keeper is overdue, the keeper is killed with
 its work, and the next keeper records the ends.
 
-The limit is a number of checks and not of seconds, because after a suspension of the whole machine
-keepers have not had time to read.
+The limit is a number of checks, not of seconds: during a suspension of the whole machine the
+seconds pass, although no keeper can read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.keeper.wanted import Wanted
 _LOG = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 2.0
-"""The interval at which keepers are checked, because they may have been killed or be silent."""
+"""How often the executor checks whether keepers were killed or are silent."""
 SILENT_LOOKS: Final = 15
 """A keeper is silent if its wake-ups were unread at this many checks in a row."""
 
@@ -35,7 +35,7 @@ class SilentKeepers:
         self._last_s: dict[str, float] = {}
 
     def look(self, name: str, wanted: Wanted, *, now_s: float, now_ms: int) -> bool:
-        """Return whether the keeper of a run was killed: it was silent, and its work overdue."""
+        """Kill a run's keeper if it is silent and its work is overdue; return whether it did."""
         if not self._keepers.has_unread(name):
             self.forget(name)
             return False

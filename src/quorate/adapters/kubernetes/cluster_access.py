@@ -104,7 +104,7 @@ def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) ->
     certificate = _pem(user, "client-certificate", path)
     key = _pem(user, "client-key", path)
     if certificate and key:
-        # The library loads certificates from files only.
+        # Python's ``ssl`` loads a client certificate only from a file.
         with TemporaryDirectory() as folder:
             own = Path(folder) / "client.pem"
             own.touch(mode=0o600)

@@ -23,15 +23,15 @@ _LOG = logging.getLogger(__name__)
 OWNER_CONFIG: Final = "quorate"
 """The ConfigMap with the id of the ledger that owns the work in a cluster."""
 CLUSTER: Final = "cluster"
-"""The key with the cluster's name in the configuration of its services."""
+"""The key of the cluster's name in the configuration of the ledger's services."""
 TERM: Final = "term"
 """The key with the newest term of all accepted orders."""
 
 
 class ClusterOwner:
-    """The ConfigMap in the namespace ``home``; ``check`` reads it until it names this ledger.
+    """The ConfigMap in the namespace ``home``.
 
-    ``cluster`` is the name that the services of that ledger have for the cluster.
+    ``cluster`` is the cluster's name in the configuration of the ledger's services.
     """
 
     def __init__(self, api: KubeApi, home: str, cluster: str) -> None:
@@ -42,10 +42,11 @@ class ClusterOwner:
         self._found = ""
 
     def check(self, ledger_id: str) -> None:
-        """Record ``ledger_id`` as the owner of the work in the cluster, unless already checked.
+        """Record ``ledger_id`` as the owner of the work in the cluster.
 
-        Raises ``WorkFolderError`` if another ledger owns it, if the recorded cluster name differs,
-        or if the record cannot be written, and ``ClusterDownError`` if the cluster does not answer.
+        Raises ``WorkFolderError`` if another ledger owns the work, if the recorded cluster name
+        differs, or if the record cannot be written, and ``ClusterDownError`` if the cluster does
+        not answer. After a successful check, another call does nothing.
         """
         if self._found == ledger_id:
             return
@@ -73,10 +74,11 @@ class ClusterOwner:
         self._found = found
 
     def take_term(self, term: int) -> None:
-        """Record that orders of ``term`` are accepted; raises ``OldTermError`` after a newer term.
+        """Record that orders of ``term`` are accepted.
 
-        The ConfigMap is read each time, because another service may lead now. Raises
-        ``ClusterError`` if the cluster does not answer or refuses.
+        Raises ``OldTermError`` if the ConfigMap has a newer term, and ``ClusterError`` if the
+        cluster does not answer or refuses. The ConfigMap is read each time, because another service
+        may lead now.
         """
         while True:
             found = self._api.get(f"{self._path}/{OWNER_CONFIG}")
@@ -142,7 +144,8 @@ class TermInCluster:
     def order(self, term: int) -> None:
         """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
 
-        A newer term that only the cluster knows is found before anything is changed in the cluster.
+        A newer term that only the cluster knows is found by ``check``, before anything is changed
+        in the cluster.
         """
         if term < self._newest:
             raise OldTermError(term=term, newest=self._newest)
@@ -160,8 +163,8 @@ class TermInCluster:
     def leads(self) -> bool | None:
         """Return whether the cluster still accepts orders of this service's term.
 
-        None means that the cluster did not answer. A ledger with one writer has no terms, and its
-        owner was checked when the pods were listed.
+        None means that the cluster did not answer. A ledger with one writer has no terms, so its
+        service always leads; the owner of the work was checked when the pods were listed.
         """
         if not self._term:
             return True

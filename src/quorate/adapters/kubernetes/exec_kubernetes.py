@@ -2,9 +2,9 @@
 
 A run is a gang of pods. The pure function that decides the next step of local processes also
 decides the next step of pods (``keeper/next_step.py``). The executor stores nothing outside the
-cluster: every pod names its run and its start, so a service that is killed at any instant finds all
-of them again. The executor deletes only pods with the label of this ledger, and only after it knows
-the leases of the ledger.
+cluster. Every pod names its run and its start, so a service that was killed at any instant finds
+all its pods after a restart. The executor deletes only pods with the label of this ledger, and only
+after it knows the leases of the ledger.
 """
 
 from __future__ import annotations
@@ -156,9 +156,10 @@ class KubernetesExecutor:
         self._news.set()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again; pods of other leases end once the pods are listed.
+        """Accept open leases again.
 
-        Unless ``is_whole``, pods of other leases are kept.
+        If ``is_whole``, ``orders`` has all open leases, and pods of other leases end once the pods
+        are listed. Otherwise pods of other leases are kept.
         """
         assert self._ledger, "call belong_to first"
         self._term.order(term)
@@ -200,7 +201,7 @@ class KubernetesExecutor:
         return {} if self._watch is None else self._watch.steps(runs)
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of the runs of ``runs`` whose pods the executor has seen."""
+        """Return the readiness of each run in ``runs`` whose pods the executor has seen."""
         with self._lock:
             return self._statuses.readiness(runs)
 
@@ -236,7 +237,7 @@ class KubernetesExecutor:
         self._news.set()
 
     def _adopt(self) -> None:
-        """Continue runs with the pods of an earlier service."""
+        """Continue the runs whose pods an earlier service started, once the pods are listed."""
         assert self._watch is not None
         with self._lock:
             if not self._is_listed:

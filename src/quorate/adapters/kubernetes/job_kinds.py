@@ -31,10 +31,10 @@ class Ended:
 class JobKind:
     """One kind of workload. ``templates`` yields the path and number of pods of each template.
 
-    ``pod_label`` is the selector of its pods, with ``{name}`` and ``{uid}`` of the workload. If the
-    value of the label contains more than the workload's name, it must match ``pod_value``. If
-    ``by_affinity``, a suspended workload accepts a changed node affinity; otherwise it accepts only
-    a changed node selector.
+    ``pod_label`` is the label selector of a workload's pods, with ``{name}`` and ``{uid}`` of the
+    workload. If the selector has only the label's key, the label's value must match the pattern
+    ``pod_value``. If ``by_affinity``, a suspended workload accepts a changed node affinity;
+    otherwise it accepts only a changed node selector.
     """
 
     kind: str
@@ -213,7 +213,7 @@ KINDS: Final = (
         templates=_ray_templates,
         ended=_ray_ended,
         pod_label="ray.io/cluster",
-        # The cluster of a RayJob has its name, followed by five random characters.
+        # The cluster of a RayJob has the RayJob's name, followed by five random characters.
         pod_value=r"{name}-(?:raycluster-)?[a-z0-9]{{5}}",
     ),
 )

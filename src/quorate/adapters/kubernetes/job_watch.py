@@ -1,4 +1,4 @@
-"""Watches the workloads with an owner in one cluster, of every kind that its API server has.
+"""Watches the workloads of one cluster that have an owner, of every kind in the API server.
 
 The caller calls ``discover`` periodically, to find kinds that are installed later.
 """
@@ -115,9 +115,10 @@ class JobWatch:
 def without_pods(
     api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return the ``workloads`` without pods, and the workloads whose pods are unknown.
+    """Return the names of the ``workloads`` without pods, and a text for each with unknown pods.
 
-    Raises ``ClusterError`` if the cluster does not answer.
+    The text has the name, and why the API server refused to list the pods. Raises ``ClusterError``
+    if the cluster does not answer.
     """
     gone: set[str] = set()
     unknown: list[str] = []

@@ -76,7 +76,7 @@ class KubeApi:
         return self._ask("GET", path, params=params)
 
     def create(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the created object; raises ``CONFLICT`` if the object exists already."""
+        """Return the created object; raises a refusal with ``CONFLICT`` if it already exists."""
         return self._ask("POST", path, body=body)
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> Tree:
@@ -84,7 +84,7 @@ class KubeApi:
         return self._ask("PATCH", path, body=patch, content_type=_MERGE)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Tree:
-        """Return the replaced object; raises ``CONFLICT`` if the object has changed."""
+        """Return the replaced object; raises a refusal with ``CONFLICT`` if it has changed."""
         return self._ask("PUT", path, body=body)
 
     def apply(self, path: str, body: Mapping[str, Any], *, manager: str = "quorate") -> Tree:
@@ -93,11 +93,11 @@ class KubeApi:
         return self._ask("PATCH", path, body=body, content_type=APPLY, params=params)
 
     def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> Tree | None:
-        """Return the object as it is now, or None if it no longer exists.
+        """Delete an object; return the API server's answer, or None if the object was gone.
 
-        If ``uid`` is given, no other object of the same name is deleted. An answer without a
-        resource version means that another caller deleted the object at the same time; it no longer
-        exists.
+        The answer is the object as it is now, or a Status. If ``uid`` is given, no other object of
+        the same name is deleted. An object without a resource version means that another caller
+        deleted the object at the same time, so it no longer exists.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
@@ -197,7 +197,7 @@ class KubeApi:
 def _lines(response: HTTPResponse) -> Iterator[bytes]:
     """Yield the lines of an answer as they arrive.
 
-    ``readline`` would accept a truncated chunked answer as complete.
+    The code does not use ``readline``, which would accept a truncated chunked answer as complete.
     """
     rest = b""
     while part := response.read1(_READ_BYTES):

@@ -94,7 +94,7 @@ class KubeConnections:
         return HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._trust)
 
     def _begin_watch(self, connection: HTTPConnection) -> None:
-        """Connect, and let ``close`` interrupt the wait of this connection."""
+        """Connect, and remember the socket, so that ``close`` can end the watch."""
         if connection.sock is None:
             connection.connect()
         with self._lock:

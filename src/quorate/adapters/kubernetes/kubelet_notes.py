@@ -1,6 +1,7 @@
 """A cluster's report on how work ended, as a note: one short printable line. Pure.
 
-The note may contain a container's own last message; the ledger and terminals show the note.
+The note may contain the last message of a container. It is stored in the ledger, and shown in
+terminals.
 """
 
 from __future__ import annotations

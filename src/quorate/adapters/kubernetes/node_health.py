@@ -29,9 +29,9 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """A node of the cluster; ``declared`` is its Quorate node, None if it has no GPUs.
+    """A node of the cluster; ``gpus`` is how many of its GPUs are allocatable now.
 
-    ``gpus`` is how many GPUs are allocatable on the node now.
+    ``declared`` is the Quorate node made from it, or why none can be made; None without GPUs.
     """
 
     is_ready: bool
@@ -85,7 +85,7 @@ class Tolerance:
 class SeenNodes:
     """All nodes of a cluster at one instant of a monotonic clock.
 
-    ``unready_s`` has the instant since which each unready node has been seen unready.
+    ``unready_s`` has each node that is not ready, with the instant at which this was first seen.
     """
 
     nodes: Mapping[str, SeenNode]

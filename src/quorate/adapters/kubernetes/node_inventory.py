@@ -1,9 +1,9 @@
 """Makes Quorate nodes from the GPU nodes of a cluster and their labels.
 
 Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
-``gpu.flavor``). If a node has none of them, the labels of cloud providers and of NVIDIA's GPU
-operator are used. A node with an unknown fabric becomes a separate domain, because its network may
-not connect to other nodes.
+``gpu.flavor``). If a node lacks one of them, the label of cloud providers or of NVIDIA's GPU
+operator with the same meaning is used. A node with an unknown fabric becomes a separate domain,
+because its fast network may not connect it to other nodes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
 
 
 def gpus_of(tree: Mapping[str, Any]) -> int:
-    """Return how many GPUs a node makes allocatable; 0 if it lists none."""
+    """Return how many GPUs a node lists as allocatable, else as capacity; 0 if it lists none."""
     status = tree.get("status") or {}
     for table in (status.get("allocatable"), status.get("capacity")):
         text = str((table or {}).get(GPU, ""))

@@ -1,4 +1,4 @@
-"""Maps names of Quorate, which may be longer and have other letters, to names of objects.
+"""Maps names of Quorate to names of Kubernetes objects, which have to be shorter and simpler.
 
 A name is used unchanged if it is a DNS-1123 label of at most 40 characters, begins with a letter,
 and does not look like a mapped name. Every other name is mapped: it is put in lower case, each

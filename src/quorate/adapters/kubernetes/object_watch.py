@@ -1,9 +1,9 @@
 """Follows the objects at one path of a cluster by a list and a watch.
 
-If the server ends a watch, or the watch is lost, it continues from the last resource version. If
+A watch that the server ended, or that was lost, continues from the last resource version. If
 ``lists_after_loss``, a lost watch starts again with a list instead. A watch that cannot continue
-(410 Gone) starts again with a list. While the API server does not answer, the watch retries with
-growing pauses.
+(410 Gone) also starts again with a list. While the API server does not answer, the watch retries
+with growing pauses.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
         code=code,
         note=note,
         finished_ms=finished_ms,
-        # The API server's times are in whole seconds; the last millisecond of the second is never
-        # early.
+        # The API server gives times in whole seconds. The end of the second is used, because a
+        # deadline must not come too early.
         stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
         grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
         step=int(step) if step.isdecimal() and len(step) <= STEP_DIGITS_MAX else None,
@@ -184,10 +184,10 @@ class Crew:
 
     @property
     def is_starting(self) -> bool:
-        """Whether pods of the last start must be created or bound, and none was ordered to stop.
+        """Whether pods of the last start must still be created or bound.
 
-        Pods are bound only when all of them exist. So if one pod is bound and another pod is
-        missing, the missing pod was deleted.
+        False if one of these pods has ended or was ordered to stop. Pods are bound only when all of
+        them exist. So if one pod is bound and another pod is missing, the missing pod was deleted.
         """
         newest = self.newest
         if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):
@@ -231,7 +231,7 @@ class Crew:
 
     @property
     def finished_ms(self) -> int:
-        """The time at which the last pod ended."""
+        """The latest time at which a pod of the last start ended; 0 if it is unknown."""
         return max((each.finished_ms for each in self.newest), default=0)
 
     @property

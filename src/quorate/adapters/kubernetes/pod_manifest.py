@@ -3,7 +3,7 @@
 ``processes: gpu`` means a pod for each GPU, which sees only that GPU. ``processes: node`` means a
 pod for each node, in which a launcher may start more processes. Quorate creates each pod with a
 ``schedulerName`` that no scheduler has, and binds the pods itself when all pods of the run exist.
-So a run starts as a whole or not at all, on servers with or without scheduling gates.
+So a run starts as a whole or not at all, and the API server need not have scheduling gates.
 """
 
 from __future__ import annotations

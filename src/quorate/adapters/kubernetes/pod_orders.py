@@ -131,9 +131,10 @@ class PodOrders:
 
 @dataclass(frozen=True, slots=True)
 class LostPods:
-    """The pods on failed nodes, also after their leases have ended: no kubelet confirms their end.
+    """The pods on failed nodes, which have to be deleted because no kubelet confirms their end.
 
-    Before the pods are listed, only the failed nodes are known.
+    A pod is listed here even if its lease has ended. Until the watch has listed the pods, only the
+    failed nodes are known.
     """
 
     _nodes: set[str] = field(default_factory=set)

@@ -49,7 +49,10 @@ class HeldUp:
 
 
 def readiness_of(crew: Crew, refused: str) -> Readiness:
-    """Return whether all pods of the last start work; ``refused`` is why none could be created."""
+    """Return whether all pods of the last start work, and if not, why.
+
+    ``refused`` is why the API server refused to create the pods; empty if it did not refuse.
+    """
     if refused:
         return Readiness(is_ready=False, reason=START_REFUSED, message=refused)
     pods = crew.newest

@@ -102,7 +102,7 @@ class PodWatch:
         return found
 
     def services(self, run: str) -> list[RunService]:
-        """Return the Services of ``run``: at most one, or those of all namespaces if unknown."""
+        """Return the Service of ``run``; if the run is unknown, its Services in all namespaces."""
         own = self._namespace_of(run)
         with self._lock:
             found = tuple(self._services.get(run, {}).items())
@@ -131,10 +131,11 @@ class PodWatch:
                 self._put(pod)
 
     def bound(self, pod: Pod, node: str) -> None:
-        """Record that ``pod`` is bound to ``node``; the API server's answer has no pod.
+        """Record that ``pod`` is bound to ``node``.
 
-        Without this record, a pod that is deleted before the watch reports the binding would look
-        like a pod that was never created.
+        The API server's answer to a binding does not have the pod. Without this record, a pod that
+        is deleted before the watch reports the binding would look like a pod that was never
+        created.
         """
         with self._lock:
             key = (pod.namespace, pod.name)
@@ -207,7 +208,7 @@ class PodWatch:
 
 
 def _service_of(tree: dict[str, Any]) -> tuple[str, str, RunService] | None:
-    """Return the run and namespace of a Service; None if Quorate did not create it."""
+    """Return a Service with its run and namespace; None if Quorate did not create it."""
     metadata = tree["metadata"]
     try:
         text = (metadata.get("annotations") or {})[SERVICE_RECORD]

@@ -49,7 +49,7 @@ RESERVATION: Final = ResourceKind(
 LEASE: Final = ResourceKind(name="GPULease", plural="gpuleases", is_namespaced=True, is_own=True)
 OUTCOME: Final = ResourceKind(name="ResolverOutcome", plural="resolveroutcomes", is_own=True)
 KINDS: Final = (POOL, OWNER, BUDGET, RUN, RESERVATION, LEASE, OUTCOME)
-"""All kinds; kinds that users write are ordered so that each refers only to earlier kinds."""
+"""All kinds. Each kind that users write refers only to kinds that come before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class ResourceWatch:
         return self._follower(resource.kind).newest(resource)
 
     def at(self, kind: ResourceKind, namespace: str, name: str) -> Resource | None:
-        """Return the resource called ``name``, if it is known."""
+        """Return the resource called ``name``; None if it is not known."""
         return self._follower(kind).at((kind.name, namespace, name))
 
     def put(self, kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:

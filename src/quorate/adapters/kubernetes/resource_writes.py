@@ -86,7 +86,10 @@ class ResourceWriter:
         status: Mapping[str, Any],
         above: Resource | None,
     ) -> None:
-        """Create an object of Quorate; with ``above``, this resource becomes the object's owner."""
+        """Create an object of Quorate if it is missing, and write its status if it differs.
+
+        If ``above`` is given, this resource becomes the owner of a new object.
+        """
         made = self._watch.at(kind, namespace, name)
         if made is None:
             made = self._create(kind, namespace, name, spec=spec, above=above)

@@ -1,6 +1,6 @@
 """The last seen status of each run in a cluster: whether it has exited, and whether it works.
 
-The executor's lock guards it.
+The caller holds the executor's lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.ports.executor_port import Readiness, Report, RunExited, RunUnstart
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The status of a run; ``unstarted`` is the reason if it cannot be started."""
+    """The status of a run; ``unstarted`` is why the run cannot be started, or empty."""
 
     status: Status
     ready: Readiness
@@ -72,5 +72,5 @@ class RunStatuses:
         return [*exits, *unstarted, *found[len(exits) :]]
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of the runs of ``runs`` whose pods were seen."""
+        """Return the readiness of each run in ``runs`` whose pods were seen."""
         return {run: self._readiness[run] for run in runs if run in self._readiness}
