@@ -1,8 +1,9 @@
 """Chooses the system user that runs the work of an owner or of one of its users.
 
-A template builds a name from the owner's name, and optionally the user's; a map names system users
-one by one, and takes precedence. Owners and users choose their own names, so a template must not
-let them become a system user with another purpose, or the system user of another owner.
+A template builds the name of the system user from the owner's name, and optionally from the user's
+name. A map names system users one by one, and takes precedence over the template. Owners and users
+choose their own names, so a template must not let them become a system user with another purpose,
+or the system user of another owner.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class RunAsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """``accounts`` maps ``owner`` or ``owner/user`` to system users; the template may be empty.
+    """The setting ``run_as``. ``accounts`` maps ``owner`` or ``owner/user`` to system users.
 
-    Raises ``RunAsError``.
+    The template may be empty. Raises ``RunAsError`` if there is nothing, or a wrong template.
     """
 
     template: str = ""

@@ -15,11 +15,11 @@ LINE_CHARS_MAX: Final = 1_000
 LINES_CHARS_MAX: Final = 65_536
 """The most characters of all faults together; faults that do not fit are only counted."""
 _HEAD_CHARS: Final = 600
-"""How many characters are kept of the beginning, which names the field; the end has the remedy."""
+"""How many characters of the beginning are kept: it names the field, and the end has the remedy."""
 
 
 def in_bounds(error: CommandError) -> CommandError:
-    """Return ``error`` with its lines and refusals cut to these lengths.
+    """Return ``error`` with its lines and refusals cut to the lengths above.
 
     An error that is short enough is returned unchanged.
     """

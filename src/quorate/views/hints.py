@@ -17,7 +17,7 @@ def nearest_name(word: str, known: Collection[str]) -> str | None:
     """Return the name of ``known`` that is nearest to ``word``; None if no name is near.
 
     If ``known`` has more than ``CANDIDATES_MAX`` names, only names that begin like ``word`` are
-    compared, if there are any.
+    compared.
     """
     if len(word) > WORD_CHARS_MAX:
         return None
@@ -26,7 +26,10 @@ def nearest_name(word: str, known: Collection[str]) -> str | None:
 
 
 def _alike(word: str, known: Collection[str]) -> Collection[str]:
-    """Return all of ``known`` if they are few, else those with the longest prefix of ``word``."""
+    """Return all of ``known`` if they are few, else the names that begin like ``word``.
+
+    The common beginning is only as long as necessary to leave few names.
+    """
     found = known
     for length in range(1, len(word) + 1):
         if len(found) <= CANDIDATES_MAX:

@@ -12,7 +12,7 @@ _OF_QUOTAS = (
 
 
 def error(name: str, refusal: Refusal) -> dict[str, object]:
-    """Return a refusal as an answer; ``name`` is its name in the calculus."""
+    """Return a refusal as an answer of ``quorate calc``; ``name`` is the refusal's name there."""
     return {"error": name, "message": sentence(refusal), "refusal": refusal_tree(refusal)}
 
 

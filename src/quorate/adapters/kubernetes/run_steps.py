@@ -30,7 +30,7 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""The longest grace period of the other pods after one has failed, because their work is lost."""
+"""The longest grace period of a run's pods after one of them failed: their work is lost anyway."""
 CODE_INVALID: Final = 126
 """The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422
@@ -80,7 +80,7 @@ class RunSteps:
         return _end_some(orders, crew, step, now_ms)
 
     def exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
-        """Return how the work of a run ended by itself, or why the API server refused its pods."""
+        """Return how a run's work ended by itself, or why its pods are invalid; None if neither."""
         invalid = self._invalid.get(name)
         if invalid is not None and invalid.life != wanted.life:
             del self._invalid[name]
@@ -165,7 +165,7 @@ def work_of(run: Run, grace_ms: int) -> Work:
 
 
 def clock_ms() -> int:
-    """Return the time of day, the clock of the stop times of pods."""
+    """Return the time of day in Unix milliseconds, the clock of the pods' stop times."""
     return int(time() * SECOND_MS)
 
 

@@ -1,4 +1,4 @@
-"""Reads a workload that names an owner from its Kubernetes object. Pure.
+"""Reads the Kubernetes objects of workloads that name an owner. Pure.
 
 Users write workloads, and the CRD of a kind may validate little. So this module reads any content
 without an exception. If the content cannot become a run, the result has a ``fault``, which Quorate
@@ -87,7 +87,7 @@ class SeenJob:
 
 
 def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
-    """Return a workload that names an owner; None if Quorate does not start it."""
+    """Return the workload in ``tree``; None if it names no owner or is being deleted."""
     metadata = tree["metadata"]
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     owner = labels.get(OWNER_LABEL) or labels.get(QUEUE_LABEL)
@@ -117,7 +117,10 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 
 
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
-    """Return further faults of a workload; the limits are those of documents."""
+    """Return a fault of a workload beside those of its pods, or an empty text.
+
+    The limits are the same as in documents.
+    """
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
     if not 0 <= grace_s <= DURATION_S_MAX:
@@ -136,7 +139,7 @@ def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> s
 
 
 def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
-    """Return the pods with GPUs of each template, or their fault."""
+    """Return the templates whose pods have GPUs, and the fault if they cannot be used."""
     found: list[PodSet] = []
     for path, pods in kind.templates(tree):
         gpus = _pod_gpus(at(tree, (*path, "spec")))
@@ -153,7 +156,10 @@ def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
 
 
 def _pod_gpus(spec: Any) -> int | str:
-    """Return the GPUs of one pod, or the fault. Containers add up; init containers do not."""
+    """Return the number of GPUs of one pod, or its fault.
+
+    The GPUs of containers add up. Init containers run one after another, so the largest one counts.
+    """
     amounts: dict[str, list[int]] = {"containers": [0], "initContainers": [0]}
     for table, found in amounts.items():
         for container in mappings(at(spec, (table,))):

@@ -44,7 +44,7 @@ class StartRefusals:
     def until_s(self, run: str, life: str) -> float:
         """Return the time from which the start of ``life`` is retried; 0 if no start was refused.
 
-        A start that was refused in another life, on other nodes, is retried immediately.
+        If the refusal was in another life, on other nodes, the start is retried immediately.
         """
         found = self._of.get(run)
         return found.until_s if found is not None and found.life == life else 0.0

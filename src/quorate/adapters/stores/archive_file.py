@@ -1,10 +1,10 @@
 """The archive file: a ledger's last snapshot and its archived runs, in ``LEDGER.archive``.
 
 Everything in it is derived from the ledger. The file can be removed while no program has the ledger
-open for writing. The archive is a separate file, so that writing a snapshot takes no lock for which
-an append waits. One transaction writes a snapshot and its rows: whenever the program or the machine
-ends, the file has either the previous or the new snapshot, complete. A save need not be durable
-when it returns, because lost rows are read from the log again (docs/adr/0033).
+open for writing. The archive is a separate file, so that no append waits for a lock while a
+snapshot is written. One transaction writes a snapshot and its rows: whenever the program or the
+machine ends, the file has either the previous or the new snapshot, complete. A save need not be
+durable when it returns, because rows that are lost are derived from the log again (docs/adr/0033).
 
 Rows are only added. A row names the snapshot that archived it, so that a reader that started at an
 earlier snapshot ignores the row. Each row has a checksum over all its columns.
@@ -78,7 +78,7 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # The file of the connection; another file may have taken its path since.
+        # The numbers of the file that is now at ``path``, and of the file that ``_db`` has open.
         self._made = self._opened = 0
         # The lock is held while the file is replaced, committed to or closed.
         self._changing = Lock()
@@ -89,8 +89,8 @@ class ArchiveFile:
     ) -> None:
         """Store a snapshot and the runs that it archives, in one transaction; see ``EventStore``.
 
-        It uses its own connection, so another thread may call it. If the archive is closed during
-        the save, ``save`` raises and stores nothing.
+        A save uses its own connection, so another thread may call ``save``. If the archive is
+        closed during the save, ``save`` raises and stores nothing.
         """
         with translated(self.path), closing(self._connected(is_new=base_seq == 0)) as db:
             db.execute("BEGIN IMMEDIATE")
@@ -140,7 +140,7 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises if the archive is closed."""
-        # This is checked without the lock, because the check only ends a save earlier.
+        # No lock is needed, because this check only ends a save of a closed archive earlier.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
@@ -172,7 +172,7 @@ class ArchiveFile:
             self._made += 1
 
     def load(self) -> tuple[Head, bytes] | None:
-        """Return the snapshot; None if there is no archive. Raises if it is not complete."""
+        """Return the snapshot; None if there is none. Raises if the snapshot is damaged."""
         if not self.path.exists():
             return None
         with translated(self.path), self._reading() as db:

@@ -98,7 +98,7 @@ def fence_of(key: bytes, standing: Standing) -> Fence:
 
 
 class EtcdAppender:
-    """Moves the head of one log; for one thread."""
+    """Appends to one log, and so moves its head. Only one thread may use it."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class EtcdAppender:
     def create(self) -> None:
         """Create an empty log; raises ``LedgerExistsError``."""
         key = self._keys.head
-        # Read first: a read finds a member that answers; a transaction asks one member once.
+        # Read first: a read tries members until one answers; a transaction asks one member once.
         if self._etcd.get(Get(key)):
             raise LedgerExistsError(self._place)
         made = self._etcd.commit(
@@ -130,7 +130,7 @@ class EtcdAppender:
             raise LedgerExistsError(self._place)
 
     def read_head(self, *, within_s: float | None = None) -> KnownHead:
-        """Return where the log ends now; raises ``LedgerNotFoundError`` if there is none."""
+        """Return the present head of the log; raises ``LedgerNotFoundError`` without a log."""
         self._known = self._parsed(self._etcd.get(Get(self._keys.head), within_s=within_s))
         return self._known
 
@@ -279,8 +279,8 @@ class EtcdAppender:
     def _is_recorded(self, sent: Head) -> bool:
         """Return whether this writer moved the head to ``sent``, after the answer was lost.
 
-        Raises ``UnsureAppendError`` if the writer's mark cannot be read or does not exist, because
-        the writer has not appended yet or its old mark was removed.
+        Raises ``UnsureAppendError`` if the writer's mark cannot be read or does not exist. A writer
+        has no mark if it has not appended yet, or if its old mark was removed.
         """
         try:
             rows = self._etcd.get(Get(self._own_key))
@@ -295,8 +295,8 @@ class EtcdAppender:
     ) -> KnownHead:
         """Return the head once the append of ``sent`` has succeeded or can no longer succeed.
 
-        Raises ``UnsureAppendError`` if the result cannot be determined in time, or while this
-        program leads, so that its callers do not wait longer.
+        Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``, or when this
+        program no longer leads, so that its callers do not wait longer.
         """
         while True:
             try:
@@ -326,7 +326,10 @@ class EtcdAppender:
         return self.fence is not None and self.fence.revision == _NO_REVISION
 
     def _stage_parts(self, block: Block) -> None:
-        """Write a body that is too large for one key in parts; keys contain the block's hash."""
+        """Write the block's body in parts if it is too large for one key.
+
+        The keys of the parts contain the block's hash.
+        """
         for number in range(part_count(block)):
             part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
             key = self._keys.part(block.height, block.hash, number)

@@ -1,6 +1,7 @@
 """Checks every member of an etcd, and the archive with a test file, before a ledger is created.
 
-A ledger can be created while a member is down, so an operator should know of the member first.
+Even while a member is down, a ledger can be created. So the operator should learn of the member
+first.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def cautions_of(address: EtcdAddress) -> list[str]:
 
 
 def _archive_faults(address: EtcdAddress) -> list[str]:
-    """Return why a file cannot be written to the archive, read back and removed."""
+    """Return the fault of the archive if a test file cannot be written, read back and removed."""
     bucket = None if address.bucket is None else S3Archive(address.bucket)
     files: FileArchive = ArchiveFolder(address.archive) if bucket is None else bucket
     name, data = f"{_CHECK_ROOM}/{uuid4().hex}", b"quorate"

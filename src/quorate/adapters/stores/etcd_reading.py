@@ -1,4 +1,4 @@
-"""Reads the blocks of a ledger in etcd: older blocks from the archive, the others from etcd.
+"""Reads the blocks of a ledger in etcd: older blocks from the archive, newer blocks from etcd.
 
 Keys of etcd list the segments in the archive. The transaction that creates the key of a segment
 removes the segment's blocks from etcd. So a block that is in neither place was moved between two
@@ -39,7 +39,7 @@ class EtcdReader:
         self._unpacked: tuple[Segment, list[Block]] | None = None
 
     def head(self) -> Head:
-        """Return where the log ends now; raises ``LedgerNotFoundError`` if there is none."""
+        """Return the present head of the log; raises ``LedgerNotFoundError`` without a log."""
         rows = self._etcd.get(Get(self._keys.head))
         if not rows:
             raise LedgerNotFoundError(self._place)
@@ -111,11 +111,11 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block in etcd, by the segments that were read last."""
+        """Return the height of the first block in etcd, going by the segments read last."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
-        """Return the segment with the block at ``height``, by the segments that were read last."""
+        """Return the segment with the block at ``height``, of those read last; None without one."""
         segments = self._segments
         if not segments or height > segments[-1].last_height:
             return None
@@ -123,7 +123,7 @@ class EtcdReader:
         return segments[at - 1]
 
     def _is_hot(self, height: int) -> bool:
-        """Return whether ``height`` should be in etcd; reads the segments again."""
+        """Read the segments again; return whether the block at ``height`` should be in etcd."""
         self.segments()
         return height >= self._hot_from()
 

@@ -7,12 +7,13 @@
     NAME/leader                 the leader, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
     NAME/outbox/SINK            how far a sink has delivered everything (``outbox_etcd.py``)
+    NAME/writer/WRITER          the last head to which a writer moved the log (``etcd_append.py``)
     NAME/turn/ENTRY             an entry in the queue of writers (``etcd_turns.py``)
     NAME/moved                  the place to which the ledger was moved (``etcd_moved.py``)
     NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys sort by number. A block above the head
-is not part of the ledger: its writer staged it, and ended before it moved the head.
+is not part of the ledger: a writer has staged the block, and has not moved the head.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def head_value(head: Head) -> bytes:
 
 
 def head_of(row: Row, place: str) -> Head:
-    """Return the head in ``row``; raises ``LedgerVersionError`` for a newer layout."""
+    """Return the head in ``row``; raises ``LedgerVersionError`` for another layout."""
     value = _decoded(_HEADS, row, place)
     if value.layout != LAYOUT:
         raise LedgerVersionError(place, found=value.layout, known=LAYOUT)

@@ -71,9 +71,9 @@ class TurnCalls(KeyValues, Protocol):
 class EtcdTurns:
     """One writer's place in the queue; only for the thread that appends.
 
-    ``until_moved`` returns when the head has changed after a revision, or after some seconds. Its
-    result is the revision of the last known change, or the given revision. ``leave`` deletes an
-    entry; it works even when a leader's lease is over, and ``etcd`` refuses all calls.
+    ``until_moved`` waits until the head has changed after a given revision, or for some seconds. It
+    returns the revision of the last known change, or the given revision. ``leave`` deletes an
+    entry. It works even when a leader's lease is over and ``etcd`` refuses all calls.
     """
 
     def __init__(
@@ -114,15 +114,16 @@ class EtcdTurns:
         return () if self._entry is None else (Delete(self._entry.key),)
 
     def appended(self) -> None:
-        """Record that an append was recorded, and removed the entry."""
+        """Record that an append of this writer succeeded, which also removed its entry."""
         if self._entry is None:
             self._lease_s = max(TURN_S, self._lease_s // 2)
         self._entry, self._has_turn = None, False
 
     def refused(self, queue: tuple[Row, ...], *, has_moved: bool) -> bool:
-        """Return whether an append was refused because of ``queue``, the entries that it has read.
+        """Return whether the queue was the reason why an append was refused.
 
-        ``has_moved`` says that the head has moved.
+        ``queue`` has the entries that the refused append has read. ``has_moved`` says whether the
+        head has moved.
         """
         entry = self._entry
         if entry is None:
@@ -151,7 +152,7 @@ class EtcdTurns:
 
         ``revision`` is the last known revision of the head's key. If etcd does not answer, or turns
         have not helped lately, return without a turn: the next append finds out whether etcd can be
-        reached. A writer that has its turn asks again only if it has lost a race.
+        reached. A writer calls this again during its turn only if it has lost a race.
         """
         try:
             self._wait_until_first(revision)
@@ -214,7 +215,7 @@ class EtcdTurns:
             )
 
     def _expired(self) -> None:
-        """Record that the lease of the entry ended; if that was during a turn, it was too short."""
+        """Record that the entry's lease ended; if it ended during a turn, make the next longer."""
         if self._has_turn:
             if self._lease_s == TURN_S_MAX:
                 self._turnless_until_s = self._clock_s() + TURNLESS_S
@@ -249,7 +250,7 @@ class EtcdTurns:
 
 
 class _Waiting:
-    """Reports a long wait once, with the name of the writer that is waited for."""
+    """Reports a long wait once, with the name of the writer whose turn it is."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s

@@ -83,8 +83,8 @@ class EtcdUpkeep:
     def _forget_writers(self, upto_height: int) -> None:
         """Remove the marks of writers that have appended nothing after ``upto_height``.
 
-        Most of these writers have ended. A writer that still runs, and loses an answer, cannot tell
-        whether its append succeeded.
+        Most of these writers have ended. If one still runs, and its next append gets no answer, it
+        cannot always tell whether that append succeeded.
         """
         marks = self._keys.writers
         for row in self._client.get(Get(marks, after_prefix(marks))):
@@ -163,7 +163,7 @@ class EtcdUpkeep:
                 waiting, size = [], 0
 
     def _move(self, blocks: list[Block]) -> int | None:
-        """Move ``blocks`` to the archive; return etcd's revision, None if already moved."""
+        """Move ``blocks`` to the archive; return etcd's revision, or None if others moved them."""
         segment, data = pack(blocks)
         name = f"{SEGMENTS_ROOM}/{segment.name}"
         self._archive.put(name, data)

@@ -4,9 +4,9 @@ If a write-ahead log is damaged, truncated or missing, SQLite opens the shorter 
 error. So the ledger's file alone does not show that its end is missing. ``head_record.py`` decides
 when the writer records a head in the file, and refuses a shorter log (docs/adr/0029).
 
-The file has two slots, written in turn, each with a checksum and a number that grows by one. An
-interrupted write damages one slot, and the other still has the previous head. A record is a
-checkpoint; it is signed if the ledger's key is beside the ledger.
+The file has two slots, which are written in turn. Each slot has a checksum, and a number that grows
+by one with each write. An interrupted write damages one slot only, and the other slot still has the
+previous head. A record is a checkpoint. It is signed if the ledger's key is beside the ledger.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _opened(ledger: Path, flags: int) -> int | None:
     """
     path = head_path(ledger)
     try:
-        # Without this flag, opening a pipe at this path would block.
+        # Without O_NONBLOCK, opening a pipe at this path would block.
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -205,7 +205,7 @@ def _encoded(slot: _Slot) -> bytes:
 
 
 def _decoded(text: bytes) -> _Slot | None:
-    """Return the slot in ``text``; None if the bytes are not complete."""
+    """Return the slot in ``text``; None if it is damaged, not complete, or of another version."""
     begin = len(_MARK) + _LENGTH.size
     if text[: len(_MARK)] != _MARK or len(text) < begin:
         return None
@@ -232,8 +232,8 @@ def _decoded(text: bytes) -> _Slot | None:
 
 def _newest(fd: int, ledger: Path) -> _Slot:
     """Return the slot that was written last; raises ``CorruptLedgerError`` if none is complete."""
-    # A slow reader may read both slots while they are written, although the writer never changes
-    # both at once.
+    # Try several times: a slow reader may find both slots incomplete, although the writer never
+    # writes both at once.
     for _ in range(_READS_MAX):
         text = os.pread(fd, _SLOTS * SLOT_BYTES, 0)
         slots = [_decoded(text[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in range(_SLOTS)]

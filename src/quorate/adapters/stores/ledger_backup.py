@@ -1,7 +1,7 @@
 """Copies a ledger while a service writes to it: its file, its head file, and optional secrets.
 
 SQLite's backup reads one consistent state of the ledger and blocks no writer. The copy is one file
-without a write-ahead log, with a head file beside it. It is verified before the function returns.
+without a write-ahead log, with a head file beside it. ``copy_ledger`` verifies the copy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> He
         ):
             _copy_pages(reading, writing)
         signer = EndSigner(from_path, first)
-        # The copy must reach the head recorded before it began, and may be longer.
+        # The copy must reach the head that was recorded before the copy began, and may be longer.
         file = HeadFile.create(copy, end or unsigned_checkpoint("", GENESIS, 0))
         undo.callback(file.close)
         head = _verified(copy)
@@ -79,7 +79,7 @@ def _first(store: SqliteStore) -> Block | None:
 
 
 def _verified(path: Path) -> Head:
-    """Return where the ledger at ``path`` ends; raises ``CorruptLedgerError`` if it is damaged."""
+    """Return the head of the ledger at ``path``; raises ``CorruptLedgerError`` if it is damaged."""
     with SqliteStore.read(path) as store:
         found = verify_blocks(store.blocks())
         if isinstance(found, Broken):

@@ -54,10 +54,10 @@ def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
     """Copy the ledger at ``source`` to ``out``; return the head and the names of copied secrets.
 
     During the move, the ledger at ``source`` is locked for writing, so no service decides on it.
-    Both ledgers are read again and compared, block by block, before this returns. If services on
-    other machines serve a ``source`` in etcd, this raises ``LedgerServedError``. After the move,
-    ``source`` accepts no blocks from any program. If another program writes to ``source`` during
-    the move, this raises ``StoreError`` and leaves nothing at ``out``.
+    Before this returns, both ledgers are read again and compared, block by block. If another
+    program writes to ``source`` during the move, this raises ``StoreError`` and leaves nothing at
+    ``out``. For a ``source`` in etcd, this raises ``LedgerServedError`` if services on other
+    machines serve it. After the move, a ``source`` in etcd accepts no blocks from any program.
     """
     beside = ledger_path(source)
     secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())

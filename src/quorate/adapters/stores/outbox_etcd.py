@@ -30,7 +30,11 @@ KEEP_S: Final = 1.0
 
 @dataclass(slots=True)
 class _Position:
-    """A sink's progress; ``ends`` has the blocks it has read since the stored position."""
+    """A sink's progress.
+
+    ``ends`` has the end of each block that the sink has read since its stored position, as a
+    sequence and the ledger's hash there.
+    """
 
     kept: int
     revision: int
@@ -81,7 +85,7 @@ class EtcdOutbox:
         return self._box.head(sink)
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
-        """Store ``parcels`` until this outbox is closed, and the cursor; see ``Outbox``."""
+        """Store ``parcels`` and the cursor until this outbox is closed; see ``Outbox``."""
         position = self._begun(sink)
         self._box.take_in(sink, parcels, cursor, head)
         with self._turn:

@@ -249,7 +249,7 @@ def _cursor(db: sqlite3.Connection, sink: str) -> int:
 
 
 def _removed(db: sqlite3.Connection, sink: str, key: str) -> str | None:
-    """Move the parcel's key to the delivered keys; return its line, None if already moved."""
+    """Remove a parcel and remember its key; return its line, None if it was removed before."""
     row = db.execute(
         "DELETE FROM parcel WHERE sink = ? AND key = ? RETURNING line, seq", (sink, key)
     ).fetchall()

@@ -58,7 +58,7 @@ def existing(path: Path) -> Path:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return the identity of the file at ``path`` on this machine."""
+    """Return the device and the inode of the file at ``path``, which identify the file."""
     found = path.stat()
     return found.st_dev, found.st_ino
 

@@ -1,10 +1,10 @@
 """The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
 
 Several programs may write: at each head, the first append succeeds, and all other appends get an
-error. The files on this machine have the prefix ``local`` of the URL, and only one program at a
-time may use them: the lock, the snapshot with the archived runs (``archive_file.py``), and other
-files of the service. Whenever a segment is closed, a snapshot is published to the archive, from
-which a machine without a snapshot starts.
+error. The files on this machine are the lock, the snapshot with the archived runs
+(``archive_file.py``), and other files of the service. Their paths have the prefix ``local`` of the
+URL, and only one program at a time may use them. Whenever a segment is closed, a snapshot is
+published to the archive. A machine without a snapshot starts from a published one.
 
 docs/adr/0045 gives the reasons.
 """
@@ -80,7 +80,7 @@ class EtcdStore:
     ) -> None:
         self._address = address
         self._lock = lock
-        # The end of the ledger for a reader of the past; it reads no later blocks.
+        # Where the ledger ends for a reader that does not follow it; None for other stores.
         self._end: Head | None = None
         self._keys = keys = EtcdKeys(address.name)
         self._client = client = EtcdClient(address)
@@ -188,8 +188,8 @@ class EtcdStore:
     ) -> Election:
         """Return a candidate called ``name``, reached at ``service``; the caller starts it.
 
-        From now on this store appends only while the candidate leads. A change of the leader
-        applies to appends before ``on_change`` is called with it.
+        From now on this store appends only while the candidate leads. A change of the leader takes
+        effect for appends before ``on_change`` is called with the candidate's new standing.
         """
         self._check_writable()
         keys = self._keys
@@ -243,7 +243,7 @@ class EtcdStore:
         return None
 
     def verified_head(self) -> Head:
-        """Return the end of the archive: etcd has the hash of each file; see ``EventStore``."""
+        """Return the head after the archived blocks: etcd has their hashes. See ``EventStore``."""
         segments = self._reader.segments()
         return segments[-1].head if segments else GENESIS
 
@@ -298,7 +298,7 @@ class EtcdStore:
         with translated(self._address.local):
             self._archive.save(head, payload, ended, base_seq=base_seq)
         try:
-            # The snapshot's row may belong to another log.
+            # The snapshot may belong to another log, which may be longer than this one.
             if self._upkeep.close_segments(min(head.height, self._reader.head().height)):
                 self._publish(head)
         except QuorateError as error:
@@ -309,7 +309,10 @@ class EtcdStore:
             )
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return this machine's snapshot; a writer first fetches a newer published snapshot."""
+        """Return this machine's snapshot; None if there is none.
+
+        A writer first replaces the snapshot by a newer published snapshot, if there is one.
+        """
         head = self.head()
         kept = self._kept_snapshot(head)
         if self._lock is not None and self._took_published(head, kept):
@@ -338,7 +341,10 @@ class EtcdStore:
         self._client.commit(Txn(compare=(), then=(Put(key, b""),)))
 
     def remove(self) -> None:
-        """Remove every key of the ledger from etcd, and the snapshot; the archive stays."""
+        """Remove every key of the ledger from etcd, and this machine's snapshot.
+
+        The archive of the segments stays.
+        """
         prefix = self._keys.prefix
         self._client.commit(Txn(compare=(), then=(Delete(prefix, after_prefix(prefix)),)))
         with translated(self._address.local):
@@ -425,7 +431,7 @@ class EtcdStore:
             draft.unlink(missing_ok=True)
 
     def _took_published(self, head: Head, kept: tuple[Head, bytes] | None) -> bool:
-        """Return whether a published snapshot was newer than ``kept`` and has replaced it."""
+        """Replace the snapshot ``kept`` by a newer published one; return whether there was one."""
         height = 0 if kept is None else kept[0].height
         try:
             for published, name in self._upkeep.published_snapshots():

@@ -30,7 +30,7 @@ class MemoryStore:
         self._archive: dict[str, tuple[int, ArchivedRow]] = {}
 
     def head(self) -> Head:
-        """Return where the log ends."""
+        """Return the head of the log."""
         return self._blocks[-1].head if self._blocks else GENESIS
 
     def kept_end(self) -> Checkpoint | None:
@@ -87,7 +87,7 @@ class MemoryStore:
         self._snapshot = (head, payload)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the stored snapshot if it belongs to this log."""
+        """Return the stored snapshot if it belongs to this log, else None."""
         if self._snapshot is None:
             return None
         head, _ = self._snapshot

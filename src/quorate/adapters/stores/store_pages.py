@@ -20,14 +20,15 @@ from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
 PAGE_BLOCKS: Final = 128
-"""The number of blocks in a page; one connection reads a page, which is in memory as a whole."""
+"""The most blocks in a page. One connection reads a page, and the whole page is in memory."""
 
 
 class PagedReader:
     """A read-only ``EventStore`` that ends where the ledger ended at its creation.
 
-    If ``is_archive_kept``, the first look-up opens a connection to the archive, for one thread; it
-    stays open until ``close``. Otherwise each look-up opens and closes a connection.
+    If ``is_archive_kept``, the first look-up opens a connection to the archive, which only its
+    thread may use, and which stays open until ``close``. Otherwise each look-up opens and closes a
+    connection.
     """
 
     is_shared = False
@@ -41,7 +42,7 @@ class PagedReader:
         self._archive = ArchiveFile(path, is_kept_open=is_archive_kept)
 
     def head(self) -> Head:
-        """Return where the ledger ended."""
+        """Return the head of the ledger when this reader was created."""
         return self._head
 
     def kept_end(self) -> Checkpoint | None:

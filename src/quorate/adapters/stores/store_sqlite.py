@@ -6,8 +6,8 @@ SQLite's pages could remove the last blocks without a trace. This module checks 
 readable; ``ledger/chain.py`` checks their hashes.
 
 A third copy of the head is in a separate file (``head_record.py``), which is written after each
-commit. It is compared at every opening: a log that ends earlier has lost acknowledged blocks.
-Snapshots and archived runs are in another file (``archive_file.py``).
+commit. Every opening compares the log with this copy: a log that ends earlier has lost acknowledged
+blocks. Snapshots and archived runs are in another file (``archive_file.py``).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SqliteStore:
             undo.callback(store._record.close)
             store._check_head()
             store._record.open(store._head())
-            # Versions before the archive file kept snapshots in this table.
+            # Older versions had no archive file, and kept snapshots in this table.
             db.execute("DROP TABLE IF EXISTS snapshot")
             undo.pop_all()
             return store
@@ -153,7 +153,7 @@ class SqliteStore:
         return self._path
 
     def head(self) -> Head:
-        """Return where the log ends."""
+        """Return the head of the log."""
         with translated(self._path):
             return self._head()
 
@@ -237,7 +237,7 @@ class SqliteStore:
         self._archive.save(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the stored snapshot if it is complete and belongs to this log."""
+        """Return the stored snapshot if it is complete and belongs to this log, else None."""
         try:
             with translated(self._path):
                 kept = self._archive.load()

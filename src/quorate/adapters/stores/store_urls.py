@@ -1,6 +1,6 @@
 """Opens stores by URL: ``sqlite:PATH``, a bare path (the same as ``sqlite:``), or ``etcd://...``.
 
-Code above the adapters does not know which store it has. A new store is a row of ``_DRIVERS``.
+Code above the adapters does not know which store it has. A row of ``_DRIVERS`` adds a new store.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def read_pages(
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
     If ``is_archive_kept``, the archive of ended runs stays open, for one thread. If ``within_s`` is
-    given, the store asks its servers for its end once, with this time limit.
+    given, the store asks its servers once, with this time limit, where the ledger ends.
     """
     driver, place = _driver(url)
     return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)
@@ -293,7 +293,7 @@ def _driver(url: str) -> tuple[_Driver, str]:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return the scheme of ``url`` and the rest; raises ``StoreUrlError``."""
+    """Return the scheme of ``url`` and the text after it; raises ``StoreUrlError``."""
     scheme, colon, place = url.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         scheme, place = _SQLITE, url

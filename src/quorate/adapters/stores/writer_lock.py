@@ -1,7 +1,7 @@
 """One writer per ledger: an advisory lock on a file beside it, which names its holder.
 
-The lock file is never removed, because the ledger would have two writers if another process opened
-the file at that moment. The system always releases the lock when its holder ends.
+The lock file is never removed: if another process opened the file just before its removal, the
+ledger could get two writers. The system always releases the lock when its holder ends.
 """
 
 from __future__ import annotations

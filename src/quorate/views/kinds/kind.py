@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """``names`` lists all resources of the kind; ``rows`` and ``trees`` render the named ones.
+    """A kind of resource. ``names`` lists its resources; ``rows`` and ``trees`` render given ones.
 
     ``called_by`` returns the resources that match a name, without listing all of them.
     """

@@ -35,7 +35,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
 
 
 def status_text(moment: Moment, name: str) -> str:
-    """Return the status of a node for people: the machine's status, and its claim's."""
+    """Return the status of a node for people: the node's own status, and its claim's state."""
     status = moment.view.node_status.get(name, NodeStatus.READY)
     unwiped = moment.view.unwiped.get(name)
     if unwiped is None:
@@ -59,7 +59,7 @@ def _nodes(moment: Moment, name: str) -> list[str]:
 
 
 def _state(moment: Moment, record: RunRecord) -> str:
-    """Return the state of a claim: held, stopping, being wiped, or over."""
+    """Return the state of a claim: Stopping, Held, Quarantined, Wiping, or the phase if over."""
     if record.stopping is not None:
         return "Stopping"
     if record.phase not in TERMINAL:
@@ -75,7 +75,7 @@ def _end_ms(record: RunRecord) -> int:
 
 
 def claim_text(moment: Moment, record: RunRecord) -> str:
-    """Return a claim in a few words: its user, its end, and what remains to be done afterwards."""
+    """Return a claim in a few words: its user, its end, and its nodes with their states."""
     text = f"for {record.spec.user} until {until(_end_ms(record), moment.now_ms)}"
     left = names(
         f"{node} {claim_state(moment.view.unwiped[node])}"

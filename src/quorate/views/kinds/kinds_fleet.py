@@ -96,9 +96,9 @@ NODE = Kind(
 
 
 def island_keys(moment: Moment) -> dict[str, IslandKey]:
-    """Return every flavor of every domain of every pool, keyed ``domain/flavor``, in that order.
+    """Return the key of each island by the name ``domain/flavor``, in the order of the names.
 
-    If two pools share a domain, the key also names the pool.
+    If two pools have the same flavor in a domain, the name also has the pool.
     """
     keys = {record.island for record in moment.view.nodes.values()}
     pools: dict[str, list[IslandKey]] = {}

@@ -34,7 +34,7 @@ def free_gpu_ms(account: EnvelopeAccount) -> int:
 def _amounts(moment: Moment, accounts: Sequence[EnvelopeAccount]) -> tuple[str, str, str, str]:
     """Return granted, spent, held and free in hours.
 
-    As shown, spent, held and free add up to granted.
+    The hours are rounded so that spent, held and free add up to granted.
     """
     granted = sum(account.spec.gpu_ms_granted for account in accounts)
     spent = sum(account.spent_gpu_ms(moment.now_ms) for account in accounts)
@@ -236,7 +236,7 @@ CAP = Kind(
 
 
 def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Charge]:
-    """Return the charges of ``records`` by ``run/payer/tier``; each run's in order of payment."""
+    """Return the charges of ``records`` by ``run/payer/tier``, for each run in order of payment."""
     found = {}
     for record in records:
         for charge in charges_of(moment, record):
@@ -245,7 +245,7 @@ def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Ch
 
 
 def _charges_called(moment: Moment, name: str) -> list[str]:
-    """Return the charges of the run that the part of ``name`` before a slash names."""
+    """Return the names of a run's charges; ``name`` is the run, or one of these names."""
     record = moment.view.runs.get(name.partition("/")[0])
     return [] if record is None else list(_named_charges(moment, [record]))
 
@@ -257,7 +257,7 @@ def _wanted_charges(moment: Moment, wanted: Sequence[str]) -> list[Charge]:
 
 
 def _charge_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    """Return a row for each charge and a last row with the sums of the rounded cells."""
+    """Return a row for each charge, and a last row with the sums; the rounded hours add up."""
     found = _wanted_charges(moment, wanted)
     if not found:
         return []

@@ -22,12 +22,12 @@ from quorate.views.word_forms import countdown, hours, names, until
 
 
 def place_text(place: Slice, *, most: int | None = None) -> str:
-    """Return where a planned start is placed: GPUs by domain."""
+    """Return the place of a planned start as text: its GPUs by domain."""
     return names((f"{domain}:{gpus}" for domain, gpus in place.domains), most=most)
 
 
 def shares_text(payers: Iterable[Share], *, most: int | None = None) -> str:
-    """Return who pays for how many GPUs."""
+    """Return the payers as text, each with the number of GPUs that it pays for."""
     paid: dict[str, int] = {}
     for share in payers:
         paid[share.payer] = paid.get(share.payer, 0) + share.gpus
@@ -52,7 +52,7 @@ def start_text(start_ms: int | None, now_ms: int) -> str:
 
 
 def shares_tree(payers: Iterable[Share]) -> list[Tree]:
-    """Return who pays, for programs."""
+    """Return the payers with their GPUs and holds, for programs."""
     return [
         {
             "envelope": share.payer,
@@ -97,7 +97,7 @@ _CLOSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStart:
-    """A firm or tentative reservation; if tentative, it has its run's name and no record."""
+    """A reservation. A tentative one has its run's name, and no record."""
 
     name: str
     run: str
@@ -291,7 +291,7 @@ RESERVATION = Kind(
 
 
 def asked_by(record: ConflictRecord) -> str:
-    """Return the run or limit that a conflict was declared for."""
+    """Return the reservation or limit that a conflict was declared for, else ``an operator``."""
     declared = record.declared
     return declared.reservation or declared.scope.limit or "an operator"
 

@@ -23,7 +23,7 @@ UNSET = "not set"
 
 
 def fields_of(owner: Owner | None) -> dict[str, object]:
-    """Return parents and quota of ``owner`` as in its document, without the fields not set."""
+    """Return parents and quota of ``owner`` as in its document, without fields that are not set."""
     spec = {} if owner is None else render(owner).get("spec")
     assert isinstance(spec, dict), owner
     parents = {"parents": spec["parents"]} if spec.get("parents") else {}
@@ -112,7 +112,7 @@ TENANT = Kind(
 
 
 def describe_tenants(moment: Moment, wanted: Sequence[str]) -> list[str]:
-    """Return each of the ``wanted`` tenants as lines of name and value."""
+    """Return a text for each of the ``wanted`` tenants, with a line for each field."""
     used = uses(moment.view)
     return [_describe(moment, name, used.get(name, NO_USE)) for name in wanted]
 

@@ -68,10 +68,10 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 
 
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
-    """Return the time until a run's start, its confidence, and the instant; ``-`` where unknown.
+    """Return a run's planned start as texts: the time until then, the confidence, and the instant.
 
-    If ``reason`` is a recorded refusal, no start is computed for the run, and the confidence is
-    ``not planned``.
+    A text is ``-`` if it is unknown. If ``reason`` is a recorded refusal, no start is computed for
+    the run, and the confidence is ``not planned``.
     """
     if not _is_planned(moment, record, reason):
         is_behind = reason is not None and reason.as_of_ms is not None
@@ -81,7 +81,7 @@ def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tupl
 
 
 def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> bool:
-    """Return whether the start of a run is shown."""
+    """Return whether there is a planned start of a run to show."""
     if record.phase is not Phase.PENDING or record.spec.name in moment.view.in_rounds:
         return False
     if reason is None or reason.refusal is None:
@@ -91,7 +91,7 @@ def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> boo
 
 
 def width_text(moment: Moment, record: RunRecord) -> str:
-    """Return the GPUs that a run has, and its bounds: ``16 (8..24)``."""
+    """Return a run's width, and its bounds if it is malleable: ``16 (8..24)``."""
     width = run_width(moment, record) if record.leases else None
     shown, elastic = "-" if width is None else str(width), record.spec.malleable
     return shown if elastic is None else f"{shown} ({elastic.gpus_min}..{elastic.gpus_max})"
@@ -200,7 +200,10 @@ RUN = Kind(
 
 
 def lease_places(moment: Moment, fact: LeaseStarted, *, most: int | None = None) -> str:
-    """Return the nodes of a lease with their slots, or with counts if the cluster chooses GPUs."""
+    """Return the nodes of a lease with their slots, or with numbers of GPUs.
+
+    The numbers are for pools in which the cluster chooses the slots.
+    """
     is_counted = moment.view.pools[moment.view.runs[fact.run].spec.pool].counts_gpus
     return (gpus_on_nodes if is_counted else slots)(fact.slots, most=most)
 

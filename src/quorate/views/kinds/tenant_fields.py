@@ -67,7 +67,8 @@ def read_owner(
 def _plain(text: str) -> int | Decimal | str:
     """Return ``text`` as JSON or YAML would parse it: a number if it is one."""
     if _WHOLE.fullmatch(text):
-        # Python parses no integer of thousands of digits; as a Decimal it is refused as too large.
+        # Python parses no integer with thousands of digits. As a Decimal, such a number is refused
+        # later, because it is too large.
         return Decimal(text) if len(text) > 1_000 else int(text)  # noqa: PLR2004 - far above any bound
     try:
         return text if "_" in text else Decimal(text)

@@ -29,7 +29,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeUsage:
-    """The GPUs that an envelope pays for: of its owner's runs, of family members, of borrowers.
+    """How many GPUs an envelope pays for: for its owner, for the owner's family, for borrowers.
 
     ``headroom_gpus`` is how many more GPUs the envelope can pay for at once: 0 outside its window.
     """

@@ -1,4 +1,4 @@
-"""The source of the figure in use for an owner's budget, and since when it is used. Pure."""
+"""The source whose figure is used for an owner's budget of hours, and since when. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _USER_CSV: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """A number of days, and the instants at which they begin and end."""
+    """The period of a report: its number of days, its begin and its end."""
 
     days: int
     from_ms: int
@@ -89,7 +89,7 @@ class TenantReport:
         return document("TenantUsage", self.name, status=self._status())
 
     def csv(self) -> str:
-        """Return the report as one CSV row, without the fields that have parts."""
+        """Return the report as one CSV row, without the fields that are lists or mappings."""
         flat = {k: v for k, v in self._status().items() if not isinstance(v, dict | list)}
         return to_csv(("tenant", *flat), [(self.name, *flat.values())])
 
@@ -121,7 +121,7 @@ class TenantReport:
         }
 
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
-        """Return the remaining hours of each budget, with source and time of that figure."""
+        """Return the remaining hours of each budget, their source, and since when it is used."""
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)
         left = [

@@ -22,10 +22,11 @@ from quorate.views.runs.event_text import conflict_of, run_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """``seq`` is the sequence of its event; ``part`` numbers the notices of one event.
+    """A notice. ``seq`` is the sequence of its event; ``part`` numbers the notices of one event.
 
     ``user`` is empty if the notice is for the admins of ``owner``. ``run`` is empty if the notice
-    is about no run, or about several, which ``facts`` names. ``text`` makes sense alone.
+    is about no run, or about several runs; then ``facts`` names them. ``text`` can be understood
+    without the other fields.
     """
 
     seq: int
@@ -46,7 +47,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeContent:
-    """The content of a notice, before it has its number among the notices of its block."""
+    """The content of a notice that has no number among the notices of its event yet."""
 
     seq: int
     kind: NoticeKind

@@ -45,7 +45,7 @@ _CALLED_OFF: Final = {
 def conflict_notices(
     numbered: Iterable[tuple[int, Event]], known: Known
 ) -> Iterator[NoticeContent]:
-    """Yield the notices of the conflicts that these events declare or settle."""
+    """Yield the notices of the conflicts that events announce, declare, settle or withdraw."""
     numbered = list(numbered)
     for seq, event in numbered:
         if isinstance(event, ConflictDeclared):
@@ -61,7 +61,7 @@ def conflict_notices(
 
 
 def asked_for(declared: ConflictDeclared) -> str:
-    """Return the run or limit that the room is made for."""
+    """Return the reservation, limit or operator for which a conflict makes room, as text."""
     if declared.reservation:
         return f"reservation/{declared.reservation}"
     limit = declared.scope.limit
@@ -271,7 +271,7 @@ def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[NoticeC
 
 
 def _theirs(declared: ConflictDeclared, known: Known) -> dict[tuple[str, str], list[str]]:
-    """Return the runs that entered, by owner and user; each pair gets one notice for all."""
+    """Return the runs that entered a lottery, by owner and user; each pair gets one notice."""
     found: dict[tuple[str, str], list[str]] = {}
     for token in sorted(declared.tokens, key=lambda token: (token.owner, token.run)):
         found.setdefault((token.owner, known.run(token.run).user), []).append(token.run)

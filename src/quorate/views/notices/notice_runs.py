@@ -103,7 +103,7 @@ def _notices_of_run(
 
 
 def _changes_by_run(numbered: Iterable[Numbered]) -> dict[str, _RunChanges]:
-    """Return what happens to each run, without cuts, which the conflict's notices report."""
+    """Return the changes to each run, without cuts, which the notices of conflicts report."""
     by_run: dict[str, _RunChanges] = {}
     cut: set[str] = set()
     for seq, event in numbered:

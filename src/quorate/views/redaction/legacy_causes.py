@@ -83,13 +83,13 @@ _KINDS: Final = {
 """A regex group -> the word before its one name; empty if the group is a list of names."""
 
 Called = Callable[[str, Sequence[str]], str]
-"""Takes names and the word before them, empty before a list; returns their replacement."""
+"""Takes the word before names, or an empty text for a list, and the names; returns a new text."""
 
 
 def with_references(cause: str, called: Called) -> str:
-    """Return ``cause`` with its references replaced by ``called``; withheld if it cannot be parsed.
+    """Return ``cause`` with its references to runs and reservations replaced by ``called``.
 
-    The names are of runs and reservations.
+    If ``cause`` cannot be parsed, return ``WITHHELD``.
     """
     if not cause:
         return cause

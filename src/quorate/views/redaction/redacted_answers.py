@@ -49,7 +49,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy without names of other tenants, one of which may have the claim in it."""
+    """Return a remedy without the name of a claim of another tenant."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found
@@ -86,7 +86,7 @@ def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation, without hidden names of quotas and upstreams."""
+    """Return why ``run`` has no reservation; withheld if an upstream of it may not be named."""
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 
@@ -121,7 +121,7 @@ def _cut(found: Candidate, redaction: Redaction) -> Candidate:
 
 
 def redacted_effect(found: Effect, redaction: Redaction) -> tuple[Effect, int]:
-    """Return ``found`` for the runs that may be named, and the number of its other runs."""
+    """Return ``found`` with only runs that may be named, and how many entries were left out."""
 
     def shown(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if redaction.shows_run(name))

@@ -100,7 +100,7 @@ class Redaction:
         return name if self.shows_owner(name) else OTHERS
 
     def run(self, name: str) -> str:
-        """Return a run's name, or its replacement; also of a lease, pledge or reservation."""
+        """Return the name of a run, lease, pledge or reservation, or its replacement."""
         # The names of a lease and of a reservation begin with the run's name: RUN/1, RUN@1.
         whose = re.split("[/@]", name, maxsplit=1)[0]
         return name if self.shows_run(whose) else OTHERS
@@ -110,7 +110,10 @@ class Redaction:
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:
-        """Return the actor's name; the name of a tenant's user begins with the tenant's name."""
+        """Return the name of an actor, or its replacement.
+
+        The name of a tenant's user begins with the tenant's name.
+        """
         tenant, slash, _ = name.partition("/")
         return name if not slash or self.shows_owner(tenant) else OTHERS
 

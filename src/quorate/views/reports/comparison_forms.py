@@ -36,15 +36,15 @@ def comparison_lines(found: Comparison) -> list[str]:
 
 
 def title_of(found: Comparison, figure: Figure) -> str:
-    """Return the title of ``figure``, for the cost with its unit and the source of its prices."""
+    """Return the title of ``figure``; the cost's title also has its unit and its prices' source."""
     unit = next((each.cost_unit for each in found.metrics.values()), "")
     return f"{figure.title}, {unit}" if figure.key == "cost" and unit else figure.title
 
 
 def means_of(found: Comparison) -> list[tuple[Figure, list[float | None]]]:
-    """Return the means of each policy, without figures that no policy has or that are 0 for all.
+    """Return each figure with the means of the policies, to be shown to people.
 
-    Programs get all figures.
+    Figures that are missing or 0 for all policies are left out. Programs get all figures.
     """
     means = [(each, [found.mean_of(each, name) for name in found.names]) for each in FIGURES]
     return [(figure, values) for figure, values in means if any(values)]
