@@ -25,7 +25,10 @@ BUG: Final = "bug"
 
 
 class Status(NamedTuple):
-    """``grpc`` is the name of a gRPC status code; all errors of a code have the same ``title``."""
+    """The statuses of an error code; ``grpc`` is the name of a gRPC status code.
+
+    All errors with the same code have the same ``title``.
+    """
 
     http: int
     grpc: str

@@ -1,8 +1,8 @@
 """Tables made to fit a terminal: sentences are shortened, but never names and numbers. Pure.
 
-Before a reason is shortened, columns that only add to it are left out.
+Before a reason is shortened, columns that only add details to the reason are left out.
 
-Tables are passed as lines, because a service does not know the width of the terminal. Columns are
+A service sends tables as lines, because it does not know the width of the terminal. Columns are
 recognised by the blanks that all lines of a table share.
 """
 

@@ -175,7 +175,7 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""What a shortage of GPUs lacks: payment or room; one place may lack payment and room."""
+"""The words for the GPUs that a place has: paid for, or free. A place may lack payment and room."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:

@@ -33,7 +33,7 @@ from quorate.views.reports.report_plots import (
 )
 
 DETAILED_MAX: Final = 4
-"""Up to this number of policies, each has its own plots of shares and of work by domain."""
+"""How many policies, from the first on, have their own plots of shares and of work by domain."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #626b76; --rule: #e3e7ec;
@@ -81,10 +81,10 @@ def html_report(
     comparison: Comparison | None = None,
     more: Sequence[str] = (),
 ) -> str:
-    """Return the page about ``outcomes``; outcomes of one name are drawn once.
+    """Return the page about ``outcomes``; of outcomes with the same name, only the first is drawn.
 
     ``comparison`` compares the same policies over several seeds, if given. ``more`` are parts of
-    the page, as HTML, that come first.
+    the page, as HTML, that come before the figures.
     """
     drawn = list({each.name: each for each in reversed(outcomes)}.values())[::-1]
     every = [metrics_of(each) for each in drawn]
@@ -128,9 +128,10 @@ def _about(drawn: Sequence[Outcome], comparison: Comparison | None) -> str:
 
 
 def _grid(plots: Sequence[Plot | None], kind: str = "plots") -> str:
-    """Return plots side by side; a single plot is not drawn wider.
+    """Return plots side by side.
 
-    A drawing that is stretched over a projector has letters three times as large as the text.
+    A single plot is not drawn wider: stretched over a projector's width, its letters would be three
+    times as large as the text.
     """
     return f'<div class="{kind}">{"".join(_figure(each) for each in plots if each)}</div>'
 

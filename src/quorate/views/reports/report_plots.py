@@ -294,7 +294,7 @@ def _bar_axis(x: Scale, height: int, title: str) -> list[str]:
 
 
 def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
-    """Return a colour for each of the owners with the most entries, by name; at most 7."""
+    """Return the colours of the 7 owners with the most entries, in the order of their names."""
     count: dict[str, int] = {}
     for owner in owners:
         count[owner] = count.get(owner, 0) + 1
@@ -303,7 +303,10 @@ def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
 
 
 def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return the lowest free range of GPUs for each (start, end, GPUs), in order of start."""
+    """Return the lowest free range of GPUs for each of ``spans``: (start, end, number of GPUs).
+
+    The spans are in the order of their starts.
+    """
     placed: list[tuple[int, int, int]] = []
     found: list[tuple[int, int]] = []
     for start_ms, end_ms, gpus in spans:

@@ -108,9 +108,9 @@ def number_text(value: float) -> str:
 def duration_ticks(scale: Scale) -> list[tuple[float, str]]:
     """Return round durations within ``scale``, which is in seconds, and their labels.
 
-    The durations are multiples of ten of a unit if at least three of them are in the range;
-    otherwise other multiples are used, too. A duration too close to the previous one is left out.
-    If no round duration is in the range, the lowest value is returned.
+    The durations are 1, 10, 100 or 1,000 of a unit if at least three of these are in the range;
+    otherwise other round numbers are used, too. A duration too close to the previous one is left
+    out. If no round duration is in the range, the lowest value is returned.
     """
     inside = [each for each in _DURATIONS if scale.low <= each[0] <= scale.high]
     tens = [each for each in inside if each[1].split()[0].strip("0") == "1"]
@@ -212,7 +212,7 @@ def dot(x: float, y: float, colour: int | None, title: str) -> str:
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return the legend of colours and names, as HTML; default: colours in order."""
+    """Return the legend of colours and names, as HTML; without ``colours``, the first ones."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

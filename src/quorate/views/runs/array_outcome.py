@@ -43,8 +43,8 @@ def without_arrays(
 ) -> tuple[Decision, list[str]]:
     """Return ``decision`` without the tasks of arrays, and the lines that sum these up.
 
-    ``leases`` has the run of each lease that was open before. If only one task of an array changes,
-    its events stay in the decision.
+    ``leases`` has the run of each lease that was open before the decision. If only one task of an
+    array changes, its events stay in the decision.
     """
     arrays = _changed_arrays(decision, view)
     if not arrays:
@@ -127,7 +127,7 @@ def _lines(  # noqa: PLR0913 - one array, and what is said of it
 
 
 def _verb(event: Event) -> str:
-    """Return the verb for the effect of ``event`` on a task; empty if another event has it."""
+    """Return the verb for the effect of ``event`` on a task; empty if another event tells it."""
     match event:
         case LeaseStarted(reason=StartReason.START):
             return "started"

@@ -201,7 +201,7 @@ def _has(moment: Moment, record: RunRecord) -> str:
 
 
 def _funding(moment: Moment, charges: Sequence[Charge]) -> str:
-    """Return the part of each tier and payer; the total matches the rounded rows."""
+    """Return the GPUs and GPU-hours by tier and payer; the rounded rows add up to the total."""
     amounts = hours_that_add_up([charge.gpu_ms for charge in charges])
     rows: list[tuple[str, ...]] = [
         (charge.tier.value, charge.payer, str(charge.gpus), amount)
@@ -254,7 +254,7 @@ def describe_node(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[
 
 
 def _with_others(text: str, others: int) -> str:
-    """Return the visible names, and the number of leases of other owners."""
+    """Return ``text``, which lists the visible leases, and the number of leases of other owners."""
     if not others:
         return text
     more = f"{counted(others, 'lease')} of others"

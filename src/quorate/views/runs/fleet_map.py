@@ -80,7 +80,7 @@ def _add(columns: _Columns, *cells: Any) -> None:
 
 
 def map_of(moment: Moment, pool: str | None) -> FleetMap:
-    """Return the map of one ``pool``, or of all pools; it does not name runs of other owners."""
+    """Return the map of one ``pool``, or of all pools; it names only runs that may be shown."""
     found = FleetMap(moment.seq)
     places = _add_nodes(moment, pool, found)
     redaction, view = moment.redaction, moment.view

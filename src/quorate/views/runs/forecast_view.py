@@ -148,7 +148,7 @@ def _plan(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _exact(found: Forecast) -> list[tuple[str, str]]:
-    """Return the command that computes the start of a run beyond the planning depth."""
+    """Return the command that computes a start beyond the planning depth; empty if not needed."""
     if found.plan_state is not PlanState.NOT_BEFORE or found.long_walk is not None:
         return []
     asked = "-f FILE --dry-run" if found.recorded_phase is None else found.run.name

@@ -20,7 +20,7 @@ from quorate.views.runs.progress_view import Progress
 
 @dataclass(frozen=True)
 class Moment:
-    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last event recorded.
+    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last recorded sequence.
 
     ``seen`` are the owners whose resources the caller may see; None means all. ``has_executor``
     means that a stop lasts until an executor confirms it. ``closed`` are the closed reservations
@@ -40,7 +40,7 @@ class Moment:
 
     @cached_property
     def outlook(self) -> Outlook:
-        """Values derived from the view, computed once for all that is shown of the moment."""
+        """Values derived from the view, computed once for all answers about this moment."""
         return self.shared or Outlook(self.view, self.now_ms, has_executor=self.has_executor)
 
     @property
@@ -56,7 +56,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The amount that one envelope has paid for one run so far, and its GPUs at present."""
+    """The amount that an envelope has paid for a run so far, and the GPUs that it pays for now."""
 
     run: str
     owner: str

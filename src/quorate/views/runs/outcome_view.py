@@ -72,7 +72,8 @@ def outcome_lines(
 ) -> list[str]:
     """Return what ``decision`` changes, one change a line.
 
-    ``moment`` is the state after its events; ``before`` has the leases open before the events.
+    ``moment`` is the state after the decision's events; ``before`` has the leases that were open
+    before these events.
     """
     runs = {name: lease.fact.run for name, lease in before.items()}
     mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
@@ -83,7 +84,7 @@ def outcome_lines(
         f"{kind.lower()}/{name} {change}{_over(moment, kind, name, change)}{mark}"
         for kind, name, change in decision.changes
     ]
-    # A run of a dry run does not exist afterwards, so no command can show it.
+    # A run that a dry run submits does not exist afterwards, so no command can show it.
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
@@ -126,7 +127,7 @@ def _own_events(
 def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
     """Return the planned starts of submitted runs that wait without a firm start.
 
-    No start is planned in a pool that shares in rounds; its runs are told when the next begins.
+    In a pool that shares in rounds, no start is planned; the line says when the next round begins.
     """
     lines: list[str] = []
     for kind, name, change in decision.changes:
@@ -246,7 +247,7 @@ def _runs_started(events: Iterable[Event]) -> set[str]:
 
 
 def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> set[str]:
-    """Return the ended leases whose slots stayed with their run; the run's history shows them."""
+    """Return the ended leases whose slots stayed with their run; ``run_history`` reports them."""
     kept: dict[tuple[str, str], int] = {}
     found: set[str] = set()
     for event in reversed(events):
@@ -339,7 +340,7 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events are recorded, in ``blocks`` that end at ``head``."""
+    """Return where the last ``count`` events up to ``head`` are recorded, in so many ``blocks``."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 

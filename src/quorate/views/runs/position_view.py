@@ -123,7 +123,7 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 
 
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
-    """Return how much of its hours an owner has used, by which source, and the effect."""
+    """Return how much of its hours an owner has used, who reports this, and the effect."""
     if used is None:
         return f"{owner} has no budget of hours (gpuHoursBudget)"
     told = f"{owner} has used {used_text(used)} of its budget"

@@ -25,9 +25,9 @@ SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The last of ``reports``, and the rate over the reports since the run's last start.
+    """The last ``reports`` of a run, oldest first, and the rate since the run's last start.
 
-    ``total`` is the number of steps, if known; ``steps_per_s`` is None if there is only one report.
+    ``total`` is the number of steps, if known; ``steps_per_s`` is None if the reports show no rate.
     """
 
     reports: Sequence[StepReport]

@@ -45,7 +45,7 @@ class Holding:
 
 
 def holding_of(leases: Iterable[Lease]) -> Holding:
-    """Return what ``leases`` hold together, without those that are stopping."""
+    """Return the slots of ``leases`` together, without the leases that are stopping."""
     found = Holding()
     for lease in leases:
         if lease.ending is None:
@@ -85,7 +85,7 @@ def continuing_lines(
 def _by_run(
     runs: Iterable[str], leases: Mapping[str, Lease], *, without: Collection[str] = ()
 ) -> dict[str, Holding]:
-    """Return the leases of each of ``runs`` among ``leases``, except those in ``without``."""
+    """Return the slots of each of ``runs`` under ``leases``, except the leases in ``without``."""
     found: dict[str, list[Lease]] = {run: [] for run in runs}
     for name, lease in leases.items():
         if lease.fact.run in found and name not in without:
@@ -117,7 +117,7 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
 
 
 def _takeovers(was: Holding, now: Holding) -> list[str]:
-    """Return for each group with new slots their source, and the slots that they replace."""
+    """Return a line for each source of new slots of a group, with the slots that they replace."""
     lines = []
     for index, places in now.working.items():
         old = was.working.get(index, places)

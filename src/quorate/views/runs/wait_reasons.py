@@ -63,7 +63,7 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
-    """Return why each of ``names`` waits: after the first ``LIVE_MAX``, the recorded reason."""
+    """Return why the waiting runs of ``names`` wait; after the first ``LIVE_MAX``, as recorded."""
     records = [moment.view.runs[name] for name in names]
     waiting = [
         record

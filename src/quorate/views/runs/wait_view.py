@@ -46,7 +46,7 @@ def _events(store: EventStore, run: str, from_seq: int, upto_seq: int) -> Iterat
 
 
 def wait_text(wait: Wait) -> str:
-    """Return a wait and its parts, which add up to it to the millisecond."""
+    """Return the length of a wait and its parts by cause, which add up to the millisecond."""
     parts = ", ".join(f"{cause} {exact_length(ms)}" for cause, ms in wait.parts_ms.items())
     return f"{exact_length(wait.total_ms)} ({parts})" if parts else exact_length(0)
 
