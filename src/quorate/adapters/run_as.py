@@ -29,7 +29,7 @@ class RunAsError(ValueError):
 class RunAs:
     """The setting ``run_as``. ``accounts`` maps ``owner`` or ``owner/user`` to system users.
 
-    The template may be empty. Raises ``RunAsError`` if there is nothing, or a wrong template.
+    The template may be empty. Raises ``RunAsError`` if both are empty, or the template is wrong.
     """
 
     template: str = ""

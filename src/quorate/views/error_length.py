@@ -1,4 +1,4 @@
-"""Errors cut to a length that can be sent: long texts of a caller are repeated in part. Pure."""
+"""Errors cut to a length that can be sent: long texts of a caller are quoted in part. Pure."""
 
 from __future__ import annotations
 

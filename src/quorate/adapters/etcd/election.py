@@ -1,9 +1,9 @@
 """Stands for election as the leader of a ledger in etcd, and renews the leadership.
 
-The candidate creates the leader's key, with a lease, in a transaction that requires that the key
-does not exist. Each append requires that the leader's key is still the key that this candidate
-created (``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes
-it, on a separate thread.
+The candidate creates the leader's key, with a lease, in a transaction that is refused if the key
+exists. Each append is refused unless the leader's key is still the key that this candidate created
+(``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes it, on a
+separate thread.
 """
 
 from __future__ import annotations

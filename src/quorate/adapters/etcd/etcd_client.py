@@ -1,8 +1,8 @@
 """A client of etcd: transactions, reads, leases, maintenance. Each call asks one member.
 
-If a member does not answer a read, the client asks the next one. It sends a transaction once: when
-the answer is lost, the caller finds out whether etcd applied it (``stores/etcd_append.py``). Every
-call has a deadline. Several threads may share one client.
+If a member does not answer a read, the client asks the next one. The client sends a transaction
+only once. If the answer is lost, the caller finds out whether etcd carried out the transaction
+(``stores/etcd_append.py``). Every call has a deadline. Several threads may share one client.
 """
 
 from __future__ import annotations

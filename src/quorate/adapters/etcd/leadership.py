@@ -1,9 +1,9 @@
 """Leadership from the view of one candidate: values and pure functions, without clock or etcd.
 
-A leader holds a lease of etcd and renews it. It counts the lease's time, less a margin, from the
-instant at which it *sent* the last renewal that etcd answered. So it stops acting as the leader
+A leader holds a lease of etcd and renews it. The leader counts the lease's time, less a margin,
+from the instant at which it *sent* the last renewal that etcd answered. So the leader stops acting
 before etcd lets another candidate win. Between these two instants, there is no leader. The term is
-a number that each victory raises by one; executors recognise orders of an older leader by their
+a number that each victory raises by one. Executors recognise orders of an older leader by their
 lower term.
 """
 
@@ -22,7 +22,8 @@ LEASE_S: Final = 3
 class Timers:
     """The timers of a candidate, in seconds.
 
-    A leader renews its lease every ``renew_every_s``, and stops acting ``margin_s`` before its end.
+    A lease lasts for ``lease_s`` after a renewal. A leader renews its lease every
+    ``renew_every_s``, and stops acting ``margin_s`` before the lease ends.
     """
 
     lease_s: int = LEASE_S
@@ -44,7 +45,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """This candidate leads until ``until_s``, by the key that etcd created at ``revision``."""
+    """This candidate leads until ``until_s``; etcd created its leader's key at ``revision``."""
 
     record: LeaderRecord
     revision: int

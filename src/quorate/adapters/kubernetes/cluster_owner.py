@@ -144,8 +144,8 @@ class TermInCluster:
     def order(self, term: int) -> None:
         """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
 
-        A newer term that only the cluster knows is found by ``check``, before anything is changed
-        in the cluster.
+        ``check`` finds a newer term that only the cluster knows, before anything is changed in the
+        cluster.
         """
         if term < self._newest:
             raise OldTermError(term=term, newest=self._newest)

@@ -85,8 +85,8 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
 def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
     """Return whether all pods fit: largest first, each on the fullest node with enough free GPUs.
 
-    A node that takes a pod becomes fuller, so it is still the fullest node if it has room for
-    another one. So it takes pods of this size until they are placed or the node has no room.
+    A node that has taken a pod is fuller than before, so it is still the fullest node with room, if
+    it has room. Each node therefore takes pods of one size until no further pod fits.
     """
     left = dict(gpus_of)
     for each in sorted(pod_sets, key=lambda each: each.gpus, reverse=True):

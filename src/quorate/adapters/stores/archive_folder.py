@@ -92,7 +92,7 @@ class ArchiveFolder:
 
     @contextmanager
     def _explained(self, name: str, done: str) -> Iterator[None]:
-        """Translate the system's errors into those of the port; ``done`` names the action."""
+        """Translate the system's errors into errors of the port; ``done`` names the action."""
         try:
             yield
         except OSError as error:

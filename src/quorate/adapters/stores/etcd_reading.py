@@ -159,7 +159,7 @@ class EtcdReader:
 
 
 def _next_limit(limit: int, blocks: list[Block]) -> int:
-    """Return how many blocks the next page may have, by the size of the last page."""
+    """Return how many blocks the next page may have, given the size of the last page."""
     size = sum(len(block.body) for block in blocks)
     wanted = limit * 2 if 2 * size < PAGE_BYTES else limit // 2 if size > PAGE_BYTES else limit
     return min(max(wanted, PAGE_BLOCKS_MIN), PAGE_BLOCKS_MAX)

@@ -6,11 +6,12 @@ key ``NAME/turn/ENTRY`` with a lease. While there is an entry, etcd refuses ever
 those of writers in the queue, and a writer in the queue appends only when its entry is the oldest.
 The append removes the entry.
 
-An entry is removed with its lease, so a writer that has crashed delays other writers for the
-duration of the lease only. If the lease ends during the writer's turn, its next lease is twice as
-long. If a writer loses a race during its turn, another program ignores the queue, for example an
-older version. In that case, or if even the longest lease was too short for a turn, the writer
-appends without turns for some time: its entry would only delay writers that respect the queue.
+etcd removes an entry when its lease ends, so a writer that has crashed delays other writers for the
+duration of the lease only. If the lease ends during the writer's turn, the writer's next lease is
+twice as long. If a writer loses a race during its turn, another program ignores the queue, for
+example an older version. In that case, or if even the longest lease was too short for a turn, the
+writer appends without turns for some time: its entry would only delay writers that respect the
+queue.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class EtcdTurns:
         return () if self._entry is None else (Delete(self._entry.key),)
 
     def appended(self) -> None:
-        """Record that an append of this writer succeeded, which also removed its entry."""
+        """Record that an append of this writer succeeded, and removed its entry, if it had one."""
         if self._entry is None:
             self._lease_s = max(TURN_S, self._lease_s // 2)
         self._entry, self._has_turn = None, False

@@ -186,7 +186,7 @@ class EtcdUpkeep:
         return None
 
     def _drop_unless_named(self, segment: Segment, name: str) -> None:
-        """Remove the file of ``segment``, unless the program that moved it uses the file."""
+        """Remove the file of ``segment``, unless the program that moved the segment uses it."""
         if segment not in self._reader.segments():
             self._archive.remove(name)
 

@@ -171,7 +171,7 @@ class EtcdStore:
         return head_of(row, place)
 
     def look_at_head(self, *, within_s: float | None) -> Head:
-        """Return the present head of a quorum; each call asks one member once."""
+        """Return the present head, as a quorum of etcd has it; each call asks one member once."""
         rows = self._client.get(Get(self._keys.head), within_s=within_s)
         if not rows:
             raise LedgerNotFoundError(self._address.place)

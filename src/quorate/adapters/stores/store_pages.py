@@ -24,7 +24,7 @@ PAGE_BLOCKS: Final = 128
 
 
 class PagedReader:
-    """A read-only ``EventStore`` that ends where the ledger ended at its creation.
+    """A read-only ``EventStore`` that ends where the ledger ended when the reader was created.
 
     If ``is_archive_kept``, the first look-up opens a connection to the archive, which only its
     thread may use, and which stays open until ``close``. Otherwise each look-up opens and closes a

@@ -137,7 +137,8 @@ class SqliteStore:
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            # The record is read before the log, because a writer records the end after each commit.
+            # The record is read before the log: a writer records the end after each commit, so the
+            # log has at least the recorded blocks.
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)
@@ -199,8 +200,8 @@ class SqliteStore:
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on; see ``EventStore``.
 
-        Blocks never change, so pages of them up to the present head are one consistent read. No
-        transaction stays open, so SQLite can checkpoint the write-ahead log.
+        Blocks never change, so pages that are read one after another, up to the present head, are
+        consistent. No transaction stays open, so SQLite can checkpoint the write-ahead log.
         """
         assert from_height >= 1, from_height
         return self._pages(from_height, self.head().height)

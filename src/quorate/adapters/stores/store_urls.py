@@ -259,7 +259,7 @@ def open_outbox(url: str) -> Outbox:
     """Return the outbox of the ledger at ``url``.
 
     For a ledger in a file, the outbox is another file beside it. For a ledger in etcd, only the
-    leader may use it.
+    leader may use the outbox.
     """
     driver, place = _driver(url)
     return driver.outbox(place)

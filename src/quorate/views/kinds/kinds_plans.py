@@ -167,7 +167,7 @@ def _recorded(
 
 
 def how_text(found: PlannedStart) -> str:
-    """Return whether a reservation gets its room with or without a conflict."""
+    """Return in words whether a planned start needs a conflict; ``-`` if there is no start."""
     if found.start_ms is None:
         return "-"
     return "by conflict" if found.record is not None and found.record.by_conflict else "by itself"

@@ -43,7 +43,7 @@ def _allowance(told: Allowance | None) -> Tree | None:
 
 
 def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
-    """Return the source in use and since when, for people; empty if the owner has no link."""
+    """Return whose figure is used and since when, for people; empty if the owner has no link."""
     if report is None:
         return []
     when = since(report.since_ms, now_ms)

@@ -246,7 +246,7 @@ def _flavors(usage: Usage) -> str:
 
 
 def _against(use: BudgetUse | None) -> tuple[str, str]:
-    """Return a budget in hours and the used part of it; a budget of 0 always counts as exceeded."""
+    """Return a budget in hours and the used part of it; any use of a budget of 0 exceeds it."""
     if use is None:
         return "-", "-"
     if not use.budget_ms:

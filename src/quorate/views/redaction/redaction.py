@@ -106,7 +106,7 @@ class Redaction:
         return name if self.shows_run(whose) else OTHERS
 
     def runs(self, names: Iterable[str]) -> list[str]:
-        """Return names of runs, leases or reservations, and one replacement for all hidden ones."""
+        """Return names of runs, leases or reservations, with one replacement for hidden names."""
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:
@@ -120,7 +120,7 @@ class Redaction:
     def text(self, text: str) -> str:
         """Return why a reservation was moved, with only the names that the caller may see.
 
-        A text whose references are not known is withheld completely.
+        A text that cannot be parsed is withheld completely.
         """
         return text if self.seen is None else with_references(text, self._called)
 

@@ -212,7 +212,7 @@ def dot(x: float, y: float, colour: int | None, title: str) -> str:
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return the legend of colours and names, as HTML; without ``colours``, the first ones."""
+    """Return the legend of names with their colours, as HTML; by default, the first colours."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

@@ -79,7 +79,7 @@ def explanation_lines(
 
 
 def _plan_lines(found: Explanation, now_ms: int, moves: Iterable[ReservationMoved]) -> list[str]:
-    """Return a run's firm start and its history; else its tentative start and the reason."""
+    """Return a run's firm start and its history, or else its tentative start and the reason."""
     if found.reservation is not None:
         return promise_lines(found.reservation, now_ms, moves)
     if found.plan is None:

@@ -340,7 +340,7 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where the last ``count`` events up to ``head`` are recorded, in so many ``blocks``."""
+    """Return where ``count`` events are recorded: in the last ``blocks`` blocks, up to ``head``."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 

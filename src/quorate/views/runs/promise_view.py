@@ -124,7 +124,7 @@ def _conflict(event: ConflictDeclared | ConflictResolved, now_ms: int) -> list[s
 
 
 def barred_lines(event: RunEnded, moment: Moment) -> list[str]:
-    """Return a line if this end bars the owner from conflicts for a while."""
+    """Return a line if the end of this run bars its owner from conflicts for a while."""
     run = moment.view.runs[event.run].spec
     until_ms = moment.view.barred.get(run.owner, 0)
     if until_ms != event.at_ms + moment.view.pools[run.pool].pause_ms:
