@@ -45,7 +45,7 @@ class _Open:
 
 
 class ChargeBook:
-    """The charges of every envelope: in total before ``from_ms``, and from then on by use."""
+    """The charges of every envelope: in total before ``from_ms``, and by use from then on."""
 
     __slots__ = ("_before", "_flavors", "_from_ms", "_open", "_runs", "_since", "_until_ms")
 

@@ -1,8 +1,8 @@
 """An integral: the exact sum, over any period, of an amount in use such as GPUs.
 
 The amount in use changes in steps. A step may be recorded late: a lease's end can lie before events
-that were recorded earlier. So the steps are kept in order of their own time, with running sums. A
-query recomputes these sums from the first changed step on.
+that were recorded earlier. So the steps are kept in the order of their times, not of their
+recording, with running sums. A query recomputes these sums from the first changed step on.
 """
 
 from __future__ import annotations

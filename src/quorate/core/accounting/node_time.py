@@ -1,8 +1,8 @@
-"""Node time: on how many different nodes an owner or user was, at every instant.
+"""Node time: how many different nodes an owner or user has, at every instant.
 
-Two leases on one node count the node once. For each node the module keeps the past stretches,
-joined where they touch, and the open holds. An integral records how the union of stretches and
-holds changes.
+Two leases on one node count the node once. For each node the module keeps the open holds, and the
+past stretches of time in which the node was held. Stretches that touch are joined. An integral
+records the number of held nodes over time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _OnNode:
     over: list[tuple[int, int]] = field(default_factory=list)
 
     def busy(self, since_ms: int) -> list[Stretch]:
-        """Return the joined stretches that end at ``since_ms`` or later."""
+        """Return the joined stretches that end at ``since_ms`` or later, or have no end yet."""
         found: list[Stretch] = []
         tail_ms = min(self.holds.values(), default=None)
         for from_ms, until_ms in self.over[bisect_left(self.over, since_ms, key=_end) :]:
@@ -118,12 +118,15 @@ class NodeTime:
                 self._integral.add(at_ms, delta)
 
     def stretches(self, since_ms: int) -> dict[str, list[Stretch]]:
-        """Return the stretches of each node that end after ``since_ms``."""
+        """Return, for each node, the stretches that ``_OnNode.busy`` returns for ``since_ms``."""
         return {node: known.busy(since_ms) for node, known in self._nodes.items()}
 
 
 def used_together(members: Iterable[NodeTime], from_ms: int, until_ms: int) -> int:
-    """Return the node-milliseconds of all ``members``; a node that several use counts once."""
+    """Return the node-milliseconds of ``members`` in [``from_ms``, ``until_ms``).
+
+    A node that several members use at once counts once.
+    """
     held: dict[str, list[Stretch]] = {}
     for member in members:
         for node, stretches in member.stretches(from_ms).items():

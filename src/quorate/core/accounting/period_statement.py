@@ -76,12 +76,12 @@ class Line:
 
     @property
     def cost_micros(self) -> int | None:
-        """The cost of the period's GPU time that has a price; None if no GPU time has one."""
+        """The cost of the period's GPU time on flavors with a price; None without such GPU time."""
         return _cost(self.used)
 
     @property
     def lent(self) -> tuple[tuple[str, int], ...]:
-        """The owners that borrowed from the envelope in the period, by name, with amounts."""
+        """(owner, GPU-ms) for each owner that borrowed from the envelope in the period, by name."""
         found: dict[str, int] = {}
         for used in self.used:
             if used.tier is Tier.BORROWED:
@@ -127,7 +127,8 @@ class Sums:
 class Statement:
     """A period [``from_ms``, ``until_ms``), its lines by name, and their sums.
 
-    ``unpriced`` are the used flavors without a price; it is empty if no flavor has a price.
+    ``unpriced`` lists the flavors that were used and have no price. The list is empty if no flavor
+    has a price.
     """
 
     from_ms: int
@@ -142,9 +143,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The request for a statement: a period; one budget, one owner or all; and prices.
+    """The request for a statement of a period, with the prices of flavors.
 
-    ``owners`` are the owners whose money the caller may see; None means all.
+    The statement is of one budget, of one owner, or of all. ``owners`` are the owners whose money
+    the caller may see; None means all owners.
     """
 
     from_ms: int

@@ -2,12 +2,12 @@
 
 Usage counts for the owner of a run, whichever envelope pays. A lease counts with the GPUs that it
 got at its start, from its charged start to its charged end, or up to now while it is open. Spares
-and pledges count like other leases. Node time counts the different nodes that an owner uses; a
-spare that another run fills still counts for the spare's owner. Amounts are whole GPU- and
-node-milliseconds.
+and pledges count like other leases. Node time counts the different nodes that an owner uses. The
+nodes of a spare that another run fills still count for the spare's owner. Amounts are whole GPU-
+and node-milliseconds.
 
-The books read each event once, when it is recorded. A daemon keeps the books and reads them at any
-time.
+Each event is entered into the books once, when it is recorded. A daemon keeps the books, and can
+ask them for usage at any time.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Account:
         integral.add(at_ms, gpus)
 
     def forget(self, before_ms: int) -> bool:
-        """Drop usage that was over by ``before_ms``; return whether the account is empty then."""
+        """Drop usage that was over by ``before_ms``, and return whether nothing is left."""
         self.nodes.forget(before_ms)
         for flavor, integral in list(self.flavors.items()):
             integral.forget(before_ms)
@@ -148,9 +148,9 @@ class _Hold:
 class UsageBooks:
     """The usage of owners and users, computed from all events so far.
 
-    ``window_ms`` is the longest time back from the last event that callers ask for. Usage before
-    that is dropped, so the books do not grow with the ledger. If ``window_ms`` is None, the books
-    keep all usage.
+    ``window_ms`` is how far back from the last event callers may ask for usage. Earlier usage is
+    dropped, so the books do not grow with the ledger. If ``window_ms`` is None, the books keep all
+    usage.
     """
 
     __slots__ = (
@@ -223,7 +223,8 @@ class UsageBooks:
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
         """Return the usage of the owner and its descendants; a node that several use counts once.
 
-        Only present descendants count, each once, however many paths of parents lead to it.
+        Only descendants that exist now count. Each counts once, even if several paths of parents
+        lead to it.
         """
         accounts = [
             self._owners[each] for each in self._with_descendants(name) if each in self._owners
@@ -237,7 +238,10 @@ class UsageBooks:
     def users(
         self, *, owner: str | None = None, user: str | None = None, from_ms: int, until_ms: int
     ) -> tuple[UserUsage, ...]:
-        """Return the usage of the named owner and user, or of all, by owner and user."""
+        """Return the usage of each user with node time in the period, by owner and user.
+
+        ``owner`` and ``user`` limit the result to the runs of that owner and of that user.
+        """
         found = []
         for each_owner, each_user in sorted(self._users):
             if owner not in (None, each_owner) or user not in (None, each_user):

@@ -1,10 +1,10 @@
 """Wait by cause: every millisecond in which an accepted run has no GPUs, with one cause each.
 
 From its submission to its end, a run waits whenever it has no open lease. The cause is that of the
-last refusal; the ledger records a refusal when its reason changes. From the end of the last lease
-to the next refusal, the cause follows from the reason for that end. In a pool of rounds, if no
-other refusal was recorded, the cause is that other runs have the GPUs in this round. Leases count
-from their charged start to their charged end.
+run's last refusal. (The ledger records a refusal when its reason changes.) From the end of the
+run's last lease to the next refusal, the cause follows from the reason for which the lease ended.
+In a pool of discipline ``rounds``, the cause from the beginning of a round to the first refusal in
+it is that other runs have the GPUs. Leases count from their charged start to their charged end.
 
 The times of all causes add up to the wait exactly.
 """
@@ -50,7 +50,7 @@ class WaitCause(Word):
     UPSTREAM = "upstream"
     """A run that this run follows has not completed."""
     UNSTARTED = "unstarted"
-    """The run had GPUs, but its executor could not start it; it is tried again after a pause."""
+    """The run had GPUs, but its executor could not start it. It is tried again after a pause."""
 
 
 _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
@@ -76,7 +76,7 @@ _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
     RefusalCode.WAITING_FOR_UPSTREAM: WaitCause.UPSTREAM,
     RefusalCode.UPSTREAM_FAILED: WaitCause.UPSTREAM,
 }
-"""The cause of each refusal under which a run can wait; other refusals end a request."""
+"""The cause of each refusal that can make a run wait. Other refusals only refuse requests."""
 
 _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.BUDGET_EXHAUSTED: WaitCause.FUNDING,
@@ -89,7 +89,7 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.ROUND_END: WaitCause.ROUNDS,
     EndReason.START_REFUSED: WaitCause.UNSTARTED,
 }
-"""The cause that follows from why a run's last lease ended; ``ROOM`` for other reasons."""
+"""The cause for each reason for which a run's last lease ended; ``ROOM`` for other reasons."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:
@@ -104,8 +104,8 @@ def cause_of(code: RefusalCode) -> WaitCause:
 class Wait:
     """How long a run had no GPUs up to its end, or up to now.
 
-    The values of ``parts_ms`` sum to that time. ``parts_ms`` has only causes that occurred, in the
-    order of ``WaitCause``.
+    The values of ``parts_ms`` sum to ``total_ms``. ``parts_ms`` has only causes that occurred, in
+    the order of ``WaitCause``.
     """
 
     total_ms: int
@@ -114,7 +114,7 @@ class Wait:
 
 @dataclass(slots=True)
 class _Life:
-    """The recorded history of one run: its leases, and each cause of its wait with its start."""
+    """The recorded history of one run: its leases, and each cause of a wait with its beginning."""
 
     submitted_ms: int
     causes: list[tuple[int, WaitCause]]

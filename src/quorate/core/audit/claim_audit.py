@@ -1,7 +1,7 @@
-"""I12: sensitive nodes are used by one user, and are wiped before another user gets them.
+"""I12: the nodes of a claim are used by one user, and are wiped before another user gets them.
 
 Both the check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
-It keeps its own records: for each node, the claim that has it, and its open leases.
+For the audit, the module keeps its own records: for each node, its open leases and its claim.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state_view import StateView
 
 _ENDS: Final = frozenset((EndReason.END, EndReason.CANCELLED, EndReason.FAIL))
-"""The reasons for which a lease of a claim may end; no other run can be the reason."""
+"""The reasons for which a lease of a claim may end. Another run is never the reason."""
 
 
 def check_claims(view: StateView) -> Iterator[Violation]:

@@ -1,8 +1,8 @@
 """The invariants of the records that one decision has changed; cheap to check.
 
-``sweep`` trusts no counter and examines the whole state. This module trusts the counters of
-accounts, and examines only the leases, runs, payers and nodes that the events name.
-``plain_runs.py`` accepts most of these runs quickly; the others are checked in detail.
+``sweep`` of ``invariants.py`` trusts no counter and examines the whole state. This module trusts
+the counters of accounts, and examines only the leases, runs, payers and nodes that the events name.
+``plain_runs.py`` accepts most of these runs quickly. This module checks the other runs in detail.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _in_detail(
 
 
 def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Violation]:
-    """Yield a violation for each limit of a payer and its caps that is exceeded: I2."""
+    """Yield a violation (I2) for each exceeded limit of a payer or of its caps."""
     account = view.envelopes[key]
     tally = Tally(
         account.gpus_active + account.gpus_reserved,

@@ -1,10 +1,10 @@
 """Continuity: which events may follow which. A part of the audit, with its own records.
 
 A hand-over gives the same slots of the same groups to other payers at one instant. A swap replaces
-lost slots by slots that the run already had, with their payers and the rest of their holds. A
-stopping lease ends for the reason of its stop, unless its work ends by itself before. A stopping
-run gets no new leases, and a run that is stopped for good does not start again. No lease starts on
-a node that is not ready.
+lost slots by slots that the run already had. These slots keep their payers, and their holds end
+when they would have ended without the swap. A stopping lease ends for the reason of its stop,
+unless its work ends by itself first. A stopping run gets no new leases, and a run that is stopped
+for good does not start again. No lease starts on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _shrinks(event: Event) -> bool:
 def _handed_over(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a violation unless a hand-over keeps the slots and groups, and is at one instant."""
+    """Yield a violation if a hand-over changes slots or groups, or is not at one instant."""
     before = {
         (lease.fact.bundle, lease.fact.comp_path, slot): event.end_ms
         for lease, event in ended

@@ -1,4 +1,4 @@
-"""I6: a follower starts once its upstreams are over, and an array keeps to its limit.
+"""I6: a follower starts once its upstreams are over, and an array keeps its limit on running tasks.
 
 A part of the audit (``history_audit.py``) with books of its own. The books record how each run
 ended, and how many tasks of each array are not over.
@@ -51,7 +51,7 @@ class FollowBooks:
     def _ended(self, event: RunEnded) -> None:
         run = self._runs.get(event.run)
         if run is None or event.run in self._outcomes:
-            return  # Another part of the audit reports the event.
+            return  # ``history_audit.py`` reports this event.
         self._outcomes[event.run] = event.outcome
         if run.array is not None:
             array = self._arrays[run.array.name]

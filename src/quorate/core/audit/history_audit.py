@@ -233,7 +233,10 @@ class _Books:
                 return
 
     def settle(self, run: str | None) -> Iterator[Violation]:
-        """Check the run of the last events, unless that run is ``run``."""
+        """Check the run of the events so far, unless the next event is of that run, too.
+
+        ``run`` is the run of the next event; None if the event is of no run.
+        """
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
             return
@@ -352,8 +355,8 @@ class _Books:
         more = gpus > 0 or gpu_ms > 0
         excused = self.tightening | self.to_reach
         if gpus > 0 and fact.reason in _NEW:
-            # A new lease has to keep every lowered limit. Only a lease that is not lent may ignore
-            # a lowered limit of lending.
+            # A new lease has to keep every lowered limit, but limits of lending do not apply to a
+            # lease that is not lent.
             excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
@@ -503,7 +506,7 @@ def _is_of_an_apply(event: Event) -> bool:
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield a violation for envelopes and runs charged differently from their leases: I10."""
+    """Yield a violation (I10) for each envelope or run whose charges differ from its leases."""
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms

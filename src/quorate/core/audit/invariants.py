@@ -39,7 +39,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
-# The decoder refuses other reasons, but a history that was never on disk has passed no decoder.
+# The decoder refuses other reasons, but a history that was never on disk was never decoded.
 START_REASONS: Final = frozenset(StartReason)
 END_REASONS: Final = frozenset(EndReason)
 
@@ -61,10 +61,11 @@ __all__ = [
 
 @dataclass(slots=True)
 class Tally:
-    """GPUs in use, and GPU-hours spent or held, of one envelope; ``lent`` is the part lent out.
+    """The GPUs in use, and the GPU-milliseconds spent or held, of one envelope.
 
-    ``reserved`` is the number of GPUs kept for filled spares, and ``going`` the number of GPUs of
-    stopping leases. A tightened limit counts as kept if all GPUs beyond it are stopping.
+    Fields with ``lent`` in their names count the part that is lent. ``reserved`` is the number of
+    GPUs kept for filled spares, and ``going`` the number of GPUs of stopping leases. A tightened
+    limit counts as kept if all GPUs beyond it are stopping.
     """
 
     gpus: int = 0
@@ -93,8 +94,9 @@ class Tally:
 def sweep(view: StateView) -> list[Violation]:
     """Return every violated invariant of ``view``; empty if there is none.
 
-    Checks I7, I10 and I11; I1, I2, I3, I5, I6 and I12 as far as a state shows them; and that
-    counters and indexes match the tables (a part of I8). The time grows with the size of the state.
+    Checks I7, I10 and I11, and also I1, I2, I3, I5, I6 and I12 as far as a state shows them. In
+    addition, counters and indexes must match the tables (a part of I8). The time grows with the
+    size of the state.
     """
     seen = _Seen.of(view)
     violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
@@ -177,7 +179,7 @@ def check_envelope(
 ) -> Iterator[Violation]:
     """Yield a violation for each limit of ``envelope`` that ``tally`` exceeds: I2.
 
-    Limits of lending are included. ``excused`` names tightened limits that are still exceeded.
+    Limits of lending are included. ``excused`` names tightened limits that may be exceeded.
     """
     lending = envelope.lending
     if f"envelope {key}" not in excused:
@@ -195,8 +197,8 @@ def check_cap(
 ) -> Iterator[Violation]:
     """Yield a violation for each limit of ``cap`` that is exceeded: I2.
 
-    ``tally`` is the sum over the envelopes of the cap. ``excused`` names tightened limits that are
-    still exceeded.
+    ``tally`` is the sum over the envelopes of the cap. ``excused`` names tightened limits that may
+    be exceeded.
     """
     if f"cap {key}" not in excused:
         used = tally.gpus + tally.reserved - tally.going
@@ -205,7 +207,7 @@ def check_cap(
 
 
 def tightened(view: StateView) -> set[str]:
-    """Return the limits that were lowered below their use and that an open conflict is about."""
+    """Return the limits that were lowered below their use, and for which a conflict is open."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
 

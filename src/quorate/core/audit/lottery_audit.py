@@ -1,8 +1,9 @@
 """The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
 
-``lottery.check_draws`` checks two events by themselves. This module checks rules that involve the
-whole history. The links of the committed chain are revealed in order, each for one lottery. The
-tokens match the submitted runs. Only a victim loses a lease by lot.
+``lottery.check_draws`` checks the two events of one conflict: its declaration and its resolution.
+This module checks the rules that involve the whole history. The links of the committed chain are
+revealed in order, each for one lottery. The tokens match the submitted runs. Only a victim loses a
+lease by lot.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Lotteries:
         if link_of(event.commitment) is None or event.length < 1:
             yield Violation("I9", "a lottery chain", "has no link or no length")
         if self._revealed < self._length:
-            # Without this rule an operator could begin a new chain after the tokens are known, and
-            # choose it.
+            # Without this rule an operator who knows the tokens could begin a new chain, chosen to
+            # draw certain tokens.
             text = (
                 f"begins when only {self._revealed} of {self._length} links of the previous "
                 "chain are used"
@@ -87,7 +88,7 @@ class Lotteries:
         self._is_sealed, self._next = isinstance(chain, LotterySealed), None
 
     def _seal(self, event: LotterySealed) -> Iterator[Violation]:
-        """Yield a violation unless a chain is sealed once, and before the previous chain ends."""
+        """Yield a violation if a chain is sealed twice, or after the previous chain is used up."""
         if event.commitment == self._committed:
             if self._is_sealed or event.length != self._length:
                 yield Violation("I9", "a lottery chain", "is sealed twice, or with another length")

@@ -29,9 +29,10 @@ _Slot = tuple[str, int]
 
 
 def check_pledges(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for pledges whose filler is gone (I1), or that have no use (I3, I5, I11).
+    """Yield a violation for pledges without their filler (I1), or without a use (I3, I5, I11).
 
-    A state is checked between decisions. Each decision starts all spares that can come back.
+    A pledge has a use as long as its spare can come back. No pledge may outlast its filler, because
+    states are checked between decisions, and each decision starts all spares that can come back.
     """
     if not view.pledges:
         return
@@ -82,9 +83,9 @@ class PledgeBooks:
     """The books of filled spares: call ``enter`` with every event of a ledger in order.
 
     A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
-    its filler starts on its slots. If a group works already, a spare of the group starts only on
-    slots whose pledges were closed just before. The spare has the payer of these pledges, and at
-    most the hold kept for them.
+    the run that fills the spare gets leases on its slots. If a group works already, a spare of the
+    group starts only on slots whose pledges were closed just before. The spare has the payer of
+    these pledges, and at most the hold kept for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The audit of reservations: made, moved and closed, with its own records.
 
-A run has at most one reservation, and only while it waits. A start that moves later has a cause. A
-run whose reservation is closed as activated starts at that instant.
+A run has at most one reservation, and only while it waits. A start that moves later has a cause. If
+a reservation is closed as activated, its run starts at the instant of the closing.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Quotas:
     claims: set[str] = field(default_factory=set)
     """The runs that are claims: these take nodes, and are not counted as running."""
     given_back: dict[str, set[str]] = field(default_factory=dict)
-    """The nodes of each run's spares that were filled and have come free again."""
+    """By run: the nodes of those of its spares that were filled and are free again."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield a violation for each limit that it exceeds."""
@@ -88,7 +88,7 @@ class Quotas:
         grows = event.reason is StartReason.GROW
         starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
         if starts and self.given_back.get(event.run, set()).issuperset(n for n, _ in event.slots):
-            return  # The run starts, and its own filled spare returns at that instant.
+            return  # The run started at this instant, and its filled spare returns at once.
         if owner is None or not (grows or starts):
             return  # A swap, a hand-over or a returning spare adds no node.
         for name in self._above(owner):

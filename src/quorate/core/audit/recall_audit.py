@@ -76,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield a violation unless a loan of this lender is recalled, on the terms of the loan."""
+        """Yield a violation if ``event`` recalls no loan of its lender, or breaks its terms."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")
@@ -125,7 +125,7 @@ class RecallBooks:
         is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
         self.stopping.discard(event.lease)
         held = self.held_by[fact.run]
-        # The end of the first bundle ends all others, so its recall lasts until no lease is left.
+        # The end of bundle 0 ends all bundles, so a recall of it lasts until no lease is left.
         if is_over and not any(fact.bundle in (0, self.leases[name].bundle) for name in held):
             # The run may grow into this bundle again, and the new loan may be recalled, too.
             self.recalls.pop((fact.run, fact.bundle), None)

@@ -14,7 +14,7 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
 
     A run that has shared GPUs for longer than it had GPUs is a violation, too (I8).
 
-    ``runs`` are the runs that share in rounds and are not over; the table of rounds must have
+    ``runs`` are the runs that share in rounds and are not over. The table of rounds must have
     exactly these runs. Only an existing run may have a grant.
     """
     if set(view.in_rounds) != set(runs):

@@ -29,9 +29,9 @@ class _Times:
 
 @dataclass(slots=True)
 class RoundTimeBooks:
-    """The open leases of runs in rounds, and the times of those that ended.
+    """The open leases of runs in rounds, and how long their ended leases had GPUs.
 
-    ``parts`` has the number of open leases for each start: a run and an instant.
+    ``parts`` has, for each run and each instant of a start, the number of its open leases.
     """
 
     flavors: dict[EnvelopeId, str] = field(default_factory=dict)
