@@ -35,7 +35,8 @@ def steps_held(view: StateView, record: RunRecord) -> set[int]:
 def desired_width(record: RunRecord) -> int:
     """Return the width to which a malleable run grows.
 
-    The width is that of the last ``Shrink`` command, if any, else the run's maximum.
+    The width is that of the last ``Shrink`` command, if any. Else it is the width that the run's
+    document states as desired, which is by default the run's maximum.
     """
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
@@ -43,7 +44,7 @@ def desired_width(record: RunRecord) -> int:
 
 
 def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None:
-    """Stop the highest steps of a run until it works on ``gpus``, or return why it cannot.
+    """Stop the highest steps of a run until it works on ``gpus`` GPUs, or return a refusal.
 
     Afterwards the run does not grow beyond ``gpus`` by itself.
     """
@@ -74,13 +75,13 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 
 
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
-    """Start missing steps of running malleable runs, oldest first, where the plan leaves room.
+    """Start missing steps of running malleable runs, oldest run first, where the plan leaves room.
 
-    Waiting runs that could start were started before. ``profile`` has the needs of the other
-    waiting runs, so a run that was cut for a waiting run does not take its steps back. A run that
-    was cut by hand grows again after one notice period. ``backfill`` is true if a run with a
-    planned start waits. If ``backfill``, a run past its declared end does not grow, because its new
-    steps would only overstay.
+    The caller has already started the waiting runs that could start. ``profile`` has the needs of
+    the other waiting runs, so a run that was cut for a waiting run does not take its steps back. A
+    run that was cut by hand grows again after one notice period. ``backfill`` is true if a run with
+    a planned start waits. A run past its declared end does not grow then, because its new steps
+    would only overstay.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):

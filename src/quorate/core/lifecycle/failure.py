@@ -1,10 +1,10 @@
 """Failure: the consequences for the runs on a node that is lost or drained.
 
 If a bundle has enough spares in its group's domain, these spares replace the lost slots. If other
-runs fill these spares, the fillers stop first. Until they have ended, the lost lease stays open and
-the run is not requeued. Without enough spares, a malleable run continues at a smaller width, as
-long as its minimum is whole. Any other run stops and waits again, to start from its last
-checkpoint. A run with ``replace: Restart`` always stops and waits again.
+runs fill these spares, the fillers stop first. Until the fillers have ended, the lease with the
+lost slots stays open and the run is not requeued. Without enough spares, a malleable run continues
+at a smaller width, as long as its minimum is whole. Any other run stops and waits again, to start
+from its last checkpoint. A run with ``replace: Restart`` always stops and waits again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
 
 
 def settle_spares(log: DecisionLog) -> bool:
-    """Bring back spares whose fillers have ended, and swap them in if a run waited for that.
+    """Bring back spares whose fillers have ended, and swap them in if their runs waited for them.
 
     Return whether any spare came back or was given up.
     """
@@ -96,9 +96,10 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 
 
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
-    """Return the runs that wait for a spare: their leases on lost ``nodes`` are not stopping.
+    """Return the runs that wait for a spare, in the order of submission.
 
-    If ``nodes`` is not given, all lost nodes count.
+    These are the runs with leases on lost ``nodes`` that are not stopping. Without ``nodes``, all
+    lost nodes count.
     """
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
     names = {
@@ -176,7 +177,7 @@ def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
 
 
 def _drop_spares(log: DecisionLog, run: str, nodes: set[str], reason: EndReason) -> None:
-    """End spares on ``nodes``; their slots on other nodes stay spares."""
+    """End the spares of ``run`` on ``nodes``. Slots of these spares on other nodes stay spares."""
     view = log.view
     for lease in leases_of(view, view.runs[run]):
         lost = tuple(slot for slot in lease.fact.slots if slot[0] in nodes)

@@ -1,8 +1,8 @@
 """Fill: a run works on slots that other runs keep as spares, until those runs need the spares.
 
-The spare's lease ends on those slots, and the filler's own envelopes pay for its work. The spare's
-payer keeps room and money for the spare's return (``spares.py``). Free slots are used first, and as
-few spares as possible. docs/design/lifecycle.md.
+The run that fills a spare is its filler. The spare's lease ends on the filled slots, and payers of
+the filler pay for its work. The spare's payer keeps room and money until the spare returns
+(``spares.py``). Free slots are used first, and as few spares as possible. docs/design/lifecycle.md.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ def admit_on_spares(
     has_executor: bool,
     kept: Collection[IslandKey] = (),
 ) -> Filled | None:
-    """Return how ``run``, for which too few slots are free, starts on spares; None if it cannot.
+    """Return how ``run`` starts on spares and free slots; None if it cannot.
 
-    The payers of the spares continue to pay, and the run's own payers pay as well. Spare slots are
-    added until the run fits, beginning with the domain that has the most free GPUs. Slots that are
-    then not needed stay spares. Islands in ``kept`` are not used.
+    For this run too few slots are free. The payers of the spares continue to pay, and the payers of
+    ``run`` pay as well. Spare slots are added until the run fits, beginning with the domain that
+    has the most free GPUs. Slots that the run does not need stay spares. Islands in ``kept`` are
+    not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -141,8 +142,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             if (place.flavor, place.domain) not in free or node in view.node_status:
                 continue
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
-            # If a filler keeps a spare on slots that it fills, no third run fills this spare: its
-            # slots go back to the run that the filled spare belongs to.
+            # A filler may keep a spare of its own on slots that it fills. No third run fills that
+            # spare, because its slots go back to the run whose spare was filled.
             left = ordinals(mask & ~pledged.get(node, 0))
             ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
     ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
@@ -152,8 +153,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
     """Return when ``run`` is expected to end; None if its pool has no reservations.
 
-    If the pool has reservations, a filler must be expected to end no later than the spare. A spare
-    ends with its run or by a recall. Otherwise the slots would come free later than planned.
+    In a pool with reservations, a filler must be expected to end no later than the spare. Otherwise
+    the slots would come free later than planned. A spare ends with its run or by a recall.
     """
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None

@@ -1,8 +1,8 @@
-"""Follow: runs that wait for other runs to complete, and what happens when those fail.
+"""Follow: runs that wait for other runs to complete, and the effects when an upstream fails.
 
-The upstream is a run or an array. An array completes with the last of its tasks, and fails with the
-first task that does not complete. Before the last of its upstreams has completed, a follower gains
-no waiting time in the queue and gets no reservation. If an upstream fails or is cancelled,
+An upstream is a run or an array. An array completes with the last of its tasks, and fails with the
+first task that does not complete. A follower gains no waiting time in the queue, and gets no
+reservation, before all its upstreams have completed. If an upstream fails or is cancelled,
 ``onUpstreamFailure`` decides. By default the follower waits until a caller withdraws it. With
 ``fail`` the follower fails once its grace has passed. With ``start`` the follower treats the
 upstream as completed. Cycles cannot arise: a run follows only runs that exist already, and
@@ -30,7 +30,7 @@ def is_upstream(view: StateView, name: str) -> bool:
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
-    """Return the refusal that names the upstream that ``run`` waits for; None if there is none.
+    """Return a refusal with the upstream that ``run`` waits for; None if it waits for none.
 
     A task of an array with a limit also waits for earlier tasks of the array.
     """
@@ -71,9 +71,9 @@ def names_of(run: Run) -> tuple[str, ...]:
 def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
     """Yield the runs whose cause of waiting may change because ``name`` ended now.
 
-    ``name`` is a run or an array. The yielded runs are its followers and, of an array with a limit,
-    the tasks that are released now. The end of a task concerns the followers of its array only if
-    it is the first task that fails, or the last task to end.
+    ``name`` is a run or an array. The yielded runs are the followers of ``name``. If ``name`` is an
+    array with a limit, they are also the tasks that are released now. The end of a task concerns
+    the followers of its array only if this task is the first to fail or the last to end.
     """
     found = ended(view, name)
     if now_ms in (found.failed_ms, found.over_ms):

@@ -1,7 +1,7 @@
 """Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
 When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle.
-The request to each payer is as for a start at that instant on the bundle's present slots. Either
+They get the same request as for a start at that instant on the present slots of the bundle. Either
 the whole bundle gets new payers, or nothing changes.
 """
 
@@ -49,7 +49,7 @@ def hand_over(
         if (lease := view.leases[name]).fact.bundle == bundle and lease.ending is None
     ]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
-        return []  # The bundle waits for a spare; no new payer pays for the slots it has lost.
+        return []  # The bundle waits for a spare. No new payer pays for its lost slots.
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     if not leases:
         return []
@@ -71,7 +71,7 @@ def _repaid(
     at_ms: int,
     barred: frozenset[EnvelopeId],
 ) -> list[LeaseDraft] | None:
-    """Return who pays for the slots of ``leases`` from ``at_ms`` on, when ``leases`` have ended.
+    """Return drafts of the leases that replace ``leases`` at ``at_ms``; None if no payer pays.
 
     ``others`` are the leases that the run keeps as they are.
     """

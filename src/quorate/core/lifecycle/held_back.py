@@ -1,13 +1,13 @@
 """Held back: a run that was cut by hand, or whose start was refused, does not start again at once.
 
 Room that is cut for a reservation is kept for the reservation. Room that an operator frees by hand
-is kept for no run. So runs and steps that were cut to free it do not start again for one notice
-period. During this time the operator can use the room.
+is kept for no run. Therefore the runs and steps that were cut to free this room do not start again
+for one notice period. During this time the operator can use the room.
 
-A run also gives its GPUs back if its executor could not start it: a quota of its namespace is used
-up, a webhook refuses its pods, or its image is missing. The run keeps its place in the queue and is
-tried again after a pause, which doubles with each refusal in a row. During the pause no room is
-kept for the run, because the next start may be refused as well.
+A run also gives its GPUs back if its executor could not start it. For example, a quota of its
+namespace is used up, a webhook refuses its pods, or its image is missing. The run keeps its place
+in the queue and is tried again after a pause. The pause doubles with each refusal in a row. During
+the pause no room is kept for the run, because the next start may be refused as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.model.state.records import RunRecord, Unstarted
 from quorate.model.state.state_view import StateView
 
 PAUSE_MS: Final = MINUTE_MS
-"""How long a run is held back after its first refused start; each further refusal doubles it."""
+"""How long a run is held back after its first refused start. Each further refusal doubles it."""
 PAUSE_MS_MAX: Final = HOUR_MS
 _DOUBLINGS_MAX: Final = (PAUSE_MS_MAX // PAUSE_MS).bit_length()
 
@@ -50,7 +50,10 @@ def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
 
 
 def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
-    """Return one notice after ``conflict`` was settled; None unless it was declared by hand."""
+    """Return the instant one notice period after ``conflict`` was settled.
+
+    Return None if ``conflict`` is empty, or was not declared by hand.
+    """
     if not conflict:
         return None
     known = view.conflicts[conflict]

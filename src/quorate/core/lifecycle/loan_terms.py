@@ -36,7 +36,7 @@ def terms_of(view: StateView, shares: Iterable[Share]) -> tuple[LoanTerms, ...]:
 
 
 def loans_of(view: StateView, record: RunRecord) -> tuple[LoanTerms, ...]:
-    """Return the loans of a run now, by lender's envelope and, if recalled, by due time."""
+    """Return the present loans of a run, one for each lender's envelope and due time."""
     gpus: dict[tuple[EnvelopeId, int | None], int] = {}
     for name in record.leases:
         for loan in terms_of_lease(view, view.leases[name]):

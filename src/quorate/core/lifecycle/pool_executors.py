@@ -22,10 +22,10 @@ DEVICE_VARIABLES: Final = frozenset(
 
 
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:
-    """Return a refusal if a run has an image that its pool cannot run, or lacks one.
+    """Return a refusal if a run has an image that its pool cannot run, or lacks a required image.
 
-    In a pool with a cluster, also return a refusal if the run's environment says which GPUs its
-    pods see.
+    A workload in a pool without a cluster is refused, too. In a pool with a cluster, a run is
+    refused if its environment says which GPUs its pods see. The list is empty without a fault.
     """
     path = f"Run/{run.name}: spec.image"
     if pool.executor is PoolExecutor.KUBERNETES:

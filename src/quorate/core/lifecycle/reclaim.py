@@ -28,7 +28,10 @@ def reclaimable(log: DecisionLog, run: str, path: str) -> list[PledgeRecord]:
 
 
 def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
-    """Stop the fillers of ``gpus`` spares of the group at ``path``, unless they are stopping."""
+    """Stop fillers until ``gpus`` spare GPUs of the group at ``path`` are to come back.
+
+    Fillers that are stopping already count.
+    """
     idle: list[PledgeRecord] = []
     gains: dict[_Bundle, int] = {}
     for pledge in reclaimable(log, run, path):

@@ -69,9 +69,9 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
-    """Return a refusal if all claims together would have too many nodes with ``nodes`` more.
+    """Return a refusal if ``nodes`` more nodes would exceed the limit for all claims; else None.
 
-    A node counts against the limit until it is wiped, because no other user gets it before.
+    A node counts against the limit until it is wiped, because until then no other user gets it.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:
@@ -153,8 +153,8 @@ def wiped(
 ) -> Refusal | None:
     """Write the result of wiping a node after ``claim``, or return a refusal.
 
-    If ``claim`` is None, the result is for the last claim on the node. A late report about an
-    earlier claim is not accepted for the last one.
+    If ``claim`` is None, the result is for the last claim on the node. If ``claim`` is an earlier
+    claim, its late report is refused.
     """
     unwiped = log.view.unwiped.get(node)
     if unwiped is None or (claim is not None and unwiped.claim != claim):

@@ -3,8 +3,8 @@
 A hold that is about to run out is extended while its payer has money. If the payer has none left,
 the bundle is handed over to the next payers. If no payer pays, the bundle stops early enough to
 have ended when the money ends. With an executor the stop begins one grace period before the hold
-ends. Without an executor nothing runs between two commands. Events that were due between them are
-written now, with the instants at which they were due.
+ends. Without an executor nothing runs between two commands. Events that were due since the last
+command are written now, with the instants at which they were due.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.records import Lease
 
 
 def settle_holds(log: DecisionLog) -> None:
-    """Extend every hold that is running out, hand its bundle over, or stop it."""
+    """Extend every hold that is running out, hand its bundle over, or stop the bundle."""
     due = _due(log)
     unpaid: list[tuple[int, str]] = []
     looked = 0

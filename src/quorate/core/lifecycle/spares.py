@@ -34,8 +34,8 @@ from quorate.model.state.state_view import StateView
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
     """End a spare, and start another spare on its slots that are not in ``slots``.
 
-    No work runs on a spare, so it ends at once. The new spare is not on lost nodes, because a spare
-    may give up slots before the failure of a node is handled.
+    No work runs on a spare, so it ends at once. A spare may give up slots before the failure of one
+    of its nodes is handled, so the new spare leaves out the slots on lost nodes.
     """
     view = log.view
     lease = view.leases[name]
@@ -126,8 +126,8 @@ def return_spares(log: DecisionLog) -> bool:
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
     """Return the domains of the group that the spares at ``path`` belong to.
 
-    The result is empty if the group has ended, or if the run waits, is stopping or is over: it then
-    has no use for spares.
+    The result is empty if the group has ended, or if the run waits, is stopping or is over. In
+    these cases the run has no use for spares.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING or record.stopping is not None:
@@ -152,7 +152,7 @@ def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int
 
 
 def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
-    """End ``pledges``, which differ only in their slots, and write one spare on usable slots."""
+    """End ``pledges``, which differ only in their slots; start one spare on the usable slots."""
     view, now_ms = log.view, log.now_ms
     able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
     able = able[: _borrowable(view, pledges[0])]
@@ -232,9 +232,9 @@ def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
 
 
 def _borrowable(view: StateView, pledge: PledgeRecord) -> int | None:
-    """Return how many pledges like this one its run may borrow for; None for any number.
+    """Return for how many pledges like ``pledge`` its run may borrow; None if for any number.
 
-    The run may have borrowed for other slots while these were filled.
+    The run may have borrowed for other slots while its spares were filled.
     """
     record = view.runs[pledge.run]
     most = record.spec.funding.borrow_gpus_max

@@ -41,7 +41,8 @@ def stop_run(  # noqa: PLR0913 - a stop has this many parts
     accompanies the reason on every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
-        return  # The run is stopping already. The first reason stays, unless it is cancelled now.
+        # The run is stopping already. Its first reason stays, unless the run is now cancelled.
+        return
     if outcome is None and record.spec.rounds is not None:
         # A run in rounds counts as running from its first round to its end, with or without GPUs.
         for name in tuple(record.leases):
@@ -72,8 +73,8 @@ def stop_run(  # noqa: PLR0913 - a stop has this many parts
 def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
     """Stop a run for good.
 
-    ``now`` gives its work no grace, even if the run is stopping already. A lease that another run
-    shares keeps its grace for the other run.
+    If ``now``, the run's work gets no grace, even if the run is stopping already. A lease that
+    another run shares keeps its grace for the other run.
     """
     now = now and not is_shared(log.view, record)
     stopping = [name for name in record.leases if log.view.leases[name].ending is not None]
@@ -139,9 +140,9 @@ def stop_bundle(  # noqa: PLR0913 - a stop has this many parts
 def stop_lease(
     log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
 ) -> None:
-    """Stop a lease within its grace, or by ``end_ms``; if there is no executor, it ends at once.
+    """Stop a lease within its grace, or by ``end_ms``.
 
-    A lease that is stopping already is left unchanged.
+    Without an executor the lease ends at once. A lease that is stopping already is left unchanged.
     """
     lease = log.view.leases[name]
     if lease.ending is not None:
@@ -170,8 +171,8 @@ def _is_fenced(view: StateView, lease: Lease) -> bool:
 def confirm(log: DecisionLog, lease: Lease) -> None:
     """Write that a stopping lease has ended, and the consequences for its run.
 
-    The lease is charged up to now, and never for more than its hold. If work stops only after its
-    money has ended, it keeps its slots until then, but its payer is charged no more.
+    The lease is charged up to now, and never for more than its hold. If the work stops only after
+    the hold has ended, the lease keeps its slots until then, but its payer is charged no more.
     """
     assert lease.ending is not None, lease
     fact = lease.fact

@@ -1,7 +1,7 @@
 """Swap: lost slots are replaced by other slots of the same run.
 
-Spares of the group replace lost slots. For a group of the minimum, a step of the same size can
-replace the group. The hold of a lost GPU passes to its replacement, so no payer pays more than was
+Spares of the group replace lost slots. A step of the same size can also replace a whole group of
+the minimum. The hold of a lost GPU passes to its replacement, so no payer pays more than was
 promised already.
 """
 
@@ -162,9 +162,10 @@ def _lost_groups(view: StateView, run: str, waiting: Collection[str]) -> list[tu
 
 
 def _step_of(view: StateView, run: str, gpus: int) -> list[Lease] | None:
-    """Return the leases of the highest whole step that is one group of ``gpus``.
+    """Return the leases of the highest whole step that is one group of ``gpus``; None without one.
 
-    A step whose loan is recalled is left out: it goes back to its lender when the notice is over.
+    A step whose loan is recalled is left out, because its GPUs go back to the lender when the
+    notice is over.
     """
     steps: dict[int, list[Lease]] = {}
     for lease in leases_of(view, view.runs[run]):
