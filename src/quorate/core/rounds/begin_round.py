@@ -175,8 +175,9 @@ def step_counts(
     If a run had GPUs of several flavors since its last count, its steps on each flavor are not
     known, so the count has no flavor. The count has no flavor either if the run shared its GPUs,
     because these steps say nothing about its speed alone. Steps that were repeated after a loss
-    count once. A run without new steps is not counted now; its next count includes this time. The
-    time is all the time in which the run held GPUs, its grace included.
+    count once. A run that did not share its GPUs and has no new steps is not counted now. Its next
+    count includes this time. The time is all the time in which the run held GPUs, its grace
+    included.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
     known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}
@@ -234,7 +235,7 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
     """Stop the runs that lose their GPUs, and then pay for the runs that stay.
 
-    So the runs that stay can use money that the stopped runs no longer need.
+    In this order, the runs that stay can use money that the stopped runs no longer need.
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
@@ -251,7 +252,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs that would use concurrency that firm starts need in this round.
+    """Stop and yield runs whose payers' concurrency is needed by firm starts in this round.
 
     Runs are stopped from the last grant on, and only as many as necessary.
     """

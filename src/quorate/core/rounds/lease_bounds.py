@@ -43,8 +43,8 @@ class LeaseBounds:
     def of(self, fact: LeaseStarted, run: str) -> LeaseBound | None:
         """Return the bound of ``run`` under a lease; None outside pools of discipline ``rounds``.
 
-        The number of steps is what the run does alone in the time of the lease, at the rate with
-        which the round was computed. The bound never exceeds the steps that the run has left.
+        ``steps`` is how many steps the run does alone in the time of the lease, at the rate by
+        which the round was computed. The number never exceeds the steps that the run has left.
         """
         found = self.shared(run)
         if found is None:

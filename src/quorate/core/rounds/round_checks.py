@@ -163,9 +163,10 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return the part of the needed rate that the owner's share lacks for the deadline, in ppm.
+    """Return how much of the rate that ``run`` needs for its deadline is missing, in ppm.
 
-    Deadlines of the owner's other runs come first, in the order of their submission. Each run takes
+    The result is 0 if the owner's share is enough. The share has to be enough for the deadlines of
+    the owner's other runs first, in the order of their submission. Each run takes
     the fastest flavors that are left. So a deadline that cannot be kept is never accepted. A
     deadline that could be kept may be refused if several deadlines need the same flavor.
     """
@@ -225,7 +226,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
         left[flavor] -= part * run.gpus
         time_ppm -= part
         needed -= part * rate // PPM
-    # What is lost by rounding each part is no reason for a refusal.
+    # The losses by rounding each part are no reason for a refusal.
     if needed <= len(flavors) + 1:
         return 0
     return max(1, needed * PPM // all_needed)

@@ -28,7 +28,7 @@ def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return a text with the part of its time that a run should have on each flavor."""
+    """Return a text that says for which part of its time a run should have each flavor."""
     return _words(view, record, hindrance(view, record))
 
 

@@ -37,7 +37,10 @@ def place_granted(log: DecisionLog) -> None:
 
 
 def _place_in(log: DecisionLog, pool: str) -> None:
-    """Start the waiting grants of a pool that can start; refuse the rest if no lease stops."""
+    """Start the waiting grants of a pool that can start.
+
+    If no lease of the pool is stopping, refuse the other grants.
+    """
     record = log.view.rounds[pool]
     if record.leaving:
         written = -1
@@ -73,13 +76,14 @@ def _tried(
 ) -> list[tuple[RoundGrant, Refusal]]:
     """Start those of ``grants`` that can start, the widest first.
 
-    Return the refused grants with their refusals. After a refusal, grants of the same kind are
-    refused without a try. ``money`` is given while leases of the pool are stopping: a grant then
+    Return the refused grants with their refusals. After a refusal, grants with the same needs are
+    refused without a try. ``money`` is given while leases of the pool are stopping. A grant then
     waits for room, for its nodes, and for earlier grants that wait for the same money.
     """
     free: dict[str, int] = {}
     runs = log.view.runs
-    # Wide runs first: narrow runs fit into what is left, so fewer runs are on several nodes.
+    # Wide runs come first, and narrow runs fit into the GPUs that are left. So fewer runs are on
+    # several nodes.
     grants = sorted(grants, key=lambda grant: -runs[grant.run].spec.gpus)
     hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []
@@ -217,7 +221,7 @@ def free_gpus(view: StateView, pool: str, flavor: str) -> int:
 
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
-    """Return whether a run has leases, and all are of ``flavor``, on ready nodes, not stopping."""
+    """Return whether a run has leases, all of ``flavor``, on ready nodes and not stopping."""
     leases, envelopes, status = view.leases, view.envelopes, view.node_status
     for name in record.leases:
         lease = leases[name]

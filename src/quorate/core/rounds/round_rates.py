@@ -6,9 +6,9 @@ one round at most. If a run never reports steps, its declared rates count. Rates
 GPUs the run gets within its owner's share. So a run with false rates gets GPUs that are worse for
 it (tests/unit/loop/test_round_gaming.py).
 
-If a run names its job type, its rates are those of the type in the pool's table. If its last GPUs
-were on several nodes and the table has rates for several nodes, its rates are these. A flavor of
-which no rate is known counts with a fixed rate until the run has tried it.
+If a run names its job type, its rates are those of the type in the pool's table. The table may have
+other rates for GPUs on several nodes. These apply if the run's last GPUs were on several nodes. A
+flavor without a known rate counts with a fixed rate until the run has tried it.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False)
 def rates_of(
     run: Run, known: RoundsRun, pool: Pool, flavors: Sequence[str]
 ) -> tuple[tuple[int, ...], int]:
-    """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
+    """Return the rates of ``run`` in ``pool`` on ``flavors``, and which of them were measured.
 
-    The rate of a flavor that the run does not ask for is 0.
+    The second result has a bit for each flavor, 1 if its rate was measured. The rate of a flavor
+    that the run does not ask for is 0.
     """
     rates: list[int] = []
     measured, bit = 0, 1

@@ -170,7 +170,7 @@ def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
 
 
 def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
-    """Return the refusal of ``gpu_ms`` as a limit below the amount that is spent and held."""
+    """Return the refusal of a limit of ``gpu_ms``, which is below the GPU time spent and held."""
     least = hours_text(committed_gpu_ms, up=True)
     return Refusal(
         code=RefusalCode.CONFLICT,
@@ -181,7 +181,10 @@ def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
 
 
 def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
-    """Yield a warning for each scope whose envelopes promise more GPUs than its nodes have."""
+    """Yield a warning for each flavor and selector whose envelopes promise more GPUs than exist.
+
+    The GPUs of all nodes that the selector matches count.
+    """
     scopes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     if not any(isinstance(spec, Budget | Node) for spec in specs):
         return

@@ -1,6 +1,6 @@
 """Reports of accounting systems about owners' budgets, and missing reports (docs/adr/0022).
 
-A decision must follow from the ledger alone, so a report is an event, and a missing answer is an
+A decision must follow from the ledger alone. So a report is an event, and a missing report is an
 event, too. Only changes are written: a poll every minute adds nothing to the ledger.
 """
 
@@ -42,7 +42,10 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Record that the ledger's own figures count for an owner, if they do not yet; or refuse."""
+    """Record that the ledger's own figures count for an owner, unless that is recorded already.
+
+    Return a refusal if the owner does not exist.
+    """
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))

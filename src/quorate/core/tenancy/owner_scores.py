@@ -292,7 +292,10 @@ def _of_ppm(ppm: int) -> int:
 
 
 def target_ppm(view: StateView, owner: Owner) -> int:
-    """Return the target share of ``owner``; without one, an equal part of what targets leave."""
+    """Return the target share of ``owner``.
+
+    An owner without a stated target gets an equal part of the share that stated targets leave.
+    """
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
 

@@ -2,8 +2,8 @@
 
 Owners that have used up a soft budget come last. Of the owners with budget left, the owner furthest
 below its share comes first, in steps of a score (``owner_scores``). Within a step, the run that
-could have started for the longest time comes first; then the order of submission decides. The order
-blocks no run: if there is room for all runs, all start.
+could have started for the longest time comes first. Among runs with equal times, the order of
+submission decides. The order blocks no run: if there is room for all runs, all start.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 class Queue:
     """Lines of runs, each in its own order, from which runs are taken by the ranks of their owners.
 
-    ``ranked`` has the lines in order. The ranks of lines include the GPUs planned up to these
-    ``versions`` (by default none). A line is ranked again when its turn comes and more GPUs were
-    planned for its owner. Lines of a closed pool are skipped. ``skip`` returns which run of a line
-    to take next: its position, at or after a given position.
+    ``ranked`` has the lines in order. Their ranks include the GPUs that were planned for owners up
+    to ``versions`` (by default none). If more GPUs were planned for a line's owner since, the line
+    is ranked again when its turn comes. Lines of a closed pool are skipped. ``skip`` returns the
+    position of the run of a line to take next, at or after a given position.
     """
 
     __slots__ = (

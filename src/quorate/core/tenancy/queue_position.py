@@ -70,9 +70,9 @@ def standing_of(
 ) -> Standing:
     """Return the position of ``run`` in the queue of ``view``, and how many runs are ahead and why.
 
-    Each line is counted as a whole, whatever its length. If waiting runs follow others, each run
-    ahead is examined. ``queue`` returns every waiting run in order, if the caller has that list
-    already.
+    Each line is counted as a whole, whatever its length. But if some waiting runs follow other
+    runs, each run ahead is examined. ``queue`` returns every waiting run in order, if the caller
+    has that list already.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))

@@ -31,7 +31,7 @@ class FlavorShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHistory:
-    """The edges of the steps (the start of each, and the end of the last), and each flavor."""
+    """The edges of the steps (the start of each, and the end of the last), and the shares."""
 
     edges_ms: tuple[int, ...]
     flavors: tuple[FlavorShares, ...]
@@ -72,8 +72,7 @@ def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
 def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
     """Return the use in each step; the last edge is now, and the others are whole hours.
 
-    A late record can correct the use of a step by more than was used in the step. It then counts as
-    0.
+    A late record can reduce the use of a step by more than this use. The step then counts as 0.
     """
     now_ms = edges_ms[-1]
     since = [*(meter.used(edge_ms, now_ms) for edge_ms in edges_ms[:-1]), 0]

@@ -82,8 +82,8 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 def score_of(kept: int, share: int, eff: int) -> int:
     """Return the score of an owner that has ``share`` of a flavor.
 
-    The score is how far ``share`` is below ``eff``, as a fraction of ``eff``; 0 if it is not below.
-    The owner keeps the part ``kept`` of it, which is its ``penalty``.
+    The score is the fraction of ``eff`` by which ``share`` is below ``eff``, or 0 if it is not
+    below. This fraction is multiplied by ``kept``, the owner's ``penalty``.
     """
     return kept * (max(0, eff - share) * ONE // eff) // ONE if eff > 0 else 0
 

@@ -95,8 +95,8 @@ def _write(log: DecisionLog, owner: Owner, reason: str, change: Change) -> Decis
         return Decision(refusals=refusals)
     before = log.view.owners.get(owner.name)
     log.write(OwnerApplied(at_ms=log.now_ms, actor=log.actor, owner=owner, reason=reason))
-    # Warnings about shares show shares of other owners. So they go only to callers that change
-    # shares: other callers may not see these shares.
+    # Warnings about shares show the shares of other owners. Only callers that change shares may see
+    # these, so only such callers get the warnings.
     shares = () if before is not None and _shares(before) == _shares(owner) else (owner.name,)
     return Decision(
         changes=(("Owner", owner.name, change),),
