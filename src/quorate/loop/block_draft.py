@@ -20,7 +20,7 @@ from quorate.model.state.state import State
 from quorate.ports.errors import BlockTooLargeError
 
 GROUP_BYTES_MAX: Final = 1_000_000
-"""How many bytes of events several commands may share as one block.
+"""How many bytes of events a block of several commands may have.
 
 A server accepts that many bytes in one request.
 """
@@ -29,8 +29,8 @@ A server accepts that many bytes in one request.
 class BlockDraft:
     """Decisions over ``state``; ``ahead`` is the state after them.
 
-    Several commands share up to ``group_bytes_max``. One command alone may have up to
-    ``block_bytes_max``.
+    The events of several commands may have up to ``group_bytes_max`` bytes. The events of one
+    command alone may have up to ``block_bytes_max`` bytes.
     """
 
     __slots__ = (

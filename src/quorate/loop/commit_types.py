@@ -14,10 +14,10 @@ from quorate.model.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The head at which a command was made and allowed, and how to make it at a later head.
+    """The head at which a command was made and allowed, and a function that makes it again.
 
-    ``again`` makes the command for the engine's head. ``again`` raises an error if the command is
-    no longer allowed: a version has changed, or a permission or a token was revoked.
+    ``again`` makes the command for the engine's present head. ``again`` raises an error if the
+    command is no longer allowed: a version has changed, or a permission or a token was revoked.
     """
 
     at: Head
@@ -26,10 +26,11 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command and its actor; the decision is abandoned if ``go_on`` returns False.
+    """A command and its actor.
 
-    If ``made`` is given and the engine's head has moved since, the command is made again.
-    ``denied`` is the error that forbids the command at the engine's head.
+    The decision is abandoned if ``go_on`` returns False. If ``made`` is given and the engine's head
+    has moved since, the command is made again. ``denied`` is the error that forbids the command at
+    the engine's head.
     """
 
     command: Command
@@ -54,8 +55,8 @@ class Receipt:
     """The result of a command: its decision, and the head under which it is recorded.
 
     ``first_seq`` is the sequence of its first event, or the next sequence if it has no event.
-    ``denied`` is the error that forbids the command at that head, if any; then no decision was
-    made.
+    ``denied`` is the error that forbids the command at that head, if any. In that case no decision
+    was made.
     """
 
     decision: Decision

@@ -17,7 +17,7 @@ from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 
 ACTOR: Final = "clock"
-"""The actor of events for due changes."""
+"""The actor of the events that a tick records."""
 EXECUTOR_ACTOR: Final = "executor"
 """The actor of events that the executor reports."""
 REPORTS_MAX: Final = 1_000

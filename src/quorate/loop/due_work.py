@@ -1,8 +1,8 @@
 """Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
-Each is committed in a block of its own. If the engine has the lottery's secret, it settles a
-conflict once the block that declared the conflict is durable. So nobody knows the link before the
-entrants are fixed.
+Each settlement and each round is committed in a block of its own. If the engine has the lottery's
+secret, it settles a conflict only after the block that declared the conflict is durable. So nobody
+knows the link before the entrants are fixed.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class DueWork:
     def settle(self) -> None:
         """Settle every conflict that is due, and begin every round that is due.
 
-        Raises no ``QuorateError``: the caller's own commands are recorded, and an error of due work
-        must not look like an error of these commands. Work that fails is due again after the next
-        commit.
+        Raises no ``QuorateError``: the caller's own commands are recorded already, and an error of
+        due work must not look like an error of these commands. Work that fails is due again after
+        the next commit.
         """
         try:
             if self._engine.view.open_conflicts:
@@ -96,8 +96,8 @@ class DueWork:
             if self._engine.view.in_rounds:
                 self._share_out_due()
         except QuorateError as error:
-            # If the store did not answer the last append, this read of the state first asks the
-            # store whether the block is recorded.
+            # If the store did not answer the last append, reading ``view`` first asks the store
+            # whether the block is recorded. This may fail.
             _LOG.warning("due work waits until the ledger can be read: %s", error)
 
     @property

@@ -214,7 +214,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use reads the store first: it did not answer the last append."""
+        """Whether the next use reads the store first, because an append or apply did not return."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -257,7 +257,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Record that the state reached the store's head; return its distance from ``height``."""
+        """Record that the state is at the store's head; return the distance from ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -286,9 +286,9 @@ class Engine:
 
         Without an executor, the engine reads the new blocks and decides. Once the executor has
         answered this engine, it refuses orders of older terms. The previous leader may have
-        recorded starts after this engine's head, so the engine reads the new blocks before it ends
-        work that it does not know. Raises ``OldTermError`` if the executor has a newer leader; then
-        this engine does not lead.
+        recorded starts after this engine's head. So the executor ends work that is not in the
+        orders only after this engine has read the new blocks. Raises ``OldTermError`` if the
+        executor has a newer leader; then this engine does not lead.
         """
         self.follow()
         if executor is not None:
@@ -311,7 +311,7 @@ class Engine:
 
     @property
     def stopped(self) -> str:
-        """Why this engine does not decide: as in ``halted``, or it lost the lead; else empty."""
+        """Why this engine does not decide: it is ``halted``, or has lost the lead; else empty."""
         return self.halted or self.deposed
 
     @property
@@ -381,9 +381,9 @@ class Engine:
         on the state after them. After ``TURN_AFTER_S`` of lost attempts the engine asks the store
         for its turn, so that no other writer can commit first.
 
-        Raises ``StaleHeadError`` if the store refuses the block although it has no other block
-        after this engine's head. Raises ``NotLeaderError`` if the store accepts only the blocks of
-        another leader; afterwards nothing is decided until this engine leads. Raises
+        Raises ``StaleHeadError`` if the store refuses the block although the store has no other
+        block after this engine's head. Raises ``NotLeaderError`` if the store accepts only the
+        blocks of another leader. Afterwards nothing is decided until this engine leads. Raises
         ``BlockTooLargeError`` if the events of the first command do not fit into a block, and
         ``DecidingStoppedError`` while deciding is stopped.
         """
@@ -642,7 +642,10 @@ class Engine:
         log_conflicts(self._state, events)
 
     def _send(self, executor: Executor, orders: Sequence[Order]) -> None:
-        """Send ``orders``, which are recorded; if they are refused, a newer leader sends them."""
+        """Send ``orders``, whose events are recorded.
+
+        If the executor refuses them, a newer leader sends them.
+        """
         if not orders:
             return
         try:

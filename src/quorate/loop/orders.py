@@ -94,7 +94,8 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
     A report about a lease that is over in the ledger yields no command, because the exit of an
     earlier start of a run must not end the next start. Work that ends under a claim leaves the
     claim unchanged. A run that was cancelled or completed by hand stays so, however its work ends.
-    All ends of runs and leases are one command, because one waiting run may need GPUs of several.
+    All ends of runs and leases are one command, because one waiting run may need the GPUs of
+    several ended leases.
     """
     for report in reports:
         if isinstance(report, WipeDone):

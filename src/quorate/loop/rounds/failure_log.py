@@ -42,5 +42,5 @@ class FailureLog:
         )
 
     def worked(self, pool: str) -> None:
-        """Note that the policy of ``pool`` has an answer: its next failure is logged."""
+        """Note that the policy of ``pool`` has an answer, so that its next failure is logged."""
         self._causes.pop(pool, None)

@@ -1,4 +1,4 @@
-"""The shares of a pool in a round: its policy's answer, or equal shares if it has none.
+"""The shares of a pool in a round: its policy's answer, or without one, shares by weight.
 
 The numbers of one run, or an error of the policy, must not stop the round for the other runs. If a
 policy has no answer because of some runs, it names these runs. The named runs are left out of the
@@ -50,8 +50,8 @@ def answered(
 ) -> Answered:
     """Return the answer by which ``members`` share the next round of a pool.
 
-    A cached answer to an equal problem is used again. Equal shares have an answer for every run
-    that can run, so their errors are raised.
+    A cached answer to an equal problem is used again. If the policy has no answer, the runs share
+    by weight. Sharing by weight has an answer for all runs that can run, so its errors are raised.
     """
     policy, kept = by
     if policy is None:
@@ -117,7 +117,10 @@ def _asked(
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> RoundCause | None:
-    """Return a cause if ``policy`` would take too long; no run is served while it computes."""
+    """Return a cause if ``policy`` would take too long; else None.
+
+    No run is served while a policy computes.
+    """
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
         most = most * FLAVORS_USUAL // len(floor.flavors)
@@ -131,7 +134,10 @@ def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Ro
 
 
 def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
-    """Yield, for each run's set of flavors, how many runs use no others, and the set's GPUs."""
+    """Yield (number of runs, number of GPUs) for each set of flavors that some run can use.
+
+    The runs are those that can use no flavor outside the set. The GPUs are those of the set.
+    """
     runs_on = Counter(
         frozenset(place for place, rate in enumerate(member.rates) if rate) for member in members
     )
@@ -143,7 +149,7 @@ def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]
 def _equal(
     view: StateView, floor: Floor, members: Sequence[Member], now_ms: int, why: RoundCause
 ) -> Answered:
-    """Return equal shares for all ``members``, with the cause ``why``."""
+    """Return shares by weight for all ``members``, with the cause ``why``."""
     found = BY_WEIGHT.solve(problem_of(view, floor, members, BY_WEIGHT, now_ms))
     assert isinstance(found, Allocation), found
     return Answered(policy=BY_WEIGHT.name, members=members, allocation=found, causes=(why,))

@@ -40,12 +40,13 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
     are not enough. The next run in order is then chosen, and the skipped run is still owed its
     time.
 
-    GPUs left over go first to chosen runs that are slower on the flavor chosen for them, then to
-    other runs that can use them, whatever their shares. A policy may withhold GPUs (``discounts``)
-    so that no run gains by misstating its rates. If a policy withholds GPUs, no run gets more than
-    its share. ``is_thrifty`` is true if the policy considers prices; then no run is moved to a
-    faster flavor that the policy did not choose. ``is_for_the_last`` is true if the policy's
-    objective is the end of the last run; then the slack of each run decides the order.
+    Left-over GPUs go first to chosen runs that are faster on these GPUs than on the flavor chosen
+    for them. Then they go to other runs that can use them, whatever the shares of these runs. A
+    policy may withhold GPUs (``discounts``) so that no run gains by misstating its rates. In that
+    case no run gets more than its share. ``is_thrifty`` is true if the policy considers prices.
+    Then no run is moved to a faster flavor that the policy did not choose. ``is_for_the_last`` is
+    true if the policy's objective is the end of the last run. Then the slack of each run decides
+    the order.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -100,7 +101,7 @@ class _ChoicePass:
         self._held = held
         self.rows: list[Candidate] = []
         self.moved: set[Row] = set()
-        """Runs that have to be paid by other payers than before."""
+        """Rows that keep their GPUs, but need other payers than before."""
 
     def admits(self, candidate: Candidate) -> bool:
         """Return whether ``candidate`` is within all limits and has nodes; if so, count it."""
@@ -115,7 +116,7 @@ class _ChoicePass:
         return True
 
     def gather(self, floor: Floor, members: Mapping[str, Member]) -> None:
-        """Give runs that would stay on needlessly many nodes fewer nodes, where there is room."""
+        """Move runs that would stay on needlessly many nodes to fewer nodes, if there is room."""
         scattered = [each for each in self.rows if self._is_scattered(floor.view, each)]
         if scattered:
             room = Room.empty(floor.view, floor.pool.name)
@@ -141,7 +142,7 @@ class _ChoicePass:
 def _spare(
     floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return runs that get the GPUs that other runs have a share of, but cannot use."""
+    """Return further runs, for the GPUs that the runs with a share of them cannot use."""
     left = dict(free)
     for each in choices.rows:
         if each.flavor in left:
@@ -177,8 +178,8 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 
     Runs without a share get only GPUs that these candidates leave over. Priority and deficit are
     those of ``policy.rounds`` for an allocation that begins now. Among rows with equal values on a
-    flavor, the row with the most time owed over all flavors comes first, then the row that had
-    least.
+    flavor, the row with the most time owed over all flavors comes first, then the row that had GPUs
+    for the least time.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint
@@ -206,7 +207,7 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 
 
 class _Whole(NamedTuple):
-    """The shares and the owed time of a run in all its rows, or the averages of two runs."""
+    """The shares and the owed time of a run in all its rows; for a pair, the runs' averages."""
 
     parts: Sequence[float]
     owed_ms: Sequence[float]
@@ -240,8 +241,8 @@ def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
     """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs.
 
     The order of rows follows from the time that is owed to a run alone, or in pairs. Whether a row
-    is ahead of its share follows from all the time of its runs: so a run that is ahead does not get
-    GPUs in its other rows before the runs that are not.
+    is ahead of its share follows from all the time of its runs. So a run that is ahead in one row
+    does not get GPUs in another row before runs that are not ahead.
     """
     shares = answer.shares.tolist()
     count = len(members)
@@ -282,7 +283,7 @@ def _owed_by_part(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the time that a run is owed alone, and in pairs, by flavor.
 
-    Where a run has a share in one of the two only, all its owed time counts there.
+    If a run has a share of a flavor only alone, or only in pairs, all its owed time counts there.
     """
     if not any(paired):
         return member.owed_ms, member.owed_ms

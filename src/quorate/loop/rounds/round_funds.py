@@ -1,8 +1,8 @@
 """Funds: the payers of a run, and how many GPUs of a flavor each can pay for during a round.
 
-A round should choose runs that can be paid, because GPUs given to other runs are idle until the
-next round. This module only estimates: it considers each payer separately. The decision then checks
-the payers of each grant, as for every start. docs/adr/0024-rounds-pools.md.
+A round should choose runs whose payers can pay, because GPUs granted to other runs are idle until
+the next round. This module only estimates, because it considers each payer separately. The decision
+then checks the payers of each grant, as for every start. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return how many GPUs of ``run`` each payer would pay for, besides the GPUs in ``used``.
+    """Return how many GPUs of ``run`` each payer would pay for, in addition to those in ``used``.
 
     The parts may add up to fewer GPUs than the run needs. Payers pay in cover order. The borrowed
     part is at most the number that the run may borrow.
@@ -138,7 +138,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for ``leases`` of ``run`` now; None if a payer cannot continue."""
+        """Return the payers of ``leases`` with their GPUs; None if a payer cannot continue."""
         payers = self._by_key(self.payers(run, flavor))
         found = []
         for lease in leases:
@@ -156,7 +156,7 @@ class Funds:
         return found
 
     def _open(self, run: Run, flavor: str) -> Iterator[Payer]:
-        """Yield the envelopes that may pay for ``run`` now, in some place that it may use."""
+        """Yield the envelopes that may pay for ``run`` now in some domain that the run may use."""
         view, now_ms = self._view, self._now_ms
         request = cover_request(view, run, flavor, now_ms, has_executor=True)
         places = [view.island(key).labels for key in view.domains(self._pool, flavor).keys]
@@ -180,8 +180,8 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
 
-        The chosen runs can get the GPUs that runs of the pool have now. The chosen runs cannot get
-        the unused GPU-hours that these runs hold, because these are released too late.
+        The GPUs that runs of the pool have now count as left, because the chosen runs can get them.
+        The unused GPU-hours that those runs hold do not count, because they are released too late.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

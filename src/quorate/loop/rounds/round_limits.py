@@ -103,7 +103,7 @@ class Limits:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
     def _paid(self, leases: Sequence[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for the ``leases`` that a row keeps; None if a payer cannot continue."""
+        """Return the payers of ``leases``, which a row keeps; None if a payer cannot continue."""
         spec = self._members[leases[0].fact.run].record.spec
         return self._funds.present(spec, leases, flavor)
 

@@ -1,10 +1,10 @@
 """Rounds: from the answer of a pool's policy to the command that begins the next round.
 
-The state of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of rounds
-chooses runs by these shares, and the choice becomes a command of whole numbers. ``decide`` then
-checks quotas, money and room, as for any other start.
+The state of the pool becomes a ``Problem``, and the pool's policy answers it with shares. The
+mechanism of rounds chooses runs by these shares, and the choice becomes a command of whole numbers.
+``decide`` then checks quotas, money and room, as for any other start.
 
-Importing this module imports numpy, so an installation without rounds pools does not import it.
+Importing this module imports numpy, so an installation without pools of rounds does not import it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,10 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
 
 
 def _paired_shares(names: Sequence[str], answer: Allocation) -> dict[str, tuple[int, ...]]:
-    """Return the parts of shares that are in pairs, in whole millionths, of runs that have any."""
+    """Return the shares that runs have in pairs, in whole millionths, by run.
+
+    Runs without a share in a pair are absent.
+    """
     if len(answer.shares) == len(names):
         return {}
     parts = _micro(paired_shares(answer, len(names)))

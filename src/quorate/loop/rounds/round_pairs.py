@@ -21,8 +21,8 @@ from quorate.policy.problem import Pairs
 PAIRS_MAX: Final = 20_000
 """The most pairs that a policy is called with, unless it allows fewer.
 
-200 runs of one owner have this many pairs. If there are more pairs, each owner has its part, and
-its newest runs are considered without pairs.
+200 runs of one owner have this many pairs. If there are more pairs, each owner gets a part of this
+number, and the policy considers the owner's newest runs without pairs.
 """
 
 _Both = tuple[float, float]

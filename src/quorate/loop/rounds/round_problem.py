@@ -24,7 +24,7 @@ MICRO: Final = float(PPM)
 FLAVORS_APART: Final = 10_000.0
 """The largest ratio of a run's rates on two flavors; a smaller rate is raised to this ratio."""
 WORK_MAX: Final = 200_000_000
-"""How much work a policy that can stop early may do: about a second (``work_count``)."""
+"""How much work (``work_count``) a policy that can stop early may do: about one second."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
 """The most work that a run may have left, or have done: three years.
@@ -56,7 +56,7 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def is_for_the_last(self) -> bool:
-        """Whether its objective is the end of the last run."""
+        """Whether the policy's objective is the end of the last run."""
         ...
 
     @property

@@ -1,8 +1,8 @@
 """Seats: the nodes of every run that is chosen for a round, so that all of them have room.
 
 Candidates come in the order of rank. A run that already has the flavor keeps its nodes, unless a
-more deserving run fits nowhere else. If it fits nowhere else, the least deserving runs make room,
-and are placed again when their rank comes. A run that fits nowhere waits for the next round.
+more deserving run fits nowhere else. In that case the least deserving runs make room, and are
+placed again when their rank comes. A run that fits nowhere waits for the next round.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Held:
 class Seats:
     """The nodes of the runs that are chosen for one round.
 
-    ``likely`` are the runs that would be chosen if any GPUs would do, the most deserving first. The
-    present nodes of ``likely`` runs are kept until another run needs them.
+    ``likely`` are the runs that would be chosen if the nodes of their GPUs did not matter, the most
+    deserving first. The present nodes of ``likely`` runs are kept until another run needs them.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Seats:
         return True
 
     def gather(self, chosen: Iterable[Candidate], scattered: Collection[Candidate]) -> None:
-        """Find fewer nodes for the ``scattered`` of the ``chosen`` runs, where there is room.
+        """Find fewer nodes for those ``chosen`` runs that are ``scattered``, if there is room.
 
-        As when the round begins, the widest runs come first, and take nodes that others would use.
+        The widest runs come first, as when a round begins, and take nodes that others would use.
         """
         for each in sorted(chosen, key=lambda candidate: -candidate.gpus):
             if each in scattered or each.row not in self._kept.get(each.flavor, {}):
@@ -168,7 +168,8 @@ class Seats:
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
         """Yield the runs whose kept room ``chosen`` could use.
 
-        These runs are in domains that ``chosen`` may use, or their nodes count for the same limit.
+        These runs are in domains that ``chosen`` may use, or their nodes count towards a limit that
+        also binds the owner of ``chosen``.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)

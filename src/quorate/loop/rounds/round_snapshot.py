@@ -45,9 +45,9 @@ class Member(NamedTuple):
     envelope pays for the run, it does not fit even in the empty pool, or its owner is at its limit
     of running runs. ``owed_ms`` is, by flavor, the time that the run was due and did not get,
     including the round that ends. ``owed_ms`` is negative if the run got more than it was due.
-    ``owed_paired_ms`` is the part of ``owed_ms`` in which the run shares GPUs with another run;
-    it is empty if the run was never in a pair. ``had_ms`` is how long it had GPUs of any flavor so
-    far.
+    ``owed_paired_ms`` is the part of ``owed_ms`` in which the run shares GPUs with another run. It
+    is empty if the run was never in a pair. ``had_ms`` is how long the run had GPUs of any flavor
+    so far.
     """
 
     record: RunRecord
@@ -64,8 +64,8 @@ class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` their
-    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. ``room`` is None if all
-    GPUs are alike, because counting GPUs is then enough.
+    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. ``room`` is None if the
+    runs can use any GPUs of a flavor, because counting GPUs is then enough.
     """
 
     view: StateView

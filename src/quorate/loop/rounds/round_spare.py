@@ -18,7 +18,10 @@ from quorate.model.specs import Run
 from quorate.policy.rounds.row_choice import Candidate
 
 RATE_MIN: Final = 0.1
-"""The least useful rate, as a fraction of a run's fastest: slow GPUs cost as much as fast ones."""
+"""The least useful rate, as a fraction of a run's fastest rate.
+
+Slow GPUs cost as much as fast ones.
+"""
 
 
 FASTER_MIN: Final = 1.2
@@ -30,9 +33,10 @@ def spare_candidates(
 ) -> Iterator[Candidate]:
     """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner whose runs had the least GPU time in relation to its target comes first; GPUs that
-    the caller takes between two results count. Of its runs, the run that is owed most comes first,
-    then the run that had least. The caller changes ``taken`` and ``left`` between two results.
+    The owner whose runs had the least GPU time in relation to its target comes first. Runs that the
+    caller takes between two results add to this time. Among the runs of one owner, the run that is
+    owed most comes first, then the run that had GPUs for the least time. The caller changes
+    ``taken`` and ``left`` between two results.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())
