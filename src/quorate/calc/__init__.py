@@ -1,9 +1,9 @@
 """Calculates decisions for a world: a fleet with its budgets and runs, given as one JSON value.
 
 There is no server, no ledger and no clock: a calculation knows only the objects of its world.
-``run`` does one calculation and returns JSON values; ``unmet`` lists the failed expectations of a
-scenario. Each kind of calculation has its own module. A refusal is returned as ``error``, with its
-numbers; a world that cannot be read raises ``CalcInputError``.
+``run`` does one calculation and returns JSON values. ``unmet`` lists the failed expectations and
+the violated invariants of a scenario. Each kind of calculation has its own module. A refusal is
+returned as ``error``, with its numbers. A world that cannot be read raises ``CalcInputError``.
 """
 
 from __future__ import annotations

@@ -46,7 +46,10 @@ _COVER: Final = frozenset(
 _ACTOR: Final = "calc"
 _hours = values.decimal_of(factor=HOUR_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 _HOLD_MS: Final = 1
-"""The hold of one GPU if the world states no duration; then no limit on GPU-hours applies."""
+"""The hold of one GPU if the world states no duration.
+
+In that case no limit on GPU-hours applies.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

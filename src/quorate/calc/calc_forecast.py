@@ -1,7 +1,8 @@
 """``calc forecast``: when and where a run would start, who would pay, and why it waits until then.
 
-The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. Runs
-that the world lists earlier, with phase ``Pending`` and without a lease, wait before the run.
+The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. If
+the world lists other runs before this run, those with phase ``Pending`` and without a lease are
+submitted before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``calc resolve``: the cuts and the drawn runs that a conflict would end to make room.
+"""``calc resolve``: the cuts and the drawn runs by which a conflict would make room.
 
 The conflict frees ``deficit`` more GPUs in a scope, or makes room for a run of the world. If the
 world has no ``pool``, no minimum runtime applies, so every run may be drawn. If all cuts and draws

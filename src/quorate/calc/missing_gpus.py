@@ -14,7 +14,8 @@ def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
     """Return how many GPUs are missing, in which slice, and whether the run fits an empty fleet.
 
     The answer is for the least width of ``run`` and for its first flavor. The slice (GPUs by
-    domain) is the one that lacks the fewest GPUs; it is None if the pool has no node of the flavor.
+    domain) is the one that lacks the fewest GPUs. The slice is None if the pool has no node of the
+    flavor.
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])

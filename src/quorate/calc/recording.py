@@ -252,9 +252,9 @@ def _by_flavor_and_row(
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
     """Return ``resets``, with the shares of missing pairs computed from their priorities.
 
-    A recording leaves out a pair if all its shares are below 1e-9. But even a smaller share decides
-    which row gets GPUs that no other row wants. At a reset every row has had GPUs for the same
-    time, so the share of a pair is its priority divided by the number of rows.
+    A recording leaves out a pair if all its shares are below 1e-9. But even such a small share
+    decides which row gets GPUs that no other row wants. At a reset every row has had GPUs for the
+    same time, so the share of a pair is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

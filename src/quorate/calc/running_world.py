@@ -116,7 +116,7 @@ def plain_pool() -> Pool:
 
 
 def world_pool(fields: Fields) -> Pool | None:
-    """Return the pool of a world, if it declares one."""
+    """Return the pool that a world declares; None if it declares none."""
 
     def read(value: object, at: At) -> Pool | None:
         head = Head(name=DEFAULT_POOL, generate_name=None, labels=None, labels_at=at, lenient=True)

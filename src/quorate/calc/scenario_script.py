@@ -1,8 +1,8 @@
 """Reads scripts: the steps of a scenario, as commands with their times.
 
-A step may have one deed (``submit``, ``failNode`` ...), the instant of the deed (``at``), and what
-is expected after it (``expect``). A step may also have the form ``op`` and arguments, of the system
-that Quorate descends from. Such a step is read as the deed with the same effect.
+A step may have one deed (``submit``, ``failNode`` ...), the instant of the deed (``at``), and the
+state that is expected after the deed (``expect``). A step may also consist of ``op`` and arguments,
+as in the system that Quorate descends from. Such a step is read as the deed with the same effect.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...]
         parsed = parse_tree(None, tree)
         if isinstance(parsed, Invalid):
             problem = parsed.problems[0]
-            # The path of a problem begins at its document, so the document's path is put before.
+            # The path of a problem begins at its document, so the document's path is put before it.
             path = path_text(place.path)
             raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
         for document in parsed.items:

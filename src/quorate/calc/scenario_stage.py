@@ -1,8 +1,8 @@
 """Runs a scenario on the production engine, with a ledger in memory and a clock that it sets.
 
-Between two steps, the engine does what is due at the instant when it is due, as in a service. A
-quiet stage does only the steps. With an executor, a stop is complete only when a step of the script
-confirms it.
+Between two steps, the engine carries out each due action at the instant when it is due, as in a
+service. On a quiet stage, only the steps are carried out. With an executor, a stop is complete only
+when a step of the script confirms it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from quorate.sim.simulation import LOTTERY_LENGTH
 
 ACTOR: Final = "scenario"
 DUE_MAX: Final = 10_000
-"""How often the engine may do what is due between two steps."""
+"""How often the engine may carry out due actions between two steps."""
 
 
 class StandstillError(Exception):
-    """Before an instant, more than ``DUE_MAX`` actions became due."""
+    """More than ``DUE_MAX`` actions became due before the instant of a step."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Stage:
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:
-        """Do all that is due until ``to_ms``, unless the stage is quiet; then set the clock."""
+        """Carry out the actions due until ``to_ms``, unless the stage is quiet; set the clock."""
         for _ in range(DUE_MAX):
             due_ms = None if self._quiet else Driver(self._engine).step()
             if due_ms is None or due_ms > to_ms:
@@ -119,9 +119,9 @@ class Stage:
         self._clock.ms = to_ms
 
     def act(self, deed: Deed) -> tuple[Refusal, ...]:
-        """Do one deed, and what is due at once because of it.
+        """Carry out one deed and, unless the stage is quiet, the actions that are then due.
 
-        Return the refusals, if there are any.
+        Return the refusals of the deed, if there are any.
         """
         refusals = self._act(deed)
         if not self._quiet:

@@ -1,8 +1,8 @@
 """The state of a scenario after a step, as JSON values: its runs, reservations and conflicts.
 
-The engine's state does not have everything that the answer shows. The rest is collected from the
-events: the GPUs of ended leases by the reason of their end, the outcomes of reservations, and the
-last event of each run.
+Some parts of the answer are not in the engine's state, and are collected from the events: the GPUs
+of ended leases by the reason of their end, the outcomes of reservations, and the last event of each
+run.
 """
 
 from __future__ import annotations

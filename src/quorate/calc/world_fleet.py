@@ -1,8 +1,8 @@
 """Reads the fleet of a world: its nodes, and how many GPUs of each node are in use.
 
-The region, cluster, domain and rack of a node are in its fields or its labels; a field takes
-precedence. Only nodes of the requested flavor need topology labels, and only their usage is
-checked.
+The region, cluster, domain and rack of a node are in its fields or its labels. If both state a
+value, the field counts. Only nodes of the requested flavor need topology labels, and only the usage
+of these nodes is checked.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_fleet(fields: Fields, at: At) -> Fleet:
 
 
 def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
-    """Return the nodes of a world, of any flavor; raise if one has no domain or no GPUs."""
+    """Return the nodes of a world, of any flavor; raise if one lacks a field or has no GPUs."""
     drafts = complete(fields.optional("nodes", _nodes, ())) or ()
     settle(at)
     found: dict[str, Node] = {}

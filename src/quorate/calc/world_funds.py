@@ -1,7 +1,7 @@
 """Reads the owners and budgets of a world.
 
-The window of an envelope without start and end is from 2000 to 2100; with ``open: true`` its window
-has no bounds.
+The window of an envelope without start and end is from 2000 to 2100. With ``open: true`` this
+window has no bounds.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
     """Report the first cycle of parents, if there is one.
 
-    The world states the parents of the owners in ``declared`` in its field ``owners``, and the
-    parents of other owners in their budgets.
+    ``declared`` are the owners whose parents the world states in its field ``owners``. It states
+    the parents of other owners in their budgets.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:

@@ -148,7 +148,7 @@ class ArchivedRow(NamedTuple):
 class RowQuery(NamedTuple):
     """Which rows a store returns: those archived up to ``upto_seq``, between two submissions.
 
-    The order is that of submission; ``is_newest_first`` reverses it.
+    The rows are in the order of submission, or in reverse if ``is_newest_first``.
     """
 
     upto_seq: int

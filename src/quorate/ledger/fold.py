@@ -75,7 +75,7 @@ def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
 
 
 def replay_until(blocks: Iterable[Block], *, at_ms: int) -> tuple[State, Head]:
-    """Return the state at ``at_ms``, after every event recorded until and at that instant.
+    """Return the state at ``at_ms``, after every event recorded at or before that instant.
 
     The returned head is that of the block with the last of these events.
     """

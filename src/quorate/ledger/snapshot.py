@@ -208,11 +208,11 @@ _LONG_FIELD: Final = 256
 class Cut:
     """A copy of a state at one instant, which later changes of the state do not affect.
 
-    ``runs`` are the runs in memory. The archive also has the runs named in ``returned``, as they
-    were before they changed. The archive has ``archived_before`` runs, and was last written with
-    the snapshot at ``base_seq``, 0 if there is none. The runs of the state stay frozen until its
-    table has ``archived`` them or is thawed. Making a cut is quick. All other steps take longer and
-    may run on another thread.
+    ``runs`` are the runs in memory. Those that are named in ``returned`` are also in the archive,
+    as they were before they changed. The archive has ``archived_before`` runs, and was last written
+    with the snapshot at ``base_seq``, which is 0 if there is no snapshot. The runs of the state
+    stay frozen until the state's table has ``archived`` them or is thawed. Making a cut is quick.
+    All other steps take longer and may run on another thread.
     """
 
     packed: _Snapshot
@@ -321,9 +321,10 @@ def fingerprint(state: State) -> bytes:
 
 
 def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
-    """Return ``state`` with ``runs`` in place of its own runs; it shares no mutable value.
+    """Return ``state`` with ``runs`` in place of its own runs.
 
-    Every table keeps its own order, because a decision may name entries in that order.
+    The result shares no mutable value with ``state``. Every table keeps its own order, because a
+    decision may name entries in that order.
     """
     state.refresh()
     return _Snapshot(

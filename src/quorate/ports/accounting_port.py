@@ -42,8 +42,8 @@ class Consumption:
 class LinkStatus:
     """The status of a link, for metrics and operators; it may be read from any thread.
 
-    ``troubles`` says why an owner had no answer at the last request. ``trouble`` is a fault of this
-    service, with its remedy, that stops all reports.
+    ``troubles`` has, by owner, why the last request had no answer. ``trouble`` is a fault of this
+    service that stops all reports, with its remedy.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)

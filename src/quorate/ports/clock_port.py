@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A time that cannot be set: ``ms`` since the machine started the boot called ``boot``."""
+    """A time that cannot be set: ``ms`` milliseconds since the machine's boot called ``boot``."""
 
     boot: str
     ms: int
@@ -38,8 +38,8 @@ class SteadyClock(Clock, Protocol):
 class ClockStatus:
     """The wall clock compared with the steady one.
 
-    ``trusted_ms`` is the time that decisions use; ``step_ms`` is how far the wall clock differs.
-    ``why`` says why deciding has stopped, and is empty while the service decides.
+    ``trusted_ms`` is the time that decisions use, and ``step_ms`` is how far the wall clock differs
+    from it. ``why`` says why deciding has stopped, and is empty while the service decides.
     """
 
     wall_ms: int

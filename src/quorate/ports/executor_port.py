@@ -36,9 +36,8 @@ class StartLease:
 
     ``grace_ms`` is how long the work gets to checkpoint when it has to stop. ``partner`` is another
     run, whose work runs on the same slots. The two runs exit separately, and the lease ends with
-    the last exit. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` are the
-    steps and seconds of the round in which each of ``runs`` starts; empty outside pools that share
-    in rounds.
+    the last exit. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` has the
+    bounds of each of ``runs`` in its round, and is empty outside pools of discipline ``rounds``.
     """
 
     lease: LeaseStarted
@@ -83,7 +82,7 @@ class WipeNode:
 
 @dataclass(frozen=True, slots=True)
 class FenceNode:
-    """``node`` has failed: end at once all its work under leases that are open now."""
+    """``node`` has failed: end at once all work on the node under leases that are open now."""
 
     node: str
 
@@ -149,23 +148,24 @@ class Readiness:
 
 
 class Executor(Protocol):
-    """Runs work. Both order methods return at once and are safe to repeat."""
+    """Runs work. ``carry_out`` and ``resume`` return at once, and are safe to repeat."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Accept the orders of one commit, which is durable.
 
-        Raises ``OldTermError`` if orders of a newer term than ``term`` were accepted before; then
-        no order is accepted.
+        Raises ``OldTermError``, and accepts no order, if orders of a newer term than ``term`` were
+        accepted before.
         """
         ...
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again, after a restart; work of other leases must end.
+        """Accept the orders of every open lease again, after a restart, and end all other work.
 
         Unless ``is_whole``, work of other leases continues, because the ledger may have later
-        leases that were not read yet. A new leader then reads them, and resumes with ``is_whole``.
+        leases that the caller has not read yet. The caller then reads these leases, and calls this
+        method again with ``is_whole``.
 
-        The orders have a stop after the start of each stopping lease. The orders also name the
+        For each stopping lease, the orders have its stop after its start. The orders also name the
         nodes that have failed or have to be wiped. Raises ``OldTermError`` as ``carry_out`` does.
         """
         ...

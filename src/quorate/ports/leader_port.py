@@ -92,7 +92,10 @@ class Candidacy(Protocol):
         ...
 
     def left_s(self, term: int) -> float:
-        """Return how long this candidate may act as the leader of ``term`` from now on, or 0."""
+        """Return for how many seconds from now this candidate may act as the leader of ``term``.
+
+        The result is 0 if it may not.
+        """
         ...
 
     def start(self) -> None:
@@ -110,7 +113,7 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class MovedStore(Protocol):
-    """The methods of a store that several programs may write, for moving its ledger elsewhere."""
+    """The methods of a store for several writers with which its ledger is moved elsewhere."""
 
     def check_unserved(self) -> None:
         """Raise ``LedgerServedError`` if services use this ledger at present."""

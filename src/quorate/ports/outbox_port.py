@@ -75,7 +75,7 @@ class Outbox(Protocol):
     """
 
     def cursor(self, sink: str) -> int:
-        """Return the last event from which ``sink`` has taken in parcels; 0 at first."""
+        """Return the sequence of the last event that ``sink`` has read; 0 at first."""
         ...
 
     def head(self, sink: str) -> bytes:
@@ -95,8 +95,8 @@ class Outbox(Protocol):
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
         Later parcels of a line wait for the first parcel, however long its delivery takes. A parcel
-        counts as due if it is due later than the longest back-off after ``now_ms``: the clock was
-        then set back since the parcel failed.
+        that would be due only after more than the longest back-off counts as due now, because the
+        clock must have been set back since the parcel failed.
         """
         ...
 

@@ -36,8 +36,8 @@ class EventStore(Protocol):
     def kept_end(self) -> Checkpoint | None:
         """Return the last record of the log's end that is stored apart from the log.
 
-        Returns None if there is none. Without this record, a log whose end is missing looks whole.
-        If a store has this record and the log ends before it, opening the store raises
+        Returns None if there is no such record. Without one, a log whose last blocks are missing
+        looks whole. If the log ends before the recorded end, opening the store raises
         ``CorruptLedgerError``.
         """
         ...
@@ -46,7 +46,7 @@ class EventStore(Protocol):
         """Return the head up to which this store has verified the chain; ``GENESIS`` if no block.
 
         The store compares the bytes of these blocks with a hash that it keeps elsewhere. So a
-        program can open the ledger without reading them.
+        program can open the ledger without reading these blocks.
         """
         ...
 
@@ -131,7 +131,7 @@ class EventStore(Protocol):
         """Release all resources; no other call may follow. A second call does nothing.
 
         A snapshot that another thread is saving is abandoned unless it is stored by then. After
-        this call returns nothing changes, because another program may be the writer.
+        this call the store changes nothing more, because another program may be the writer.
         """
         ...
 
