@@ -1,4 +1,4 @@
-"""Charges per lease: the total before a period, and the amounts within the period by user.
+"""Charges of envelopes: in total before a period, and within it by owner, user and flavor.
 
 The book reads the events of a ledger once, up to the end of the period. A lease is charged from its
 recorded start to its recorded end. An open lease is charged up to the end of the period or of its
@@ -84,7 +84,7 @@ class ChargeBook:
                 pass
 
     def charged(self) -> tuple[Mapping[EnvelopeId, int], Mapping[EnvelopeId, Mapping[Use, int]]]:
-        """Return each payer's charges, in GPU-ms: before the period, and within it by use."""
+        """Return (charges before the period, charges within it by use), in GPU-ms by payer."""
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():

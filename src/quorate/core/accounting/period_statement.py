@@ -2,9 +2,9 @@
 
 The statement also lists the usage of each borrower in the period, and the lent and borrowed
 amounts. Sums are listed for each budget, for each owner and in all. A statement counts the events
-recorded until the end of its period, so a statement made later has the same amounts. An event that
-is recorded late appears in the statement of the period in which it was recorded. The event corrects
-the amounts brought forward into this period.
+recorded until the end of its period, so the same statement made later has the same amounts. An
+event that is recorded late appears in the statement of the period in which it was recorded, and
+corrects the amounts brought forward into this period.
 
 The cost of each use of an envelope is rounded once, to millionths. Every other cost is a sum of
 these rounded costs.

@@ -100,7 +100,7 @@ class Continuity:
         yield from _swapped(ended, started)
 
     def _goes_on(self, event: Event) -> bool:
-        """Return whether ``event`` belongs to the same hand-over or swap as earlier events."""
+        """Return whether ``event`` belongs to the hand-over or swap of the events before it."""
         match event:
             case LeaseStarted():
                 runs = {fact.run for fact in self._started} | {o.fact.run for o, _ in self._ended}

@@ -233,7 +233,7 @@ class _Books:
                 return
 
     def settle(self, run: str | None) -> Iterator[Violation]:
-        """Check the run of the events so far, unless the next event is of that run, too.
+        """Check the run of the previous event, unless the next event is of that run, too.
 
         ``run`` is the run of the next event; None if the event is of no run.
         """

@@ -35,7 +35,7 @@ class Quotas:
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    """The run and the nodes of each lease, pledge, or node set apart for a claim."""
+    """For each lease, each pledge, and each node set apart for a claim: its run and its nodes."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
     """How many leases and pledges each owner itself has on each node, by owner and node."""
     running: dict[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Quotas:
     claims: set[str] = field(default_factory=set)
     """The runs that are claims: these take nodes, and are not counted as running."""
     given_back: dict[str, set[str]] = field(default_factory=dict)
-    """By run: the nodes of those of its spares that were filled and are free again."""
+    """By run: the nodes of its spares that were filled and have come free again."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield a violation for each limit that it exceeds."""
