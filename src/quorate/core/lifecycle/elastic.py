@@ -1,4 +1,4 @@
-"""Elasticity: a malleable run gives steps back, and takes them when no waiting run needs the room.
+"""Elasticity: a malleable run gives steps back, and takes steps if no waiting run needs the room.
 
 Steps are whole bundles. A run that shrinks gives back its highest steps first. A run that grows
 takes its lowest missing steps first. So the width of a run is always its minimum plus some steps.
@@ -80,8 +80,8 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     The caller has already started the waiting runs that could start. ``profile`` has the needs of
     the other waiting runs, so a run that was cut for a waiting run does not take its steps back. A
     run that was cut by hand grows again after one notice period. ``backfill`` is true if a run with
-    a planned start waits. A run past its declared end does not grow then, because its new steps
-    would only overstay.
+    a planned start waits. In that case a run past its declared end does not grow, because its new
+    steps would only overstay.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):

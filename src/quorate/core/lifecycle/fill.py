@@ -73,12 +73,11 @@ def admit_on_spares(
     has_executor: bool,
     kept: Collection[IslandKey] = (),
 ) -> Filled | None:
-    """Return how ``run`` starts on spares and free slots; None if it cannot.
+    """Return how ``run``, which does not fit on free slots alone, starts on spares; else None.
 
-    For this run too few slots are free. The payers of the spares continue to pay, and the payers of
-    ``run`` pay as well. Spare slots are added until the run fits, beginning with the domain that
-    has the most free GPUs. Slots that the run does not need stay spares. Islands in ``kept`` are
-    not used.
+    The payers of the spares continue to pay, and the payers of ``run`` pay as well. Spare slots are
+    added until the run fits, beginning with the domain that has the most free GPUs. Slots that the
+    run does not need stay spares. Islands in ``kept`` are not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -234,8 +233,8 @@ def write_fill(
 ) -> None:
     """Write the events of the spares, then the leases of ``run``.
 
-    The events of each spare are a pledge for every slot that it gives, the end of its lease, and a
-    new lease for the slots that it keeps. The end is one event, because no work runs on a spare.
+    The events of each spare are a pledge for every slot that it gives up, the end of its lease, and
+    a new lease for the slots that it keeps. The end is one event, because no work runs on a spare.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

@@ -14,7 +14,10 @@ from quorate.model.state.state_view import StateView
 
 
 def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield a refusal for a node in two pools, and for a node in use that moves."""
+    """Yield a refusal for each fault of the pools and nodes in ``specs``.
+
+    Faults are, for example, a node in two pools, and a node in use that moves.
+    """
     pools = dict(view.pools)
     for spec in specs:
         if isinstance(spec, Pool):

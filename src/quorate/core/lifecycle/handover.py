@@ -35,9 +35,9 @@ def hand_over(
     at_ms: int,
     barred: frozenset[EnvelopeId] = frozenset(),
 ) -> list[str]:
-    """Write the hand-over of a bundle at ``at_ms``, and return its new leases.
+    """Write the hand-over of a bundle at ``at_ms``, and return the names of its new leases.
 
-    Return an empty list if no payer pays. The envelopes in ``barred`` do not pay.
+    The list is empty if no payer pays. The envelopes in ``barred`` do not pay.
     """
     view = log.view
     record = view.runs[run]
@@ -100,7 +100,7 @@ def _repaid(
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as they were placed, with each node to be paid separately."""
+    """Return the groups of ``leases`` as they were placed, with the place to pay for, by node."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:
@@ -141,7 +141,7 @@ def _place(view: StateView, node: str) -> Place:
 
 
 def _demands(view: StateView, plan: PackPlan) -> list[Demand]:
-    """Return the GPUs to be paid for in each place, places in the order of the groups."""
+    """Return how many GPUs have to be paid for in each place, in the order of the groups."""
     totals: dict[str, Demand] = {}
     for group in plan.groups:
         for node, mask in (*group.slots, *group.spare_slots):

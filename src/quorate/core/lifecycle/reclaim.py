@@ -1,7 +1,7 @@
 """Reclaim: a run that lost slots gets its filled spares back, and their fillers stop.
 
 As few fillers as possible are stopped, newest first. When a filler has ended, its slots become
-spares of the first run again (``core/lifecycle/spares.py``).
+spares of the run that lost slots again (``core/lifecycle/spares.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def reclaimable(log: DecisionLog, run: str, path: str) -> list[PledgeRecord]:
 
 
 def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
-    """Stop fillers until ``gpus`` spare GPUs of the group at ``path`` are to come back.
+    """Stop enough fillers to bring back ``gpus`` spare GPUs of the group at ``path``.
 
     Fillers that are stopping already count.
     """

@@ -109,10 +109,10 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
     """Replace each lost group of the minimum by a step.
 
     Return whether the minimum is whole again. The highest step that is one group of the same size
-    replaces the lost group. The slots and the payer of the step stay; only its role changes. If
-    work of the lost group still runs on live nodes, no step is promoted: this work, and with it the
-    whole run, has to stop first. Groups in ``waiting`` get their own spares back and are not
-    replaced.
+    replaces the lost group. The step keeps its slots and its payer, and counts as that group from
+    then on. If work of the lost group still runs on live nodes, no step is promoted: this work, and
+    with it the whole run, has to stop first. Groups in ``waiting`` get their own spares back and
+    are not replaced.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False
