@@ -1,1 +1,4 @@
-"""Begins the rounds of pools, and pays and places their grants. Start at ``begin_round.py``."""
+"""Rounds of pools: how a round begins, and how its grants are paid for and placed.
+
+Start at ``begin_round.py``.
+"""

@@ -1,6 +1,6 @@
 """Begins a round of a pool. docs/adr/0024-rounds-pools.md.
 
-The caller's policy has chosen the runs that get GPUs, and of which flavor. This module decides
+The caller's policy has chosen the runs that get GPUs, and their flavors. This module decides
 whether the policy's grants are allowed, which runs keep their GPUs, which stop, and who pays. If a
 run keeps its GPUs, its leases are paid for until the round's end, without a new start. A run that
 loses its GPUs stops within its grace. A run with a new grant starts when there is room. Quotas,
@@ -44,7 +44,7 @@ STEPS_MAX: Final = 10**12
 
 
 def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
-    """Yield the instant of the next round of each pool with runs, and the pool's name."""
+    """Yield (instant of the next round, pool) for each pool with runs; 0 for a first round."""
     for pool in sorted(view.round_sizes):
         round_ = view.rounds.get(pool)
         yield 0 if round_ is None else round_.shared.until_ms, pool
@@ -252,7 +252,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs whose payers' concurrency is needed by firm starts in this round.
+    """Stop and yield runs if firm starts need the concurrency of their payers in this round.
 
     Runs are stopped from the last grant on, and only as many as necessary.
     """

@@ -28,7 +28,7 @@ def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return a text that says for which part of its time a run should have each flavor."""
+    """Return a text with the part of its time for which a run should have GPUs, by flavor."""
     return _words(view, record, hindrance(view, record))
 
 

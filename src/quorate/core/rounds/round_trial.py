@@ -1,7 +1,7 @@
 """Tries which runs of a pool fit into the empty pool together, to choose the runs of a round.
 
 If a round chose a run that cannot start, GPUs would be idle until the next round. This module
-checks the placement and the limits on nodes, but no money. docs/adr/0024-rounds-pools.md.
+checks the placement and the limits on nodes, but not money. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Room:
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return a placement of ``run``, in the domains ``prefer`` if possible; or None."""
+        """Return a placement of ``run``, if possible in the domains ``prefer``; else None."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
         domain_offers = DomainOffers(state, request)

@@ -160,7 +160,7 @@ def _in_use(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
-    """Return the refusal of a change of ``where`` while ``gpus`` are in ``state``."""
+    """Return the refusal of a change at ``where``; ``state`` says how ``gpus`` GPUs are in use."""
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} {state}",
@@ -181,9 +181,9 @@ def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
 
 
 def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
-    """Yield a warning for each flavor and selector whose envelopes promise more GPUs than exist.
+    """Yield a warning for each flavor and selector whose envelopes promise too many GPUs.
 
-    The GPUs of all nodes that the selector matches count.
+    The envelopes promise too many if the nodes that the selector matches have fewer GPUs.
     """
     scopes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     if not any(isinstance(spec, Budget | Node) for spec in specs):

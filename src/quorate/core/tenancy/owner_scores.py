@@ -22,7 +22,7 @@ Use = tuple[int, int, int]
 """(used until now, used per millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""The time for which a rank that may change within the hour is proven to stay the same."""
+"""How long a rank is proven to stay the same if there is no proof for the rest of the hour."""
 
 
 class _OwnUse(NamedTuple):
