@@ -156,8 +156,8 @@ class DueWork:
 
     def _round(self, pool: str) -> Command:
         """Return the command that begins the next round of ``pool`` at the engine's head."""
-        # Policies need numpy; an installation without a pool of rounds must not wait for its
-        # import.
+        # Policies need numpy. An installation without a pool of rounds must not wait for the import
+        # of numpy.
         from quorate.loop.rounds import kept_answers  # noqa: PLC0415 - slow import
         from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 

@@ -257,7 +257,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Record that the state is at the store's head; return the distance from ``height``."""
+        """Record that the state is at the store's head; return the blocks since ``height``."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()

@@ -1,8 +1,8 @@
 """Snapshots of an engine's state, written on its thread or on another one.
 
-If there is another thread, the thread that owns the state copies only the live part. The other
-thread encodes and writes the copy, and the next block does not wait. Once the snapshot is stored,
-the owner's thread removes the archived runs from the state.
+If there is another thread, the thread that owns the state copies only the live part of the state.
+The other thread encodes and writes the copy, and the next block does not wait for it. Once the
+snapshot is stored, the owner's thread removes the archived runs from the state.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Snapshots:
             self.settle()
 
     def settle(self) -> bool:
-        """Return, without waiting, whether the next snapshot may begin: none is being written.
+        """Return, without waiting, whether no snapshot is being written, so that one may begin.
 
         If a snapshot was stored since the last call, remove the runs that it archived from the
         state.

@@ -241,8 +241,8 @@ def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
     """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs.
 
     The order of rows follows from the time that is owed to a run alone, or in pairs. Whether a row
-    is ahead of its share follows from all the time of its runs. So a run that is ahead in one row
-    does not get GPUs in another row before runs that are not ahead.
+    is ahead of its share follows from all the time of its runs. So a run that is ahead does not get
+    GPUs through another of its rows before the runs that are not ahead.
     """
     shares = answer.shares.tolist()
     count = len(members)

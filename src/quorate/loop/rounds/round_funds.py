@@ -149,7 +149,7 @@ class Funds:
         return found if fit(found, {}) else None
 
     def _by_key(self, payers: tuple[Payer, ...]) -> Mapping[tuple[str, bool], Payer]:
-        """Return the result of ``payers`` by key."""
+        """Return ``payers`` by their keys; the result is cached."""
         found = self._keyed.get(id(payers))
         if found is None:
             found = self._keyed[id(payers)] = {payer.key: payer for payer in payers}

@@ -1,4 +1,4 @@
-"""Limits: how much may be chosen for an owner in one round, by payers and by quotas of runs.
+"""Limits: how much payers, and quotas of runs, allow to be chosen for an owner in one round.
 
 Each choice is counted at once. If a run exceeds a limit, the next run in order is chosen. The
 decision then checks the limits of each grant, as for every start.

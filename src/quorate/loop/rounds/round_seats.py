@@ -142,10 +142,11 @@ class Seats:
         return plan
 
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
-        """Return the placement of ``chosen`` if less deserving runs make room, and take that room.
+        """Let less deserving runs make room for ``chosen``, and return its placement there.
 
-        First only the least deserving run makes room. Each further attempt moves twice as many
-        runs. Moved runs that were not in the way get their nodes back.
+        Return None if ``chosen`` still does not fit. First only the least deserving run makes room.
+        Each further attempt moves twice as many runs. Moved runs that were not in the way get their
+        nodes back.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []

@@ -33,7 +33,10 @@ class Keeps(Enum):
 
     NONE = 0
     ROUNDING = 1
-    """Changes by less than one step a round: only whole steps are counted."""
+    """Changes by at most one step a round, because only whole steps are counted.
+
+    The changes must also be as small as for ``SMALL``.
+    """
     SMALL = 2
     """Changes by at most one part in ``STEADY_PARTS``."""
 
@@ -63,9 +66,10 @@ class Member(NamedTuple):
 class Floor:
     """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
-    ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` their
-    GPUs: neither can be chosen. ``room`` is the pool as if it were empty. ``room`` is None if the
-    runs can use any GPUs of a flavor, because counting GPUs is then enough.
+    ``late`` are the stopping runs whose deadline is not before the end of the next round, and
+    ``gpus_late`` their GPUs. These runs and these GPUs cannot be chosen. ``room`` is the pool as if
+    it were empty. ``room`` is None if the runs can use any GPUs of a flavor, because counting GPUs
+    is then enough.
     """
 
     view: StateView
