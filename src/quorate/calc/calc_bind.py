@@ -44,7 +44,7 @@ class _Segment:
 
 
 def bind(world: object) -> dict[str, object]:
-    """Return one slice per chunk and payer, groups before spares; or ``error``."""
+    """Return one slice per chunk and payer, those of spares last; or ``error``."""
     fields, at = open_world(world, ["bind"])
     asked = fields.required("bind", _asked)
     settle(at)

@@ -190,7 +190,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
 
 
 def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, object]:
-    """Return the lottery's tokens, odds, draws and victims; no draw if the cuts were enough."""
+    """Return the lottery's tokens, odds, draws and victims; no draws if the cuts are enough."""
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)

@@ -1,8 +1,8 @@
 """Compares an expected JSON value with an actual one, and lists the mismatches.
 
-Of an object, only the expected fields are compared; a list is compared as a whole. The expected
+Of an object, only the expected fields are compared. A list is compared as a whole. The expected
 value may be an operator: ``atLeast`` and ``atMost`` bound a number, ``oneOf`` lists permitted
-values, and ``absent`` says that a field must be missing.
+values, and ``absent`` says whether a field must be missing.
 """
 
 from __future__ import annotations

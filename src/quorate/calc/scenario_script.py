@@ -79,7 +79,7 @@ _phase = values.choice(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Submit ``run`` if the ledger does not have it; else do what is due."""
+    """Submit ``run`` if the ledger does not have it; else carry out due actions."""
 
     run: Run
 
@@ -228,7 +228,8 @@ class Script:
                 name = fields.required("node", values.line)
                 return None if name is None else MarkNode(name, NodeStatus.FAILED)
             case _:
-                # A script cannot set a start: the engine starts runs when it does what is due.
+                # A script cannot set a start: the engine starts runs when it carries out due
+                # actions.
                 return Tick()
 
     def _known(self, fields: Fields) -> Run | None:

@@ -215,7 +215,7 @@ class RunArchive:
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        Each owner is queried separately, because the index of runs by owner has them in order.
+        Each owner is queried separately, because the index by owner has each owner's runs in order.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]

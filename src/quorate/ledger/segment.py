@@ -1,7 +1,8 @@
 """Segments: consecutive blocks, packed into one file for an archive.
 
-The name of a segment has its heights and the SHA-256 of its file. Blocks never change, so a packed
-segment never changes either. The chain of hashes continues from segment to segment (docs/adr/0045).
+The name of a segment has its heights and the first half of the SHA-256 of its file. Blocks never
+change, so a packed segment never changes either. The chain of hashes continues from segment to
+segment (docs/adr/0045).
 """
 
 from __future__ import annotations

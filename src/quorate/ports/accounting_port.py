@@ -30,7 +30,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """The use in the month of ``at_ms``, from the beginning of the month or of the link."""
+    """The use in the month of ``at_ms``: since the month began, or the link if that is later."""
 
     resource: str
     at_ms: int

@@ -1,7 +1,8 @@
 """The leader port: one of the services of a ledger leads, and the others know which one.
 
-If several services share a store, each of these services can become the leader. The leader appends;
-the store refuses blocks of the others. A term is a number that every election increases by one.
+If several services share a store, each of these services can become the leader. Only the leader
+appends: the store refuses the blocks of other services. A term is a number that every election
+increases by one.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class LedStore(Protocol):
         ...
 
     def act_within(self, left_s: Callable[[], float] | None) -> None:
-        """Limit each call for blocks to the time that ``left_s`` returns, from now on.
+        """From now on, limit each call for blocks to the time that ``left_s`` returns.
 
         When that time is 0, the calls raise ``NotLeaderError`` at once, without a request to the
         servers of the store. If ``left_s`` is None, the calls have no limit. ``wait_for`` and

@@ -2,8 +2,8 @@
 
 A *sink* delivers to one receiver. A sink makes *parcels* while it reads the ledger. A sink stores
 each parcel in one transaction with its cursor: the last event that it has read. So after any crash
-it continues from the cursor, and a parcel is delivered at least once. The key of a parcel lets the
-receiver detect repetitions.
+the sink continues from the cursor, and a parcel is delivered at least once. The key of a parcel
+lets the receiver detect repetitions.
 
 ``testing/outbox_contract.py`` tests these rules, and every adapter passes the tests.
 """
@@ -71,7 +71,7 @@ class Waiting:
 class Outbox(Protocol):
     """Parcels and cursors of all sinks. Every change is durable on return, and whole or not at all.
 
-    Any thread may call it. Methods raise ``StoreError`` only.
+    Any thread may call the methods, which raise ``StoreError`` only.
     """
 
     def cursor(self, sink: str) -> int:
