@@ -1,6 +1,7 @@
-"""``python -m quorate.keeper FOLDER`` keeps the run of a folder, which has at most one keeper.
+"""``python -m quorate.keeper FOLDER`` is the keeper of the run in FOLDER.
 
-The keeper holds the lock of the folder, which the kernel releases when the keeper ends.
+A run has at most one keeper. The keeper holds the lock of the folder, which the kernel releases
+when the keeper ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.keeper.wanted import LOCK_FILE
 
 
 def _keep(folder: Path) -> None:
-    """Keep the run of ``folder`` until its work ends; return at once if it has another keeper."""
+    """Keep the run in ``folder`` until its work ends; return at once if the run has a keeper."""
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locked(lock):
         return

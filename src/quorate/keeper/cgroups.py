@@ -1,8 +1,9 @@
 """The cgroups (version 2) of runs: the processes of a run, and its limits.
 
-The service prepares a parent below its own cgroup, and the keeper of a run makes the run's cgroup
-in it. Limits that cannot be set are returned as text. Containers often have a read-only cgroup
-tree, and on a machine that still uses version 1, the controllers belong to version 1.
+The service makes one parent cgroup below its own cgroup, and the keeper of each run makes the run's
+cgroup in this parent. Limits that cannot be set are returned as text. Two causes are common: many
+containers have a read-only cgroup tree, and on a machine that still uses version 1, the controllers
+belong to version 1.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
 
 
 def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
-    """Enable ``bounds`` for cgroups below ``folder``; if needed, move this process into a child."""
+    """Enable the controllers ``bounds`` for the cgroups below ``folder``.
+
+    If the kernel refuses because ``folder`` has processes, move this process into a child of it.
+    """
     control, words = folder / "cgroup.subtree_control", " ".join(f"+{each}" for each in bounds)
     try:
         control.write_text(words)
@@ -106,13 +110,16 @@ def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
 
 
 def name_of(folder: Path) -> str:
-    """Return the name of the cgroup of the run in ``folder``; no other run's cgroup has it."""
+    """Return the unique name of the cgroup of the run in ``folder``."""
     digest = sha256(str(folder).encode()).hexdigest()[:12]
     return f"run-{folder.name[:_NAME_CHARS_MAX]}-{digest}"
 
 
 def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tuple[Path, list[str]]:
-    """Make and limit a run's cgroup; return it and the limits that failed; raises OSError."""
+    """Make a run's cgroup, and set its limits.
+
+    Return the cgroup, and the names of the limits that the kernel does not offer. Raises OSError.
+    """
     path = Path(parent) / name_of(folder)
     path.mkdir(exist_ok=True)
     (folder / CGROUP_FILE).write_text(str(path))
@@ -128,8 +135,8 @@ def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tup
             unbounded.append(name)
     whole = path / "memory.oom.group"
     if whole.exists():
-        # If the kernel kills one process for memory, it kills all of them, because the other
-        # processes could not continue without it.
+        # If the run exceeds its memory, the kernel kills all its processes and not only one,
+        # because the other processes could not continue without the killed one.
         whole.write_text("1")
     return path, unbounded
 
@@ -149,7 +156,7 @@ def members(folder: Path) -> list[int]:
 
 
 def remove(path: Path) -> None:
-    """Remove a run's cgroup, which has no processes; the next start makes it again."""
+    """Remove the cgroup of a run without processes; the next start makes the cgroup again."""
     with suppress(OSError):
         path.rmdir()
 

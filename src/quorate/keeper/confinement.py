@@ -2,9 +2,9 @@
 
 Confinement separates the processes from the service, and from runs of other system users. The
 keeper stays root. Each process that it starts first joins the run's cgroup, hides the processes of
-other users from itself, and becomes the run's system user for good. Only then it enters its folder
-and starts its program. Bounds that the kernel or the container does not allow are reported in the
-run's output.
+other users from itself, and becomes the run's system user for good. Only then does the process
+enter the working folder and start its program. Bounds that the kernel or the container does not
+allow are reported in the run's output.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Confinement:
         return "; ".join([*had, *self.gaps])
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the first environment of a process: that of its user, not of the service."""
+        """Return the variables that each process gets: its user's, and a few of the service's."""
         own = self.account
         kept = {k: v for k, v in inherited.items() if k in PASSED_ON or k.startswith("LC_")}
         name = own.name or str(own.uid)
@@ -174,7 +174,7 @@ def _account(isolation: Isolation) -> Account:
 def _own_folder(place: Path, own: Account) -> Path:
     """Return the folder that only the run's user can read; make it if it is missing.
 
-    Its parent folder belongs to root, so that no job can replace it.
+    The parent folder ``place`` belongs to root, so that no job can replace the private folder.
     """
     place.mkdir(exist_ok=True)
     place.chmod(0o711)
@@ -184,7 +184,8 @@ def _own_folder(place: Path, own: Account) -> Path:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, own.uid):
-            # The owner is not changed here, because root would also change the targets of links.
+            # The keeper does not give the files to another owner: as root, it would also change
+            # the targets of links.
             raise StartError(
                 CODE_NOT_STARTED,
                 f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; if "
@@ -196,7 +197,10 @@ def _own_folder(place: Path, own: Account) -> Path:
 
 
 def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the run's cgroup, or None, and the limits that are not set."""
+    """Return the run's cgroup, and texts that name the limits that are not set.
+
+    The cgroup is None if the run does not have its own.
+    """
     if not isolation.cgroup:
         return None, ["it does not have its own cgroup; not bounded: memory, processes"]
     try:
@@ -215,7 +219,8 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
 def why_others_show() -> str:
     """Return why a process cannot hide other users' processes from itself; empty if it can.
 
-    This is tried in a child process, because it cannot be undone. The caller must have one thread.
+    A child process tries to hide them, because hiding cannot be undone. The caller must have only
+    one thread.
     """
     child = os.fork()
     if child == 0:
@@ -236,8 +241,8 @@ def why_others_show() -> str:
 def hide_others() -> None:
     """Hide other users' processes from this process and its descendants; raises OSError.
 
-    Since Linux 5.8, each mount of /proc has its own options. Older kernels do not know the option
-    ``hidepid=invisible``.
+    This needs Linux 5.8. In older kernels, all mounts of /proc share their options, and the option
+    ``hidepid=invisible`` is unknown.
     """
     _called("unshare", _CLONE_NEWNS)
     slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
@@ -250,11 +255,11 @@ def _leave_keyring() -> None:
     """Hide the keys of the service's session from this process; raises OSError."""
     number = _KEYCTL.get(os.uname().machine)
     if number is None:
-        return  # The start of the run reports this.
+        return  # ``confined`` reports this gap in the run's output.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
         code = ctypes.get_errno()
-        # The kernel has no keys, or the container forbids their use.
+        # ENOSYS: the kernel has no keys. EPERM: the container forbids their use.
         if code not in (errno.ENOSYS, errno.EPERM):
             raise OSError(code, os.strerror(code))
 

@@ -49,12 +49,14 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""The most restarts of work whose keeper was killed; after them, the run fails."""
+"""How often lost work is restarted after its keeper was killed. After one more loss, the run
+fails."""
 UNDISTURBED_MS: Final = 3_600_000
 """After work has run for this long, earlier losses do not count."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""The most time that the other processes get when one has failed, because their work is lost."""
+"""After one process has failed, how long the other processes may run at most: the work of the run
+is lost anyway."""
 KILL_EVERY_S: Final = 0.05
 """The interval at which processes are killed again, because they may have forked."""
 AGAIN_S: Final = 1.0
@@ -135,7 +137,8 @@ class Keeper:
     def _take_steps(self) -> int | None:
         """Take the steps that are due.
 
-        Return when the next step is due; None if it needs a change first.
+        Return the time of the next step, by ``_clock_ms``. None: no step is due until something
+        changes.
         """
         while True:
             gang = None if self._work is None else self._work.gang
@@ -235,7 +238,7 @@ class Keeper:
             try:
                 sessions.note(self._folder, work.by_pid)
             except OSError as error:
-                self._complain(error)  # The mark and the cgroup still identify leftovers.
+                self._complain(error)  # Leftovers can still be found by their mark and cgroup.
 
     def _confine(self, work: _Work) -> dict[str, str]:
         """Set the bounds of the processes, if any, and return their common environment.
@@ -298,9 +301,9 @@ class Keeper:
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
-        """Kill all remaining processes; report once the processes that may not be killed.
+        """Kill all remaining processes; no process starts until all of them have ended.
 
-        No process starts until these processes have ended.
+        Processes that the keeper may not kill are reported once.
         """
         work.gang = replace(work.gang, is_killed=True)
         unkilled = processes.kill_all(each.pid for each in work.running)
@@ -441,7 +444,7 @@ class Keeper:
             return Status()
 
     def _wake(self) -> None:
-        """Make the end of a child wake the loop, and keep a session's signals from ending it."""
+        """Wake the loop when a child ends, and survive the signals that end a session."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)

@@ -22,9 +22,10 @@ _ANY: Final = 0
 
 
 def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) -> int:
-    """Return a free port of ``host``, from ``ports`` unless they are in the kernel's range.
+    """Return a free port of ``host``: if possible one of ``ports``, else any port.
 
-    Raises ``OSError`` if no port is left.
+    ``ports`` are not used if one of them is in the kernel's local range, which the file
+    ``given_away`` states. Raises ``OSError`` if no port is left.
     """
     tried: Sequence[int] = ()
     if _are_kept_back(ports, given_away):

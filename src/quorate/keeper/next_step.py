@@ -46,7 +46,7 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Kill the processes on ``lost`` slots; the other processes keep their time."""
+    """Kill the processes on ``lost`` slots; the other processes may run until their deadline."""
 
     lost: frozenset[Slot]
 

@@ -1,8 +1,8 @@
 """Keeps the output of a run's processes in segments, and drops the oldest segments.
 
-A segment is named by the number of its first line. A segment is a sequence of records: a head in
-one line of text, then whole lines as they were written. At most ``SEGMENTS_MAX`` segments are kept,
-so that no run fills a disk. The number of a line never changes.
+A segment is named by the number of its first line. It is a sequence of records. Each record begins
+with one line of text, its head; whole lines follow as a process wrote them. At most
+``SEGMENTS_MAX`` segments are kept, so that no run fills a disk. The number of a line never changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class OutputWriter:
         last = segments(self._folder)[-1:]
         if not last:
             return
-        # If the segment cannot be read, its size is an upper bound on its number of lines.
+        # If the segment cannot be read, the next number follows from its size in bytes, because it
+        # has at most as many lines.
         self._next = int(last[0].stem) + last[0].stat().st_size + 1
         number, sound_bytes = _counted(last[0])
         file = last[0].open("r+b", buffering=0)
@@ -123,7 +124,7 @@ class OutputWriter:
             while left:
                 left = left[file.write(left) :]
         except OSError:
-            # Records after an incomplete record could not be read.
+            # Readers stop at an incomplete record, so it must not remain before later records.
             file.truncate(self._bytes)
             file.seek(self._bytes)
             raise
@@ -170,7 +171,7 @@ def lines_end(folder: Path) -> int:
         try:
             return _end(path)
         except (FileNotFoundError, PermissionError):
-            continue  # ``chunks`` skips it as well.
+            continue  # ``chunks`` skips such a segment as well.
     return 0
 
 

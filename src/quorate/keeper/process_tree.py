@@ -53,7 +53,8 @@ def has_lists() -> bool:
 def _listed_children(parent: int) -> list[int]:
     """Return the children of all threads of a process.
 
-    The lists are a few files. A scan of all processes would take longer than a fork.
+    Only a few files have these lists. A scan of all processes takes longer than a fork, so that it
+    would miss processes that fork quickly.
     """
     found: list[int] = []
     try:
@@ -66,7 +67,7 @@ def _listed_children(parent: int) -> list[int]:
 
 
 def _scanned_children() -> Callable[[int], list[int]]:
-    """Return a function from a process to its children, by a scan of all present processes."""
+    """Scan all processes once; return a function that returns the children of a process."""
     children: dict[int, list[int]] = {}
     for pid in all_pids():
         stat = sessions.stat(pid)

@@ -35,11 +35,12 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""How often one call searches for newly forked processes, before ended processes are reaped."""
+"""How often one call searches for newly forked processes at most. The keeper reaps ended processes
+before it calls again."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the general part of an environment, without secrets of a service."""
+    """Return the variables of ``inherited`` that work may have, without secrets of the service."""
     return {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
 
 
@@ -61,7 +62,7 @@ def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -
 def adopt() -> Callable[[], None]:
     """Make this process the parent of orphaned descendants from now on.
 
-    Return a function that each new process calls before its program.
+    Return a function that each new process calls before it starts its program.
     """
     if not IS_LINUX:
         return lambda: None
@@ -84,7 +85,10 @@ def start(
     before: Callable[[], None],
     confinement: Confinement | None = None,
 ) -> tuple[int, int, int]:
-    """Return the id of a new process, and the read ends of its outputs; raises ``StartError``."""
+    """Start a process; return its id, and the read ends of its output and of its errors.
+
+    Raises ``StartError``.
+    """
     if confinement is not None:
         return _start_confined(work, env, before, confinement)
     check_folder(work.working_dir)
@@ -153,7 +157,7 @@ def _start_confined(
         _close(*ends)
         raise start_error(error, work, env, str(confinement.account)) from None
     _close(out_end, err_end, tell)
-    # The pipe is closed when the program begins. Else it contains the reason why no program begins.
+    # If the program begins, the pipe is closed and empty. If not, the pipe has the reason.
     why_not = os.read(told, _TOLD_BYTES_MAX)
     os.close(told)
     process.returncode = 0
@@ -283,8 +287,9 @@ def kill_leftovers(folder: Path) -> int:
 
 
 def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
-    """Kill processes given as (process, group): first the groups, which forks cannot escape.
+    """Kill processes given as (process, group).
 
+    Their groups are killed first, because a process cannot escape the kill of its group by a fork.
     Return the processes that may not be killed.
     """
     own = os.getpgrp()
@@ -296,7 +301,7 @@ def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
 def _signal(pid: int, number: signal.Signals) -> bool:
     """Send a signal.
 
-    Return False if this process may not signal ``pid``, for example because of its user.
+    Return False if this process may not signal ``pid``, for example a process of another user.
     """
     try:
         os.kill(pid, number)

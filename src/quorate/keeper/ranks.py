@@ -24,9 +24,9 @@ class Rank:
     env: Mapping[str, str]
 
     def is_hit(self, lost: Collection[Slot]) -> bool:
-        """Return whether a slot on its node is lost.
+        """Return whether the process has lost a slot on the node on which it runs.
 
-        A process for several nodes runs on the first node.
+        A process that does the work of several nodes runs on the first of them.
         """
         return any(slot in lost for slot in self.slots if slot[0] == self.node)
 

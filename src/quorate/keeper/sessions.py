@@ -1,4 +1,4 @@
-"""The sessions of a keeper and its work, which identify processes that it has left behind.
+"""The sessions of a keeper and of its work, by which a later keeper finds processes left behind.
 
 Each confined process has its own session, because a process in the keeper's session may send the
 keeper a signal. Other processes stay in the keeper's session.
@@ -18,7 +18,7 @@ from quorate.keeper.wanted import SESSION_FILE, replace_file
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session: its number, its start, and ``where`` (machine and boot) the number is valid."""
+    """One session: its number, its start, and the boot and container where the number is valid."""
 
     number: int
     since: int
@@ -34,8 +34,8 @@ def note(folder: Path, leaders: Iterable[int] = ()) -> None:
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # Only a session that this keeper leads is recorded, because the session of another program
-        # has other processes, too.
+        # A session is recorded only if the keeper or its work began it, because the session of
+        # another program has processes of that program, too.
         if (each := stat(pid)) is not None and each.session == pid
     ]
     if not found:

@@ -97,7 +97,7 @@ def start_error(
 
 
 def _interpreter(work: Work, env: Mapping[str, str]) -> str | None:
-    """Return the interpreter that the first line of the command names; None if it has none."""
+    """Return the interpreter named in the first line of the command's file; None without one."""
     name = work.command[0]
     found = str(Path(work.working_dir) / name) if "/" in name else None
     path = found or shutil.which(name, path=env.get("PATH"))
@@ -112,6 +112,6 @@ def _interpreter(work: Work, env: Mapping[str, str]) -> str | None:
 
 
 def error_words(error: OSError | ValueError) -> str:
-    """Return what the operating system says about ``error``, in lower case."""
+    """Return the operating system's text for ``error``, in lower case."""
     found = error.strerror if isinstance(error, OSError) else None
     return (found or str(error)).lower()

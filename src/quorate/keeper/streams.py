@@ -13,7 +13,7 @@ CATCH_UP_READS_MAX: Final = 32
 """The most reads of one pipe in a row: enough for the content of a pipe. With this bound, a process
 that keeps writing does not delay the reading of other pipes."""
 WORDS_BYTES_MAX: Final = 200
-"""The most bytes of its last line that are reported when a process fails."""
+"""The most bytes that are reported of a failed process's last line."""
 
 Source = tuple[int, str, str]
 """Rank, node and stream."""

@@ -1,4 +1,4 @@
-"""The system user that the processes of a run become, which is looked up at their start."""
+"""Looks up the system user that the processes of a run become, whenever they start."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Account:
 
 
 def account(text: str) -> Account:
-    """Return the system user with a name, or with a number, even if the number has no entry.
+    """Return the system user whose name or number is ``text``; a number needs no entry.
 
-    Raises ``AccountError`` for a user that does not exist, and for root, which cannot be confined.
+    Raises ``AccountError`` for a user that does not exist, for root, which cannot be confined, and
+    for a user in root's group.
     """
     found = _numbered(text) if is_number(text) else _named(text)
     if found.uid == 0:

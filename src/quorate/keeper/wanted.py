@@ -25,9 +25,9 @@ OUTPUT: Final = "output"
 HOME: Final = "home"
 """The folder in which work starts if its run does not name one."""
 JOBS: Final = "jobs"
-"""The folder, beside the folder of runs, with files that runs of other system users may access."""
+"""The folder, beside the folder of runs, for runs that do not work as the service's user."""
 JOB_FOLDER: Final = "folder"
-"""The folder, below ``JOBS``, of a run with a system user of its own, to whom it belongs."""
+"""The private folder of such a run, ``jobs/RUN/folder``; it belongs to the run's system user."""
 
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
@@ -59,10 +59,10 @@ class Part:
 class Isolation:
     """The system user of a run's processes, and their bounds.
 
-    ``account`` is the name or number of a system user. If the run has none, ``why_not`` says why,
-    and no process starts. ``subject`` is the owner or user to whom the system user belongs.
-    ``folder`` is the folder that the run may access. ``cgroup`` is the parent of its cgroup, empty
-    if no cgroup can be made.
+    ``account`` is the name or number of a system user. If the run has no system user, ``why_not``
+    says why, and no process starts. ``subject`` is the owner or user to whom the system user
+    belongs. ``folder`` contains the run's private folder and its notice. ``cgroup`` is the parent
+    of the run's cgroup, empty if no cgroup can be made.
     """
 
     account: str
@@ -119,7 +119,7 @@ class Wanted:
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     def is_of_another(self, nonce: str | None) -> bool:
-        """Return whether this file belongs to another run, whose nonce is not ``nonce``."""
+        """Return whether this is another run's state: both nonces are known, and they differ."""
         return None not in (self.nonce, nonce) and self.nonce != nonce
 
     @property
@@ -222,7 +222,7 @@ def _status(found: Mapping[str, Any]) -> Status:
 def _known(
     kind: type[Work | Isolation | Part | Status | Exited], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that ``kind`` has; the writer may be of another version."""
+    """Return the fields that ``kind`` has; a file of another version may have more fields."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in found.items() if name in names}
 

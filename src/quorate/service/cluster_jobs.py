@@ -37,7 +37,8 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0
-"""How often all workloads are compared, and kinds that a cluster lacked are searched for again."""
+"""How often all workloads are compared even if nothing has changed, and how often the service looks
+again for workload kinds that a cluster lacked."""
 UNSURE_S: Final = 0.5
 """How long until pods that must end are checked again."""
 TROUBLE_S: Final = 5.0
@@ -283,8 +284,8 @@ class JobKeeper:
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
         """Change a workload; return False if that must be tried again.
 
-        If the workload was changed or deleted meanwhile, the watch reports the change. If the API
-        server refuses a start as invalid, the run fails.
+        If the workload was changed or deleted meanwhile, this change is dropped, because the watch
+        reports the new state. If the API server refuses a start as invalid, the run fails.
         """
         try:
             await asyncio.to_thread(self._api.merge, job.workload.path, patch)

@@ -1,8 +1,8 @@
 """Updates the nodes in the ledger from the nodes of clusters, while the service runs.
 
 Ledger and cluster are compared whenever one of them has changed, so a lost watch or a restart loses
-no change. Without a change nothing is written. The recorded commands are those that an operator
-would send; their actor is ``kubernetes/CLUSTER``.
+no change. Without a change nothing is written. The service executes the same commands that an
+operator would send, with the actor ``kubernetes/CLUSTER``.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class NodeRules:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """The commands to record, and when the next unready node fails.
+    """The commands to execute on the ledger.
 
-    ``moved`` has a sentence for each node whose labels differ from the ledger.
+    ``due_s`` is when the next unready node will count as failed. ``moved`` has a sentence for each
+    node whose labels differ from the ledger.
     """
 
     commands: tuple[Command, ...] = ()
@@ -146,7 +147,7 @@ def wanted_status(
 ) -> NodeStatus | None:
     """Return the new status of a node with ``status`` and ``mark``; None if the status stays.
 
-    Undoes only a failure or a cordon that ``actor`` has recorded.
+    A failure or a cordon is undone only if ``actor`` has recorded it.
     """
     if health is Health.UNSURE:
         return None
@@ -280,7 +281,7 @@ class NodeKeeper:
             due_s = await self._compare(seen)
 
     async def _compare(self, seen: SeenNodes) -> float | None:
-        """Record changes; return the time of the next comparison if nothing changes."""
+        """Record changes; return when to compare again even if nothing changes, None if never."""
         rules = self._rules
         try:
             found, seq = await self._ledger_thread.run(
@@ -330,7 +331,7 @@ def record_nodes(
 
 
 def _node_of(command: Command) -> str:
-    """Return the node of a command of this module."""
+    """Return the name of the node that a command of this module concerns."""
     if isinstance(command, MarkNode | Drain):
         return command.node
     assert isinstance(command, Apply), command

@@ -104,7 +104,7 @@ class CommitHealth:
         self.trouble = ""
 
     def wait_s(self) -> float:
-        """Return how long until the next check begins, or the running check is polled."""
+        """Return the seconds until ``check`` has something to do; infinite while commits work."""
         if self._checking is not None:
             return CHECKING_S if self._checking.is_alive() else 0.0
         if not self.trouble or self._check_writable is None:

@@ -177,7 +177,7 @@ class Configuration:
 def configured(
     flags: Mapping[str, str], environ: Mapping[str, str], file: str | None
 ) -> Configuration:
-    """Return the settings by key: of ``file``, overridden by ``environ``, then by ``flags``.
+    """Return the configuration in ``file``, overridden by ``environ``, then by ``flags``.
 
     Raises ``CommandError`` with all faults; each line says where the faulty setting is.
     """

@@ -1,4 +1,4 @@
-"""Parses the values of settings, from text or TOML; faults are texts."""
+"""Parses the values of settings, from text or TOML; raises ``WrongSettingError`` for a fault."""
 
 from __future__ import annotations
 

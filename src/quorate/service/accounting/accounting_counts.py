@@ -28,7 +28,11 @@ class AccountingCounts:
         self._oldest = gauge(registry, m.ACCOUNTING_OLDEST)
 
     def stands(self, status: LinkStatus, owners: int, reported: int, now_ms: int) -> None:
-        """Record a link's status; ``reported`` counts the owners that use the system's hours."""
+        """Record a link's status.
+
+        ``owners`` counts the linked owners. ``reported`` counts those of them whose remaining hours
+        come from the accounting system.
+        """
         for key, count in (
             ((m.Purpose.REMAINING, m.Way.DONE), status.answers),
             ((m.Purpose.REMAINING, m.Way.FAILED), status.failures),

@@ -45,9 +45,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """The ledger, outbox and accounting system of a link. ``record`` records a changed answer.
+    """The ledger, outbox and accounting system of a link.
 
-    ``record`` runs on the ledger thread; its second argument maps each owner to its resource.
+    ``record`` records changed answers on the ledger thread. Its second argument maps each owner to
+    the owner's resource.
     """
 
     ledger_id: str
@@ -186,8 +187,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # A line of the outbox is named after the resource, not the owner, because another owner
-            # that is linked to the resource later must replace the same figure.
+            # A line of the outbox is named after the resource, not the owner: if the resource is
+            # linked to another owner later, that owner's reports must replace the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -225,7 +226,7 @@ class Link:
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Drop a refused report if its resource, which may be deleted, is linked to no owner."""
+        """Drop a refused report if no owner is linked to its resource: it may have been deleted."""
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 LINKS_KEY: Final = "waldur.links"
 LINKS_MAX: Final = 1_000
-"""How many owners may be linked: the service asks for each of them in turn."""
+"""How many owners may be linked: the service asks Waldur about one owner after the other."""
 _FIELDS: Final = ("resource", "gpu_hours", "node_hours")
 
 

@@ -15,7 +15,8 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""Compared with the caller's secret if the token is unknown, so that no check is faster."""
+"""Compared with the digest of the caller's secret if the token is unknown, so that the check takes
+as long as for a known token."""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 

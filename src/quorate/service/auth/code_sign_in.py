@@ -1,8 +1,9 @@
 """Signing in at the OIDC issuer: finds its endpoints, and exchanges a code for a token.
 
 The dashboard sends the user to the issuer with a challenge, and gets a code. The service exchanges
-the code together with the verifier of the challenge (PKCE, RFC 7636), because the page may call no
-other host (docs/adr/0055). The service stores neither code, verifier nor token.
+the code together with the verifier of the challenge (PKCE, RFC 7636), because the dashboard's page
+may call no host but the service (docs/adr/0055). The service does not store the code, the verifier
+or the token.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class CodeSignIn:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # The audience of an ID token is the client: use the ID token if that audience is accepted.
+        # The audience of an ID token is the client. So the ID token is used if the service accepts
+        # the client as the audience.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()
@@ -128,7 +130,7 @@ class CodeSignIn:
     def _form(
         self, endpoints: Endpoints, code: str, verifier: str, redirect_uri: str
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the form that exchanges a code, and its headers."""
+        """Return the form that exchanges a code, and the headers of its request."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

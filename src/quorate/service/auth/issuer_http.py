@@ -58,7 +58,10 @@ def issuer_answer(
 
 
 def _read(answer: Any) -> bytes:
-    """Return the body up to the size limit; raises ``OSError`` if reading takes too long."""
+    """Return the body.
+
+    Raises ``ValueError`` if the body is too large, and ``OSError`` if reading takes too long.
+    """
     until_s = monotonic() + 2 * FETCH_S_MAX
     parts: list[bytes] = []
     size = 0

@@ -174,14 +174,17 @@ class OidcTrust:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            # The signature is valid, but a claim is malformed: a time may be infinite, or not a
-            # number.
+            # Not only the library's own errors: a time in a token with a valid signature may be
+            # infinite, or not a number.
             raise _nobody(f"the token is not accepted: {str(error).lower()}") from None
         self._check_lifetime(claims)
         return self._caller(claims)
 
     def _check_lifetime(self, claims: Mapping[str, Any]) -> None:
-        """Raise ``CommandError`` if a token's lifetime is too long, from its issue or from now."""
+        """Raise ``CommandError`` if a token's lifetime is too long.
+
+        The lifetime begins at the issue of the token, or now if the stated issue is in the future.
+        """
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
         if "iat" not in claims:
             # Otherwise a token with too long a lifetime would be accepted shortly before its end.

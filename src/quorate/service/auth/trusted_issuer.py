@@ -1,4 +1,4 @@
-"""The trusted OIDC issuer, and the claims of its tokens with the role, the tenant and the user.
+"""The trusted OIDC issuer, and which claims of its tokens state the role, tenant and user.
 
 ``OidcClient`` is the service as a client of the issuer, for sign-in at the dashboard.
 """
@@ -17,9 +17,9 @@ LIFETIME_S_DEFAULT: Final = 86_400.0
 class Oidc:
     """The trusted issuer: ``keys`` is the path of a JWKS file, or its address.
 
-    ``*_claim`` name the claims. ``roles`` maps values of the role claim to roles of Quorate, if the
-    issuer uses other words; a claim that is a list may name only one known role. A token with a
-    longer lifetime than ``lifetime_s_max`` is refused.
+    ``*_claim`` name the claims. If the issuer uses other words for roles, ``roles`` maps the values
+    of the role claim to roles of Quorate. If the role claim is a list, it may name only one known
+    role. A token with a longer lifetime than ``lifetime_s_max`` is refused.
     """
 
     issuer: str

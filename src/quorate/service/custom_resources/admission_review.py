@@ -1,6 +1,7 @@
 """Decides, for the admission webhook, who may write which custom resource. Pure.
 
-Users may not write a status, objects of Quorate's own, or a run in the namespace of another owner.
+Users may not write a status, an object that only Quorate writes, or a run in another owner's
+namespace.
 The user who creates a resource is recorded in an annotation, which cannot be changed.
 """
 

@@ -1,9 +1,9 @@
 """The admission webhook of custom resources: its own HTTPS address, without access tokens.
 
 An API server sends no access token, and needs none: the answer depends only on the request, and
-reveals nothing of the ledger. So any pod that reaches the port can call the webhook; connections
-and memory per client address are limited. If ``kubernetes.admission_ca`` is set, a client must
-present a certificate of that authority.
+reveals nothing of the ledger. So any pod that reaches the port can call the webhook. The
+connections and the memory of each client address are limited. If ``kubernetes.admission_ca`` is
+set, a client must present a certificate of that authority.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OF_ADDRESS_MAX: Final = 64
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews; here only the head of a request has a time limit."""
+    """HTTP/1.1 for reviews. It limits the time of a request's head, and ``Admission`` the body's."""
 
     slow_s_max = READ_S_MAX
 

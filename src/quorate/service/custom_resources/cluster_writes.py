@@ -37,7 +37,7 @@ SELDOM_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The inputs of a status; if they stay the same, it is not written before ``until_s``."""
+    """The inputs of a status: while they stay the same, no status is written before ``until_s``."""
 
     resource: Resource
     ledger: object
@@ -52,9 +52,9 @@ class _Looked:
 class ClusterWrites:
     """Writes with ``writer``, and posts Events of runs with ``api``.
 
-    ``over`` is called when a request has ended, with its object, and the error if it failed.
-    ``over`` is not called for Events: nothing depends on them, and the log says why an Event is not
-    written.
+    When a request has ended, ``over`` is called with the name of its object, and with the error if
+    the request failed. ``over`` is not called for Events: nothing depends on them, and the log says
+    why an Event is not written.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ClusterWrites:
         return None if first_s == inf else first_s - now_s
 
     def rested_in_s(self) -> float | None:
-        """Return how long until a refused write is tried again; None if there is none."""
+        """Return the seconds until a refused write is tried again; None if no write waits."""
         return self._queue.rested_in_s()
 
     def _writes_of_statuses(

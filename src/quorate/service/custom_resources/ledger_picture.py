@@ -52,7 +52,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The names of the requested objects; conflicts in ``outcomes`` need not be read again."""
+    """The names of the objects to read. ``outcomes`` names conflicts that need no further read."""
 
     runs: Collection[str] = ()
     pools: Collection[str] = ()
@@ -63,7 +63,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPicture:
-    """The data that was read: ``seq`` is the last event in it, ``now`` its time.
+    """The ledger's data after the event ``seq``, at the instant ``now``.
 
     ``owners`` has all owners. In ``outcomes`` a conflict that need not be read again is None.
     """
@@ -115,8 +115,8 @@ def read_picture(
 ) -> LedgerPicture:
     """Return the ledger's data for ``wanted``; objects that are not in the ledger are left out.
 
-    Runs in ``kept`` have not changed since they were read, and are reused. The owner's users can
-    read the namespace of a run, so a run contains only names that they may see.
+    Runs in ``kept`` have not changed since they were read, and are reused. All users of an owner
+    can read the owner's namespace. So the data of a run has only names that these users may see.
     """
     moment, view = context.moment, context.moment.view
     names: dict[str, list[str]] = {}

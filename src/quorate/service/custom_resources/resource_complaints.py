@@ -13,7 +13,8 @@ from quorate.model.amounts import MINUTE_MS
 _LOG = logging.getLogger(__name__)
 
 KEPT_MS: Final = MINUTE_MS
-"""How long a failure counts if it is not repeated: a deleted object is not tried again."""
+"""How long a failure counts if it is not repeated. A failure may end without a success: a write is
+not tried again once its object is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

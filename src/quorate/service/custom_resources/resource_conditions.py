@@ -161,7 +161,7 @@ def eviction_conditions(
 
     The conditions say whether the run is evicted, and whether it was put back into the queue. A run
     that was never evicted has no such conditions. When ``status`` no longer reports the eviction,
-    they are derived from ``before``, the present conditions.
+    the conditions follow from the present conditions, ``before``.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:

@@ -40,7 +40,8 @@ def owner_of(resource: Resource) -> str:
 def namespace_fault(resource: Resource, template: str) -> str:
     """Return why a run may not be in its namespace; empty if it may.
 
-    Permissions on a namespace decide who writes runs there, so its runs must belong to its owner.
+    The permissions on an owner's namespace decide who writes runs there. So the namespace may have
+    only runs of this owner.
     """
     owner = owner_of(resource)
     if resource.kind != RUN or not owner:

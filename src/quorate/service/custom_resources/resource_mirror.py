@@ -124,9 +124,9 @@ def mirror_changes(
 ) -> tuple[MirrorChanges, Agreed]:
     """Return the changes that make the objects of the ledger ``ledger`` equal to ``wanted``.
 
-    Objects in ``kept`` stay as they are. Objects that other programs created are not changed,
-    except that an object with the name of a wanted object gets the wanted status. Objects in
-    ``agreed`` are not compared again; the second result has the objects that are up to date now.
+    Objects in ``kept`` stay as they are. An object that another program created stays as it is,
+    too, unless it has the name of a wanted object: then it gets the wanted status. Objects in
+    ``agreed`` are not compared again. The second result has the objects that are up to date now.
     """
     made: list[OwnObject] = []
     changed: list[tuple[Resource, OwnObject]] = []

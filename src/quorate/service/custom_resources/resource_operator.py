@@ -129,7 +129,11 @@ class ResourceOperator:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def start(self, before: Callable[[], None] = lambda: None) -> None:
-        """Start; ``before`` runs before each list and raises if the cluster must not be used."""
+        """Start watching and writing.
+
+        ``before`` is called before each request that lists resources. It raises if the cluster must
+        not be used.
+        """
         self._watch = ResourceWatch(self._api, self._rules.cluster, self.changed, before=before)
         writer = ResourceWriter(self._api, self._watch, self._rules.ledger)
         self._writes = ClusterWrites(self._api, writer, self._written, self._rules.ledger)
@@ -238,7 +242,7 @@ class ResourceOperator:
         return await self._ledger_thread.run(read)
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
-        """Return the resources that users write, in the order in which they refer to each other."""
+        """Return the resources that users write; each follows those to which it may refer."""
         if picture.owners != self._owners:
             self._owners, self._known = picture.owners, {}
         written = (each for each in seen.values() if not (each.kind.is_own or is_settled(each)))
@@ -254,7 +258,7 @@ class ResourceOperator:
         """Return how a resource compares with the ledger; the last result if nothing changed."""
         known, ledger = self._known.get(resource.uid), of_ledger(resource, picture)
         is_same = known is not None and known.resource is resource and known.ledger is ledger
-        # The upstream runs of a run come from its resource, which may change.
+        # The names of a run's upstreams depend on the upstreams' resources, which may have changed.
         if known is not None and is_same and "follow" not in resource.spec:
             return known
         document = document_of(resource, upstream_names(seen, resource.namespace))
