@@ -118,8 +118,8 @@ def _first_token(engine: Engine) -> str | None:
 def _admitted(ledger_thread: LedgerThread, tell: Callable[[str], None]) -> Part:
     """Return a leader's part that passes the first access token to ``tell``, if one is needed.
 
-    A service that leads when it starts may lose the leadership before its token is recorded; then
-    the next leader issues it.
+    A service that leads when it starts may lose the leadership before its token is recorded. Then
+    the next leader issues the first token.
     """
 
     @asynccontextmanager
@@ -231,7 +231,7 @@ class Daemon:
             authenticator = Authenticator(ledger_thread.token, clock, _trust(configuration, clock))
             forward: HttpForward | None = None
             if supply is not None:
-                # Imports httpx, which a service that shares its ledger with others needs.
+                # This imports httpx, which only a service that shares its ledger needs.
                 from quorate.service.quorum.http_forward import http_forward  # noqa: PLC0415
 
                 forward = await stack.enter_async_context(
@@ -275,8 +275,8 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # If no link to an accounting system is configured, no other part marks its budgets
-                # as outdated.
+                # If no owner is linked to Waldur any longer, no other part records that the ledger's
+                # own figures count again.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 

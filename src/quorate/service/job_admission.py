@@ -2,7 +2,7 @@
 
 A workload with an owner becomes a run. When the run starts, the workload is pinned to the nodes of
 its leases and resumed. When the run must stop, the workload is suspended, and the leases end when
-none of its pods is left. This module stores nothing: after a restart it finds each difference
+no pod of the workload is left. This module stores nothing: after a restart it finds each difference
 again.
 """
 
@@ -40,9 +40,9 @@ class JobChanges:
     """The commands to record, the changes to the cluster, and the workloads whose pods to look up.
 
     ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
-    without pods, if their pods were looked for; ``overdue`` has those whose pods have outlived the
-    deadline of their stop. ``broken`` has the workloads that could not be compared because of a
-    bug; other workloads do not wait for them.
+    whose pods were looked up, with no pod found. ``overdue`` has the workloads whose pods have
+    outlived the deadline of their stop. ``broken`` has the workloads that could not be compared
+    because of a bug; other workloads do not wait for them.
     """
 
     now_ms: int
@@ -205,7 +205,7 @@ def _changed(job: SeenJob, record: RunRecord) -> str:
 
 
 def _start(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
-    """Start a suspended workload on the nodes of its run; fail the run if they do not match."""
+    """Start a suspended workload on its run's nodes; fail the run if the workload does not fit."""
     name, gpus_of = record.spec.name, _nodes_of(view, record)
     is_alone = view.pools[record.spec.pool].whole_nodes
     wrong = _changed(job, record) or misfit(job, gpus_of, is_alone=is_alone)
@@ -242,7 +242,8 @@ def _confirm(
 ) -> None:
     """Confirm the end of leases that must end, when no pod is left.
 
-    Pods of its own workload that have outlived the deadline are killed.
+    If ``is_own``, the workload belongs to the run, and pods that have outlived the deadline are
+    killed.
     """
     stops = {each: view.leases[each].ending for each in record.leases}
     ending = {each: stop for each, stop in stops.items() if stop is not None}
@@ -264,7 +265,7 @@ def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
 
 
 def _end_without(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Cancel the run of a workload that no longer exists; confirm its end."""
+    """Cancel the run of a workload that no longer exists, and confirm the end of its leases."""
     if _ends_leases(view, record):
         _confirm(view, record, workload, found)
     else:

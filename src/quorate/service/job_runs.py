@@ -37,7 +37,7 @@ def run_name(workload: Workload) -> str:
 
 
 def pools_of(view: StateView, rules: JobRules) -> list[str]:
-    """Return the pools of a cluster by name."""
+    """Return the names of a cluster's pools, sorted."""
     return sorted(name for name, pool in view.pools.items() if pool.executor_name == rules.actor)
 
 

@@ -100,7 +100,7 @@ T = TypeVar("T")
 
 
 class Listener(Protocol):
-    """Called on the ledger thread after something was recorded; must be quick."""
+    """Called on the ledger thread after events were recorded; must be quick."""
 
     def __call__(self, engine: Engine) -> None:
         """React to a new head of the engine's ledger."""
@@ -110,11 +110,11 @@ class Listener(Protocol):
 class LedgerThread:
     """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
-    ``opening`` makes the engine on the ledger thread, which owns it from then on. Answers use the
-    ledger and what is ``beside`` it. ``reading`` opens the ledger for reads on other threads;
-    without it this thread also answers reads. If ``ledger``, the URL of the store, is given,
-    separate processes answer reads. If a ``supply`` of executors is given, this service decides
-    only while it leads (``stand``), and otherwise follows the ledger.
+    ``opening`` makes the engine on the ledger thread, which owns the engine from then on. Answers
+    use the ledger and the objects in ``beside``. ``reading`` opens the ledger for reads on other
+    threads. Without ``reading``, the ledger thread also answers reads. If ``ledger``, the URL of
+    the store, is given, separate processes answer reads. If a ``supply`` of executors is given,
+    this service decides only while it leads (``stand``), and otherwise follows the ledger.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -177,7 +177,7 @@ class LedgerThread:
     # --- In the event loop ---
 
     async def start(self) -> None:
-        """Open the ledger; raises what opening it raises."""
+        """Open the ledger; raises the error if the ledger cannot be opened."""
         self._loop = asyncio.get_running_loop()
         opened: ThreadFuture[bool] = ThreadFuture()
         self._thread = Thread(target=self._own, args=(opened,), name="ledger", daemon=True)
@@ -228,8 +228,9 @@ class LedgerThread:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Why some pools or clusters are not served, by executor; the ledger can be used.
+        """Why some pools or clusters are not served, by executor.
 
+        The ledger can be used nevertheless.
         A key is an executor that pools name, such as ``kubernetes/west``, or a part of a cluster.
         """
         found = dict({} if self._served is None else self._served.outages)
@@ -367,8 +368,8 @@ class LedgerThread:
             return reply_of(answer(context, operation, asked), operation, form)
         is_read_here = self._reads_here and place is Place.PAGE and not operation.of_blocks
         if self._readers is not None and place is not Place.WRITER and not is_read_here:
-            # The answer includes all acknowledged changes: the sequence is read before any answer
-            # is given.
+            # The answer includes all acknowledged changes, because ``recorded_seq`` moves before
+            # the answers that acknowledge them are delivered.
             question = Question(caller, operation, asked, form, self.recorded_seq)
             return await self._readers.ask(question, place)
         queued = QueuedRequest(self._future(), None, caller, operation, asked, form)
@@ -559,7 +560,8 @@ class LedgerThread:
     def _answer_submits(self, engine: Engine) -> None:
         """Commit a group of waiting submits as one block.
 
-        When their CPU time is used up, the rest of the group waits for the next block.
+        When the CPU time for one block is used up, the other submits of the group wait for the next
+        block.
         """
         queued_requests = self._line.submits(GROUP_MAX)
         if queued_requests:
@@ -652,8 +654,8 @@ class LedgerThread:
             return
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
-            # The event loop reads both objects, so they are replaced when an owner changes, never
-            # changed.
+            # The event loop reads both objects. So when an owner changes, both are replaced by new
+            # objects, and never changed themselves.
             self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return
@@ -666,7 +668,7 @@ class LedgerThread:
         self._tell(self._moved_to, engine.head.seq)
 
     def _moved_to(self, seq: int) -> None:
-        """Wake the followers; in the event loop."""
+        """Wake the callers that wait for new events; in the event loop."""
         self.recorded_seq = max(self.recorded_seq, seq)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()

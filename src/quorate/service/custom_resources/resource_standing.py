@@ -61,7 +61,7 @@ class Judged:
 def judged(resource: Resource, parsed: Parsed, picture: LedgerPicture, template: str) -> Judged:
     """Return how ``resource``, with the document ``parsed``, compares with the ledger.
 
-    ``template`` is the namespace of an owner's runs.
+    ``template`` is the setting ``kubernetes.namespace``: the namespace of an owner's runs.
     """
     if isinstance(parsed, Invalid):
         # The sentences do not name the resource, because they are written to its own status.

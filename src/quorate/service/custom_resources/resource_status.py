@@ -53,9 +53,9 @@ _OVER: Final = frozenset(phase.value for phase in TERMINAL)
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """The status of a resource in the ledger; None if the ledger does not have it.
+    """``tree`` is a resource's status in the ledger; None if the ledger lacks the resource.
 
-    ``ready`` is whether the work of a run has begun, if that is known.
+    ``ready`` says whether the work of a run has begun, if that is known.
     """
 
     tree: Mapping[str, Any] | None = None
@@ -127,10 +127,10 @@ def status_news(
     at: str,
     now: Resource,
 ) -> dict[str, Any] | None:
-    """Return the new status of ``resource``; None if ``now``, from the cluster, already has it.
+    """Return the status to write to ``now``, the present ``resource`` in the cluster.
 
-    Also None if the spec of ``resource`` was changed meanwhile, because the new spec must be
-    compared with the ledger first.
+    Return None if ``now`` already has this status, or if its spec was changed meanwhile: the new
+    spec must be compared with the ledger first.
     """
     if now.generation != resource.generation:
         return None
@@ -153,7 +153,8 @@ def is_news(new: Any, old: Any) -> bool:
 def is_urgent(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Return whether a user waits for the change: another phase, reason, condition or lease.
 
-    The numbers of a waiting run change with every event of other runs.
+    Other changes are not urgent, such as the numbers of a waiting run, which change with every
+    event of other runs.
     """
     return _headline(new) != _headline(old)
 

@@ -132,7 +132,10 @@ def _admission(
     *,
     is_told: bool,
 ) -> list[Transition]:
-    """Return the change of an admitted or waiting run; empty if ``is_told`` (already reported)."""
+    """Return the change of a run that was admitted, or that waits for a new reason.
+
+    If ``is_told``, a stop or an eviction has already reported that the run waits.
+    """
     admitted = new.get(ADMITTED)
     if admitted is None or not _is_new(old, admitted):
         return []

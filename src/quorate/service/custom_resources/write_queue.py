@@ -1,10 +1,10 @@
 """Queues requests to a cluster: one at a time for each object, and only the newest.
 
 A new request for an object replaces the object's waiting request. While a request for an object is
-under way, no other request for the object is accepted; the comparison runs again when the request
-ends. So there are never more requests than objects, and no request is made from a resource that
-another request is changing. After a failed request the queue pauses for that object, longer each
-time, and continues with other objects.
+under way, no other request for the object is accepted. When the request ends, the operator compares
+the object with the ledger again. So there are never more requests than objects, and no request is
+made from a resource that another request is changing. After a failed request the queue pauses for
+that object, longer each time, and continues with other objects.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ class WriteQueue:
     def rested_in_s(self) -> float | None:
         """Return how long until the next pause of an object ends; None if there is no pause."""
         now_s = self._clock()
-        # A deleted object is not queued again.
+        # Pauses are forgotten some time after their end, because a deleted object is not queued
+        # again.
         self._rests = {
             key: each for key, each in self._rests.items() if now_s < each.until_s + REST_S_MAX
         }

@@ -36,7 +36,7 @@ DETAILS: Final = "grpc-status-details-bin"
 MESSAGE_CHARS_MAX: Final = 300
 """How many characters of the first fault become the message, which is sent as a header."""
 _GONE: Final = 499
-"""The status for counting calls whose callers disconnected; the same as for REST."""
+"""The status under which a call is counted if its caller disconnected, as for REST."""
 
 
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -109,7 +109,7 @@ def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
 
 
 async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
-    """Return what ``do`` returns, or end the call with the error.
+    """Return the result of ``do``; if ``do`` raises, end the call with the error.
 
     This is the outermost frame of a call, so that no failure of a call ends the service.
     """

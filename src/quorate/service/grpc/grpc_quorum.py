@@ -78,7 +78,7 @@ class GrpcQuorum:
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
     def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
-        """Return the metadata on the age of the state from which a refusal was made."""
+        """Return the metadata on the age of the state by which a request was refused."""
         return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:

@@ -31,9 +31,9 @@ SERVICE_OF: Final = {
     Area.LEDGER: "LedgerService",
     Area.SERVICE: "AdminService",
 }
-"""The service of each area; quotas and the installation itself belong to administrators."""
+"""The gRPC service of each area. ``AdminService`` has tenants and the installation itself."""
 _ADMIN_TOO: Final = frozenset({"tenant-usage", "user-usage"})
-"""Operations that are also in the administrators' service, whatever their area is."""
+"""Operations in the administrators' service, although their area has another service."""
 
 
 @dataclass(frozen=True, slots=True)

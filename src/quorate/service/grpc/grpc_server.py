@@ -56,7 +56,7 @@ SLOW_WATCHER: Final = "slow-watcher"
 
 
 class Told(Protocol):
-    """A response for gRPC: the owner of the state has already made its ``tree``."""
+    """A response for gRPC, whose ``tree`` the ledger thread has already made."""
 
     @property
     def tree(self) -> Any:
@@ -75,7 +75,7 @@ class Told(Protocol):
 
 
 class Answers(Protocol):
-    """Answers operations; implemented by the owner of the ledger."""
+    """Answers operations; implemented by ``LedgerThreadAnswers``."""
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Told:
         """Return the answer; raises ``CommandError`` if the request is refused."""
@@ -110,14 +110,14 @@ class GrpcLimits:
     calls_per_connection_max: int = 256
     connections_max: int = 8_000
     answer_s_max: float = 60.0
-    """The deadline of a call that has none."""
+    """How long a call may take, unless its client sets an earlier deadline."""
     stall_s_max: float = 30.0
     """How long a watcher may leave an event unread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """Certificates and keys in PEM. ``client_authority``, if set, signs clients' certificates."""
+    """Certificate and key in PEM; if ``client_authority`` is set, it signs clients' certificates."""
 
     certificate: bytes
     key: bytes
@@ -133,7 +133,7 @@ class GrpcTls:
 
 
 class GrpcServer:
-    """Listens once started; belongs to the event loop that started it."""
+    """The gRPC server, in the event loop that starts it."""
 
     def __init__(  # noqa: PLR0913 - what a server is made of
         self,
@@ -154,7 +154,7 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
         self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
-        # Open streams: each counts as a call, though its task may have ended.
+        # Open streams. Each also counts as a call, even after its task has ended.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._tokenless = TokenlessStreams(self._limits.rpcs_max)
@@ -233,7 +233,8 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # The method is a stream of one message, so that authentication precedes reading it.
+        # The request is taken as a stream of one message, so that the caller is authenticated
+        # before the message is read.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:

@@ -52,7 +52,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Its ``name`` in protobuf and ``wire`` in JSON; an empty ``wire`` means all other fields."""
+    """A field: its ``name`` in protobuf, and ``wire`` in JSON.
+
+    An empty ``wire`` means all fields of the JSON object that the Struct does not name.
+    """
 
     name: str
     wire: str
@@ -90,7 +93,7 @@ def message_name(struct: type[Struct]) -> str:
 
 @cache
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
-    """Return the fields of the message that carries ``struct``, in its order."""
+    """Return the fields of the message that carries ``struct``, in the order of the Struct."""
     info = types.type_info(struct)
     assert isinstance(info, types.StructType), struct
     more = (_MORE,) if issubclass(struct, EventTold) else ()

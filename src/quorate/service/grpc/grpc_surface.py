@@ -1,4 +1,4 @@
-"""gRPC in the daemon: authenticates callers, and has the ledger thread answer."""
+"""gRPC in the daemon: authenticates callers, and passes their requests to the ledger thread."""
 
 from __future__ import annotations
 

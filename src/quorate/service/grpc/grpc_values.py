@@ -1,6 +1,6 @@
 """Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
 
-Protobuf has only doubles here; whole numbers become integers again when they are read. A number
+These types have only doubles. Whole numbers become integers again when they are read. A number
 that a double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64-bit
 integers, and documents accept that form.
 """

@@ -153,7 +153,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self.counted.idle(self, self.transport.abort)
 
     def _has_rejected(self, data: bytes) -> bool:
-        """Return whether ``data`` is one whole request, which was rejected without being parsed."""
+        """While requests are rejected, reject ``data`` unparsed if it is one whole request.
+
+        Return whether ``data`` was rejected.
+        """
         cycle: Any = self.cycle
         if self.shedding is None or self._has_begun or not self.shedding.is_full:
             return False

@@ -158,8 +158,8 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
 def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
     """Return the body as fields; a body that is a document becomes the field for documents.
 
-    A tenant's document becomes the fields of a tenant: ``PUT`` accepts what ``GET /tenants/{id}``
-    returns.
+    A tenant's document becomes the fields of a tenant, so that ``PUT`` accepts the document that
+    ``GET /tenants/{id}`` returns.
     """
     one, many = "document", "documents"
     if one in tree or many in tree or not is_document(tree):

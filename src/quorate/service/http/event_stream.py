@@ -2,9 +2,9 @@
 
 ``log_watcher.py`` sends the output of a run in the same way.
 
-No events are queued for a watcher. The watcher reads from its cursor whenever something was
-recorded. A watcher that does not read is disconnected, gets its cursor, and may resume from this
-cursor (docs/adr/0019).
+No events are queued for a watcher. Whenever events were recorded, the service reads them from the
+watcher's cursor on. A watcher that does not receive them in time gets its cursor and is
+disconnected. It may resume from this cursor (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class Following(Protocol):
 
 
 class Watcher:
-    """A client that follows the ledger: read up to ``cursor``, sent up to ``told_cursor``."""
+    """A client that follows the ledger.
+
+    Events up to ``cursor`` were read for it, and events up to ``told_cursor`` were sent to it.
+    """
 
     is_over = False
     """Always False: the events of a ledger never end."""
@@ -147,10 +150,10 @@ def watch_share(connections: int) -> Share:
 class WatchRegistry:
     """Serves the watchers of REST.
 
-    An event is encoded once for all watchers with the same permissions: the key of the cache
-    contains what a watcher may see, not only the sequence. While nothing is recorded, a watcher
-    gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a lost
-    connection.
+    An event is encoded once for all watchers with the same permissions: the key of the cache has
+    the names that a watcher may see, and not only the sequence. While nothing is recorded, a
+    watcher gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a
+    lost connection.
     """
 
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:

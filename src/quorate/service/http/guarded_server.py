@@ -12,7 +12,7 @@ from quorate.service.http.connection import GuardedProtocol
 
 
 class GuardedServer(uvicorn.Server):
-    """Serves ``config``, whose protocol is a ``GuardedProtocol``, to ``connections``."""
+    """Serves ``config``, whose protocol is a ``GuardedProtocol``; ``connections`` has limits."""
 
     def __init__(
         self, config: uvicorn.Config, connections: Connections, handshake_s_max: float
@@ -41,6 +41,6 @@ class GuardedServer(uvicorn.Server):
             )
             for each in sockets
         ]
-        # The base class takes the acceptors for asyncio servers, and only closes them.
+        # The base class only closes its asyncio servers, so the acceptors can take their place.
         self.servers = acceptors
         self.started = True

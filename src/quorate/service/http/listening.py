@@ -1,4 +1,4 @@
-"""The service's listening socket, and the check that only its owner can read the private key."""
+"""The service's listening socket, and the check that no other user can read the private key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ async def when_free(
 ) -> T:
     """Return the result of ``take``; retry for ``wait_s`` while ``address`` is in use.
 
-    Raises ``CommandError``, which names ``setting``, if ``take`` raises another OSError.
+    Raises ``CommandError``, which names ``setting``, if the address stays in use, or if ``take``
+    raises another OSError.
     """
     until_s = monotonic() + wait_s
     is_told = False

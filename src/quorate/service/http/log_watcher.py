@@ -1,8 +1,8 @@
 """Watches the output of a run: sends lines as they are stored, until the run has ended.
 
-A file does not report that it grows, so it is polled: often while the run writes, less often while
-it is silent. The polling is done outside the ledger thread, which only answers whether the run is
-over.
+A file does not report that it grows, so the file is polled: often while the run writes, less often
+while the run is silent. The polling is done outside the ledger thread, which only answers whether
+the run is over.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ STANDING_S: Final = 15.0
 
 
 class LogWatcher:
-    """A client that follows the output of a run: read up to line ``cursor``, counted from 0.
+    """A client that follows the output of a run.
 
-    The cursor is -1 before the first line.
+    Lines up to ``cursor``, counted from 0, were read for it. The cursor is -1 before the first
+    line.
     """
 
     def __init__(self, ledger_thread: LedgerThread, caller: Caller, follower: LogFollower) -> None:

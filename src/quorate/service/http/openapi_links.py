@@ -64,7 +64,7 @@ def _on(kind: str) -> list[str]:
 
 
 def _part(name: str) -> str:
-    """Return the document's name for the placeholder in an operation's path."""
+    """Return how the OpenAPI document names the placeholder in an operation's path."""
     operation = OPERATIONS[name]
     path = next(path for path, methods in places().items() if operation in methods.values())
     (part,) = names_of(path)

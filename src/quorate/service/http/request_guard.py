@@ -224,7 +224,8 @@ class _Exchange:
         abort = self._scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["call"]()
-            # The server must see the disconnection, or it would report an incomplete response.
+            # Let the server see the disconnection; otherwise it would report an incomplete
+            # response.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -266,7 +267,7 @@ def _check_head(scope: Scope, limits: Limits) -> None:
 
 
 def heads_of(scope: Scope) -> dict[bytes, str]:
-    """Return the headers as text; the headers that the service reads were checked to be UTF-8."""
+    """Return the headers as text; ``_check_head`` has checked those that the service reads."""
     return {name: value.decode("utf-8", "replace") for name, value in scope["headers"]}
 
 

@@ -86,7 +86,7 @@ class Parts:
 
 
 def application(parts: Parts) -> ASGIApp:
-    """Return the application without the guard, which wraps it and turns errors into responses."""
+    """Return the application without the guard around it, which turns errors into responses."""
     gate = _Gate(parts)
     by_path: dict[str, Mapping[str, Answering]] = {
         f"{PREFIX}{path}": {
@@ -267,7 +267,10 @@ async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
 
 
 async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the answer; if the caller disconnects, abandon it and raise ``GoneError``."""
+    """Return the result of ``asking``.
+
+    If the caller disconnects first, cancel ``asking`` and raise ``GoneError``.
+    """
     answering = asyncio.ensure_future(asking)
     leaving = asyncio.ensure_future(gone(receive))
     try:

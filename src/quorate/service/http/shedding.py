@@ -20,7 +20,8 @@ _READS: Final = frozenset({b"GET", b"HEAD"})
 _OPEN_PART: Final = re.compile(r"\\{\w+\\}")
 _TOKEN_PARTS: Final = 3
 _LENGTH_DIGITS_MAX: Final = 5
-"""A body whose length has more digits is rejected by closing its connection."""
+"""A request whose length has more digits is not rejected here. If it is rejected later, its
+connection is closed."""
 _SHED_ROLES: Final = frozenset({Role.USER, Role.TENANT_ADMIN})
 _SHED_TEXTS: Final = {
     UNAVAILABLE: "too many requests are under way; ask again in a second",

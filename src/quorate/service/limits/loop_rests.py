@@ -74,7 +74,7 @@ class LoopRests:
         self._rest(REST_S)
 
     def _look(self, loop: AbstractEventLoop) -> None:
-        """Record progress of the loop; if rejections have ended, have threads switch as usual."""
+        """Record progress of the loop; after rejections, let threads request the lock as usual."""
         self._looked_s = self._now_s()
         if self._looked_s < self._last_s + CALM_S:
             loop.call_later(LOOK_S, self._look, loop)

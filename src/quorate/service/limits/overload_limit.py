@@ -39,7 +39,7 @@ ANSWER_S_MAX: Final = 1.0
 INTERVAL_S: Final = 0.5
 """The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
-"""The highest rate of this many intervals counts; before that, the rate is unknown."""
+"""The highest rate of this many intervals counts. The rate is unknown until there are so many."""
 WAITING_MIN: Final = 32
 """An interval counts only if at least this many requests were under way all the time."""
 FORGET_S: Final = 10.0
@@ -85,7 +85,7 @@ class Admission:
 
     @property
     def trouble(self) -> str:
-        """Why no tenant's request is admitted; empty while some requests are."""
+        """Why no tenant's request is admitted; empty while some tenant's requests are admitted."""
         if not self._shares.trouble:
             return ""
         return f"{self._shares.open} requests are under way, as many as can be answered in time"
@@ -120,9 +120,9 @@ class Admission:
         """Count a request that has fully arrived; return a function that ends the counting.
 
         Call that function, once or more often, when the request is ``taken`` or ends. Many requests
-        may arrive before the first of them is taken, and all of them must fit. ``tenant`` is not
-        authenticated yet, and empty if unknown: requests above one tenant's share are not counted,
-        and are rejected after authentication.
+        may arrive before the first of them is taken, and all of them must fit into the limit.
+        ``tenant`` is what the request claims, before authentication; empty if unknown. Requests
+        above one tenant's share are not counted, and are rejected after authentication.
         """
         of_tenant = self._shares.open_of(tenant) + self._coming_of[tenant]
         is_counted = of_tenant < self._shares.share.of_tenant_max
