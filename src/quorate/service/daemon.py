@@ -275,8 +275,8 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # If no owner is linked to Waldur any longer, no other part records that the ledger's
-                # own figures count again.
+                # Without linked owners no link runs, so this records that formerly linked owners
+                # use the ledger's own figures again.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 

@@ -2,8 +2,9 @@
 
 The reader of the log may stop: a terminal after Ctrl-S, a frozen program behind a pipe, a collector
 that hangs. A write would then block, and with it every thread that logs a line: the service would
-answer no request, not even SIGTERM. So a line is written immediately if the stream accepts it, and
-otherwise kept in memory, up to a limit. Lines above the limit are dropped and counted.
+answer no request, and would not even react to SIGTERM. So a line is written immediately if the
+stream accepts it, and otherwise kept in memory, up to a limit. Lines above the limit are dropped
+and counted.
 
 Each request logs a line. These lines are gathered for a moment and written together, because with
 each write the thread that answers requests may lose the interpreter lock.
@@ -30,7 +31,7 @@ _LOOK_MS: Final = 1_000
 
 
 class StreamLog(logging.Handler):
-    """Writes to the descriptor ``stream``, which its owner closes; safe for several threads."""
+    """Writes to the descriptor ``stream``, which the caller closes; safe for several threads."""
 
     def __init__(self, stream: int) -> None:
         super().__init__()

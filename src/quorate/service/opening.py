@@ -83,7 +83,7 @@ def _check_parts(path: Path, engine: Engine) -> None:
 
 
 def _ledger_id(store: EventStore) -> str:
-    """Return the ledger id from its first event; empty if it has none."""
+    """Return the ledger's id, from its first event; empty if the ledger has no events."""
     for block in store.blocks():
         (opened, *_) = open_block(block, after=GENESIS)
         assert isinstance(opened, LedgerOpened), opened
@@ -131,7 +131,10 @@ def open_ledger(
 
 
 def first_token(engine: Engine) -> str | None:
-    """Return a new admin token if the ledger has no valid one; only its digest is recorded."""
+    """Issue an admin token and return its text; return None if the ledger has a valid admin token.
+
+    Only the digest of the token is recorded.
+    """
     now_ms = engine.now_ms()
     for record in engine.view.tokens.values():
         issued = record.issued

@@ -47,9 +47,10 @@ class HeadLook:
 
 
 class HeadWatch:
-    """Tracks the end of a log; calls ``wake`` when a watch reports a new end, and after each read.
+    """Tracks the end of a ledger.
 
-    ``look`` is replaced, never changed, so that other threads may read it. ``on_look`` gets each
+    ``wake`` is called when a watch reports a new end, and after each read of the head. ``look`` is
+    replaced, never changed, so that other threads may read it. ``on_look`` is called with each
     look.
     """
 

@@ -52,7 +52,7 @@ OF_ADDRESS_MAX: Final = 64
 
 
 class _Protocol(GuardedProtocol):
-    """HTTP/1.1 for reviews. It limits the time of a request's head, and ``Admission`` the body's."""
+    """HTTP/1.1 for reviews, with a time limit on a request's head; ``Admission`` limits bodies."""
 
     slow_s_max = READ_S_MAX
 

@@ -117,7 +117,7 @@ class GrpcLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcTls:
-    """Certificate and key in PEM; if ``client_authority`` is set, it signs clients' certificates."""
+    """Certificates and keys in PEM. ``client_authority``, if given, signs client certificates."""
 
     certificate: bytes
     key: bytes

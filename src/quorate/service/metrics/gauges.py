@@ -1,8 +1,8 @@
 """Gauges: the present values of the state, read at each scrape.
 
 The thread that owns the ledger makes the gauges; another thread may write them out while the state
-changes. No function here iterates over runs or leases, only over tenants and envelopes, of which
-the first by name have labels of their own.
+changes. No function here iterates over all runs or leases. Of the tenants and envelopes, only the
+first by name have labels of their own.
 """
 
 from __future__ import annotations

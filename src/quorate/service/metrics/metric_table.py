@@ -149,7 +149,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric; ``buckets`` are those of a histogram, in the metric's unit."""
+    """A metric. ``buckets`` are the upper limits of a histogram's buckets, in the metric's unit."""
 
     name: str
     kind: Kind

@@ -164,7 +164,7 @@ class Metrics:
     def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
         """Yield a request while it is answered, and count it when the block ends or raises.
 
-        A request under any other name than an operation's is counted under ``other``.
+        A request whose operation is not among ``operations`` is counted under ``other``.
         """
         assert surface in m.SURFACES, surface
         in_flight, start_s = self._in_flight.labels(surface), perf_counter()

@@ -30,7 +30,7 @@ _OUTDATED_MAX: Final = 1_024
 
 
 class Tallies:
-    """For the thread that owns the ledger only."""
+    """The tallies of one ledger, for its ledger thread only."""
 
     __slots__ = ("_codes", "_heaps", "deadlines_ms", "running", "waiting")
 
@@ -79,7 +79,7 @@ class Tallies:
             self._look_at_lease(lease, view)
 
     def oldest_ms(self, code: str) -> int:
-        """Return the submission time of the oldest run that waits for ``code``."""
+        """Return the earliest submission time of the runs whose last refusal has ``code``."""
         heap, codes = self._heaps[code], self._codes
         while codes.get(heap[0][1]) != code:
             heappop(heap)

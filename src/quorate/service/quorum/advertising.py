@@ -15,7 +15,10 @@ GRPC_SCHEME: Final = "grpc://"
 def candidate_address(
     configuration: Configuration, listening: Address, grpc: str
 ) -> CandidateAddress:
-    """Return the name and the addresses of this service; ``grpc`` may be empty."""
+    """Return the name and the addresses of this service.
+
+    ``grpc`` is the address at which the service listens for gRPC; empty if gRPC is off.
+    """
     scheme = "https" if configuration.tls_cert else "http"
     address = configuration.quorum_advertise or f"{scheme}://{listening}"
     given = configuration.quorum_grpc_advertise
