@@ -18,7 +18,10 @@ _IDS_AT_ONCE: Final = 256
 
 @dataclass(slots=True, kw_only=True)
 class Handled:
-    """The data about a request so far; ``said`` has the headers on the age of a refusal."""
+    """The data about a request so far.
+
+    If the request was refused, ``said`` has the headers on the age of the state that was used.
+    """
 
     request_id: str
     method: str

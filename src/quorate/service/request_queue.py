@@ -34,7 +34,10 @@ _UNSURE: Final = (
 
 @dataclass(slots=True)
 class QueuedRequest:
-    """A request that waits for the ledger thread, which calls ``do`` unless it is a submit."""
+    """A request that waits for the ledger thread.
+
+    The ledger thread calls ``do``, which is None for a submit.
+    """
 
     done: asyncio.Future[Any]
     do: Callable[[Engine], Any] | None = None
@@ -69,7 +72,7 @@ class Turns:
         self._count += 1
 
     def appendleft(self, queued: QueuedRequest) -> None:
-        """Add ``queued`` in front of all requests, of its user, its tenant and all others."""
+        """Add ``queued`` before all other requests, and let its user and tenant come first."""
         tenant, user = _keys(queued)
         users = self._tenants.setdefault(tenant, OrderedDict())
         users.setdefault(user, deque()).appendleft(queued)
@@ -100,7 +103,7 @@ def _keys(queued: QueuedRequest) -> tuple[str, str]:
 
 
 class Line:
-    """The queue, safe for several threads; tenants and users share its ``waiting_max`` places."""
+    """The three queues, safe for several threads; tenants and users share ``waiting_max``."""
 
     def __init__(self, waiting_max: int) -> None:
         self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))
@@ -175,8 +178,7 @@ class Line:
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Put back submits that were taken and not handled, in front of later submits.
 
-        If one tenant or user has several submits, only the first of them goes before the submits of
-        others.
+        Of several submits of one tenant or user, only the first comes before the submits of others.
         """
         with self._wake:
             for queued in reversed(queued_requests):
@@ -192,7 +194,7 @@ class Line:
         return next(iter(self._take(self._large, 1)), None)
 
     def rest(self) -> list[QueuedRequest]:
-        """Return all waiting requests."""
+        """Remove and return all waiting requests."""
         return [
             *self._take(self._submits, inf),
             *self._take(self._others, inf),

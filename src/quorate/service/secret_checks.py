@@ -19,8 +19,9 @@ _UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do n
 
 
 def trouble_with_secrets(url: str) -> list[str]:
-    """Return what fails with the secrets beside the ledger at ``url``, a line for each fault.
+    """Return a line for each missing or wrong secret beside the ledger at ``url``.
 
+    The line says what fails without the right secret.
     The first block says which secrets the ledger needs.
     """
     with read_store(url) as store:
@@ -29,7 +30,7 @@ def trouble_with_secrets(url: str) -> list[str]:
 
 
 def secret_troubles(path: Path, view: StateView) -> list[str]:
-    """Return what fails with the secrets beside ``path``; ``view`` is the ledger's state."""
+    """Return a line for each missing or wrong secret beside ``path``; ``view`` is the state."""
     found = [_key_trouble(key_path(path), view.public_key)]
     if view.lottery.commitment:
         trouble = (

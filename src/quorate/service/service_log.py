@@ -61,7 +61,7 @@ def _pairs(fields: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a value of a record as text: JSON if it has parts."""
+    """Return a value of a record as text: in JSON, unless it is text already."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

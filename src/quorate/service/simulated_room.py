@@ -83,10 +83,10 @@ class SimulatedRoom:
         """Do nothing: ``next_ms`` says when something happens."""
 
     def close(self) -> None:
-        """Forget everything, as a program that ends does."""
+        """Do nothing: the simulated work is forgotten together with this object."""
 
     def next_ms(self) -> int | None:
-        """Return the time of the next simulated event; the present time, if it has happened.
+        """Return the time of the next simulated event; the present time, if there are new reports.
 
         Work may have ended during a commit, after the last read of reports.
         """

@@ -1,7 +1,8 @@
 """Timers: records due changes of a served ledger, between two answers.
 
-Computing what is due next may take longer with more leases, so it is not done after each commit.
-The longer a computation takes, the longer is the pause before the next computation, up to a second.
+The more leases there are, the longer it takes to compute when the next change is due. So this is
+not computed after each commit. The longer a computation takes, the longer is the pause before the
+next computation, up to a second.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Timers:
         self._is_stale = True
 
     def wait_s(self) -> float:
-        """Return how long until something is due."""
+        """Return the seconds until ``do_due`` is to be called."""
         pause_s = self._not_before_s - monotonic()
         if self._is_stale:
             return max(0.0, pause_s)

@@ -2,8 +2,8 @@
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
 break the invariant, and the head that they follow. A block of this service that breaks an invariant
-is not recorded. While that file exists the service decides nothing, even after a restart; an
-operator moves the file away after an inspection.
+is not recorded. While the evidence file exists, the service decides nothing, even after a restart.
+An operator moves the file away after an inspection.
 """
 
 from __future__ import annotations

@@ -52,10 +52,11 @@ class KnownState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The freshness of an answer at its beginning: complete up to ``seq`` at ``whole_s``.
+    """The freshness of the state when an answer was begun.
 
-    ``term`` is the term in which the service held the leader's lease at that time; 0 if it did not
-    lead. For a read it is also 0 if etcd did not confirm that the state is complete.
+    The state had the events up to ``seq``. At ``whole_s``, it last had all events of the ledger.
+    ``term`` is the term in which the service held the leader's lease at the beginning; 0 if it did
+    not lead. For a read, ``term`` is also 0 if etcd did not confirm that the state is complete.
     """
 
     seq: int
@@ -86,9 +87,10 @@ async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: St
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
     """Return the headers on the age of an answer that was begun at ``before``.
 
-    No lag is stated if this service has led since ``before`` and, for a read, etcd has confirmed
-    the state, because the data is then no older than the request. A read includes all events
-    recorded before it began; a command includes its own events.
+    No lag is stated if the data is no older than the request. This is so if the service is the only
+    one of its ledger. It is also so if the service has led since ``before`` and, for a read, etcd
+    has confirmed the state. The answer to a read includes all events recorded before the read
+    began. The answer to a command includes the command's own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

@@ -1,4 +1,4 @@
-"""The end of the ledger, for reads that must have everything recorded before they began.
+"""The end of the ledger, for reads that must include every event recorded before they began.
 
 A leader records all commands that services forward to it. But a command with the ledger's URL, or a
 scheduler with an engine of its own, appends to the same ledger. So a read of a leader asks etcd for
@@ -27,7 +27,7 @@ class HeadLooks:
         came.set()
 
     async def end(self, watch: HeadWatch, within_s: float) -> int | None:
-        """Return the last event of the ledger as of now, or later; None if etcd does not answer."""
+        """Return the sequence of the ledger's end, now or later; None if etcd does not answer."""
         asked_s = monotonic()
         if watch.look.trouble:
             # The watch tries again by itself; a request does not wait for that.

@@ -30,7 +30,7 @@ from quorate.service.web.browser_session import authorization_of
 
 CONNECTIONS_MAX: Final = 200
 _SENT: Final = ("accept", "content-type", "idempotency-key", "if-match", "if-none-match")
-"""Headers of the caller that are sent to the leader, in addition to those that are added here."""
+"""The caller's headers that are sent to the leader unchanged; ``send`` adds further headers."""
 _GIVEN: Final = (
     *("content-type", "vary", "etag", "retry-after", "www-authenticate", "quorate-notes"),
     SEQUENCE,

@@ -158,8 +158,8 @@ class LeaderRole:
     def _take(self, term: int, candidacy: Candidacy) -> None:
         """Lead in ``term``; if that fails, step down in favour of another service.
 
-        While this service leads, no call of the store outlasts the lease: ``_leave`` is not
-        delayed.
+        While this service leads, no call of the store outlasts the lease, so that no call delays
+        ``_leave``.
         """
         engine = self._engine
         self._limit_calls(lambda: candidacy.left_s(term))

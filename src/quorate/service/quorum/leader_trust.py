@@ -27,14 +27,17 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 
 
 class LeaderTrust:
-    """The certificates of a leader that gRPC accepts; an empty ``ca_file`` means the machine's."""
+    """The authorities that may sign a leader's certificate for gRPC.
+
+    They are in ``ca_file``. If ``ca_file`` is empty, they are the machine's authorities.
+    """
 
     def __init__(self, ca_file: str) -> None:
         self.ca_file = ca_file
         self._context: ssl.SSLContext | None = None
 
     def roots(self) -> bytes | None:
-        """Return the certificates in PEM; None if the machine has none.
+        """Return the authorities' certificates in PEM; None if the machine has none.
 
         If gRPC gets no certificates, it uses its own, not those of the machine.
         """
@@ -60,7 +63,7 @@ class LeaderTrust:
         a channel.
         """
         if self._context is None:
-            # Reading the roots of the machine takes 80 ms.
+            # This runs on a thread, because reading the machine's certificates takes 80 ms.
             self._context = await asyncio.to_thread(trusted, self.ca_file)
             self._context.set_alpn_protocols(["h2"])
         host, _, port = address.rpartition(":")

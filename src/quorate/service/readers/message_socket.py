@@ -33,7 +33,7 @@ class MessageSocket:
         return self._read(length, end_s)
 
     def wait(self, within_s: float) -> bool:
-        """Return whether a message, or the end of the stream, arrives within that time."""
+        """Return whether a message or the end of the stream arrives within ``within_s``."""
         # Not select.select, which supports no descriptor above 1,023.
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)

@@ -28,9 +28,9 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""The number of readers. One stays free of long reads, and one of the reads of any single tenant.
+"""The number of readers. Long reads leave one reader free, and so do the reads of one tenant.
 
-Of the readers for long reads, one stays free of the long reads of any single tenant.
+Of the readers that may answer long reads, the long reads of one tenant leave one free.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
@@ -184,7 +184,7 @@ class ReadPool:
             if self._is_closing:
                 raise _stopping()
             if len(self._queued_reads) >= self._waiting_max:
-                # A caller that has disconnected does not wait.
+                # Reads of callers that have disconnected are dropped.
                 self._queued_reads = deque(
                     each for each in self._queued_reads if not each.done.cancelled()
                 )
@@ -265,7 +265,7 @@ class ReadPool:
         return found
 
     def _may_begin(self, queued: _QueuedRead) -> bool:
-        """Return whether ``queued`` may begin: a reader stays free for others and short reads."""
+        """Return whether ``queued`` may begin and leaves a reader for others and short reads."""
         most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
         if len(mine) >= most:

@@ -65,7 +65,8 @@ def main() -> None:
         if operation.effect is not Effect.STREAM:
             # Imports the modules that answer questions.
             operation.handle()
-    # The collectors of readers skip objects shared by the fork, because a visit would copy them.
+    # In readers, the garbage collector skips the objects that exist now: readers share the memory
+    # of these objects with this process, and a visit would copy it.
     gc.collect()
     gc.freeze()
     _Server(control).run()
@@ -100,8 +101,8 @@ class _Server:
                     self._reap()
                 if self._control in ready and not self._take_order():
                     break
-        # From here no ended reader is reaped; the wake-up socket is closed next, so signals must
-        # not write to it.
+        # From here on, ended readers are not reaped. Signals must no longer write to the wake-up
+        # socket, because it is closed next.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in self._pids.values():

@@ -16,7 +16,7 @@ PART_BYTES: Final = 64 * 1024
 
 
 class ReaderPools:
-    """The reader pools; their readers are processes if ``ledger``, the store's URL, is given."""
+    """The reader pools. If ``ledger``, the store's URL, is given, processes answer pages."""
 
     def __init__(self, config: ReaderConfig, ledger: str | None) -> None:
         # Answers in parts are made in this process, as their callers read them.

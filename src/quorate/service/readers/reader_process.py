@@ -3,7 +3,7 @@
 The service sends one question after another over a socket, and receives the answers. The process
 follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than it
 may use, it is aborted, and the caller is refused. Then the process reads the state again, because
-the work may have been interrupted anywhere. A process that does not accept a question or answer in
+the work may have been interrupted anywhere. A process that does not accept or answer a question in
 time is ended, and another process is started.
 """
 
@@ -71,7 +71,7 @@ class _Process:
 
 
 class RemoteReader:
-    """A reader process, started by the first question; for one thread, except ``close``."""
+    """A reader process, started when it is first needed; for one thread, except ``close``."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The service's side of the server from which reader processes are forked.
 
-The server is a program of its own that imports only what readers need, never the module that the
-service was started from. All services of one process share it. The server starts with the first
-reader, and ends when the process ends for any reason (``reader_main.py``).
+The server is a program of its own. It imports only the modules that readers need, and never the
+module that the service was started from. All services in one process share a server. The server
+starts with the first reader, and ends when this process ends for any reason (``reader_main.py``).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class ReaderServer:
             self._stop()
 
     def leave_to_parent(self) -> None:
-        """Release the server in a forked child of its process.
+        """Release the server in a forked child: the server belongs to the parent.
 
-        The lock is replaced: it may be held by a thread that does not exist in the child.
+        The lock is replaced, because it may be held by a thread that does not exist in the child.
         """
         self._lock = Lock()
         started, self._started = self._started, None
@@ -100,7 +100,7 @@ class ReaderServer:
             ours, theirs = socket.socketpair()
             ours.settimeout(ORDER_S_MAX)
             with theirs:
-                # The server gets this process's path, with no folder added before it (-P).
+                # The server gets the ``sys.path`` of this process; -P adds no folder before it.
                 program = _PROGRAM.format(path=sys.path, module=_MODULE)
                 words = [sys.executable, "-P", "-c", program]
                 try:

@@ -22,7 +22,11 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """``why`` is for the log: a status, or the system's error; never content that was sent."""
+    """The result of one attempt.
+
+    ``why`` is for the log, and says why the attempt failed: a status, or the system's error. It
+    never has content that was sent.
+    """
 
     result: Result
     why: str = ""

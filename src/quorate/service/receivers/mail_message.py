@@ -21,9 +21,9 @@ _MS: Final = 1_000
 def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, Any]) -> bytes:
     """Return the mail of a notice, in the form that is sent.
 
-    ``message`` is the permanent id of the notice, so its Message-ID is the same whenever it is
-    sent, and the date is that of the event. ``data`` is the notice as JSON, with its ledger. A line
-    break in ``data`` never starts a header: control characters in a subject become spaces.
+    ``message`` is the permanent id of the notice, so the Message-ID is the same however often the
+    mail is sent. The date is that of the event. ``data`` is the notice as JSON, with its ledger. A
+    line break in ``data`` never starts a header: control characters in a subject become spaces.
     """
     found = EmailMessage(policy=_POLICY)
     user, _, domain = sender.rpartition("@")

@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends an addressed notice, and makes the mail only when it sends it.
+    """Sends an addressed notice as a mail, which is made only when the notice is sent.
 
-    So a notice that waited has the sender that is configured when it is sent.
+    So a notice that has waited gets the sender that is configured at that time.
     """
 
     kind = KIND
@@ -66,7 +66,7 @@ class ConfiguredMail(_Mail):
 
 
 class RunMails(_Mail):
-    """Mails the address that a run names, if its domain is allowed, in order of the notices."""
+    """Mails notices, in their order, to the address that a run names, if its domain is allowed."""
 
     name = RUNS
     digest = identity(RUNS)

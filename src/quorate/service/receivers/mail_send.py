@@ -1,4 +1,4 @@
-"""Sends one mail to a server, and returns the result; never longer than its time limit."""
+"""Sends one mail to a server, within a time limit, and returns the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mailer:
     """Sends mail to one server, one at a time, each on a connection of its own.
 
     The time limit is for the whole exchange, however slowly the server answers. A mail counts as
-    delivered when the server has accepted it; later failures are the server's to report.
+    delivered when the server has accepted it. The server reports later failures to the sender.
     """
 
     def __init__(

@@ -80,7 +80,10 @@ class Password:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailReceiver:
-    """A mail receiver; ``tenant`` includes tenants below it. An empty field means all."""
+    """A mail receiver; ``tenant`` includes the tenants below it.
+
+    An empty ``tenant`` means all tenants, and empty ``kinds`` mean all kinds.
+    """
 
     name: str
     to: str
@@ -96,7 +99,7 @@ class MailReceiver:
 def mail_receivers_of(given: object, where: str) -> tuple[tuple[MailReceiver, ...], list[str]]:
     """Return the mail receivers of a configuration, and all faults.
 
-    ``where`` names the place of the configuration.
+    ``where`` names the configuration's file in the faults.
     """
     found, wrong = tables_of(given, f"{where}: mail.receivers", MAIL_RECEIVERS_MAX, _readers)
     return tuple(MailReceiver(**each) for each in found), wrong
@@ -122,7 +125,10 @@ def _name(value: object) -> str:
 
 
 def mail_faults(server: MailServer | None, given: Mapping[str, object]) -> list[str]:
-    """Return the faults of mail settings that contradict each other; ``given`` has them by key."""
+    """Return the faults of mail settings that contradict each other.
+
+    ``given`` has, by key, the settings that need a mail server.
+    """
     if server is None:
         return [
             f"{key}: has no effect without a mail server; give mail.server too, or leave it out"

@@ -1,4 +1,4 @@
-"""One receiver as a sink: reads the ledger from its cursor, and delivers the notices for it.
+"""One receiver as a sink: reads the ledger from a cursor, and delivers the receiver's notices.
 
 All this runs on the receiver's own thread. Notices are stored in the outbox together with the
 cursor, and removed when the receiver has confirmed them. After an interruption notices are sent
@@ -57,7 +57,7 @@ class Receiver(Protocol):
     tenant: str
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return what to send for ``notice``; None if it is not for this receiver."""
+        """Return ``notice`` in the form to send; None if it is not for this receiver."""
         ...
 
     def send(self, message: str, body: bytes, now_ms: int) -> Posted:
@@ -100,7 +100,10 @@ class Source:
 
 
 class NoticeSink:
-    """Reads and delivers in steps; for one thread. ``is_gone`` says that the receiver has ended."""
+    """Reads and delivers in steps; for one thread.
+
+    ``is_gone`` is True once the receiver has declined further notices.
+    """
 
     def __init__(
         self,
@@ -189,7 +192,10 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Set the cursor to the last event sent, or for a new receiver to the end at ``begin``."""
+        """Set the cursor: to the one in the outbox, or for a new receiver to the end at ``begin``.
+
+        The end is that of the ledger.
+        """
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)
         if cursor == 0:

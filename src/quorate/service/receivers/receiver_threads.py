@@ -171,7 +171,7 @@ def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) ->
 
 
 async def _warn(ledger_thread: LedgerThread, receivers: Sequence[Receiver]) -> None:
-    """Warn about receivers for tenants that do not exist: they may be created later."""
+    """Warn about receivers for tenants that do not exist; such tenants may be created later."""
     known = await ledger_thread.run(lambda engine: set(engine.view.owners))
     for each in receivers:
         if each.tenant and each.tenant not in known:

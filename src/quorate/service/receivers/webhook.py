@@ -39,7 +39,10 @@ _KEY_BYTES: Final = range(24, 65)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """A webhook; ``tenant`` includes tenants below it. An empty field means all."""
+    """A webhook; ``tenant`` includes the tenants below it.
+
+    An empty ``tenant`` means all tenants, and empty ``kinds`` mean all kinds.
+    """
 
     name: str
     url: str
@@ -94,7 +97,7 @@ class Seal:
 def webhooks_of(given: object, where: str) -> tuple[tuple[Webhook, ...], list[str]]:
     """Return the webhooks of a configuration, and all faults.
 
-    ``where`` names the place of the configuration.
+    ``where`` names the configuration's file in the faults.
     """
     found, wrong = tables_of(given, f"{where}: webhooks", WEBHOOKS_MAX, _readers)
     return tuple(

@@ -90,7 +90,7 @@ class _Session:
         await _told({"signedIn": is_in, "issuer": issuer})(scope, receive, send)
 
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store a token in a cookie: the one in the body, or the one for the code in the body.
+        """Store a token in a cookie: the token in the body, or the issuer's token for a code there.
 
         Raises ``CommandError`` if the token or the code is not valid.
         """
@@ -109,7 +109,8 @@ class _Session:
         self, scope: Scope, tree: Mapping[str, Any], code_sign_in: CodeSignIn
     ) -> str:
         """Return the issuer's token for the code of a sign-in; raises ``CommandError``."""
-        # The caller is not known yet, and each exchange causes a request to the issuer.
+        # The rate is limited by address, because the caller is not known yet, and each exchange
+        # causes a request to the issuer.
         self._rate.take((scope.get("client") or ("",))[0])
         token = await code_sign_in.token_for(_code_of(tree), _verifier_of(tree), _address_of(tree))
         if len(token) > TOKEN_CHARS_MAX or not _is_plain(token):
