@@ -24,7 +24,7 @@ def _keep(folder: Path) -> None:
     keeper.run()
     keeper.close()
     os.close(lock)
-    # Try again after releasing the lock, because a request may have come that needs a keeper.
+    # The lock is released: let the daemon start another keeper if it now wants work that needs one.
     notify(folder)
 
 

@@ -34,7 +34,7 @@ _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""The number of the system call ``keyctl``, which the C library does not have, by machine."""
+"""The number of the system call ``keyctl`` by machine; the C library has no function for it."""
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 

@@ -1,7 +1,7 @@
 """Reads files that a job has written, without trusting the job.
 
-The reader may be root, but the folder belongs to the job. A name in it may be a link to a file of
-another user, or a pipe on which a reader would wait for ever.
+The reader may be root, but the folder belongs to the job. A name in the folder may be a link to a
+file of another user, or a pipe on which a reader would wait for ever.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class Keeper:
             else:
                 work.confinement.show_notice(text)
         except OSError as error:
-            self._complain(error)  # The signal also warns the work, but without the remaining time.
+            self._complain(error)  # The signal below still warns, but has no deadline.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
         if work.running:
             self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")

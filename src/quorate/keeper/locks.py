@@ -12,7 +12,7 @@ LOCK_EVERY_S: Final = 0.02
 
 
 def locked(lock: int, wait_s: float = LOOK_S) -> bool:
-    """Return whether this process got the lock, within ``wait_s`` if another process has it."""
+    """Return whether this process got the lock; wait ``wait_s`` at most for another process."""
     until_s = time.monotonic() + wait_s
     while True:
         try:

@@ -318,4 +318,4 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        return  # The group is another user's or, except on Linux, has only zombies.
+        return  # The group is another user's. On other systems than Linux, it may be all zombies.

@@ -106,7 +106,7 @@ class Extras:
 
 
 def _guard(clock: Clock, path: Path) -> ClockGuard | None:
-    """Return the guard of ``clock``; None if a caller controls the time."""
+    """Return the guard of ``clock``; None if a caller controls the time of ``clock``."""
     return ClockGuard(clock, path) if isinstance(clock, SteadyClock) else None
 
 

@@ -143,7 +143,7 @@ def check_kept(configuration: Configuration) -> None:
 
 
 def check_job_users(configuration: Configuration) -> None:
-    """Raise ``CommandError`` if work would have no system user, or run as root without consent."""
+    """Raise ``CommandError`` if ``run_as`` is unusable, or work would be root without consent."""
     if configuration.executor != "local":
         return
     is_root = os.geteuid() == 0

@@ -351,7 +351,10 @@ class LedgerThread:
             listener()
 
     def token(self, name: str) -> TokenRecord | None:
-        """Return the access token called ``name``; any thread may call it: it only reads a dict."""
+        """Return the access token called ``name``; None if there is none.
+
+        Any thread may call this, because it only reads a dict.
+        """
         return self._tokens.get(name)
 
     async def ask(

@@ -103,7 +103,10 @@ def _keys(queued: QueuedRequest) -> tuple[str, str]:
 
 
 class Line:
-    """The three queues, safe for several threads; tenants and users share ``waiting_max``."""
+    """The three queues, safe for several threads.
+
+    At most ``waiting_max`` requests wait; tenants and users share this limit.
+    """
 
     def __init__(self, waiting_max: int) -> None:
         self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))

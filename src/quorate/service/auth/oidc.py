@@ -57,7 +57,7 @@ class OidcKeys:
         self.trouble = ""
 
     async def key(self, name: str) -> jwt.PyJWK | None:
-        """Return the key called ``name``, or None; reads the keys again if that may help.
+        """Return the key called ``name``, or None; reads the keys again if they may be outdated.
 
         A known key is returned immediately, even while the keys are being read: only a caller whose
         key is unknown waits for the issuer.
@@ -77,7 +77,7 @@ class OidcKeys:
         return self._keys.get(name)
 
     def _is_due(self, after_ms: int) -> bool:
-        """Return whether to read the keys: no read is under way, and the last began long ago."""
+        """Return whether to read: no read is under way, and the last is over ``after_ms`` old."""
         if self._reading is not None and not self._reading.done():
             return False
         age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms

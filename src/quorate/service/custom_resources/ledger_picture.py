@@ -88,7 +88,7 @@ def budget_sums(spec: Budget, status: Tree) -> dict[str, int]:
 
 
 def as_told_to(moment: Moment, owner: str) -> Moment:
-    """Return ``moment`` with the names that users of ``owner`` may see."""
+    """Return ``moment``, limited to the names that users of ``owner`` may see."""
     user = Caller(actor=owner, role=Role.USER, user="", tenant=owner)
     return replace(moment, seen=tenants_of(moment.view, user), shared=moment.outlook)
 

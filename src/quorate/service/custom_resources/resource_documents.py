@@ -56,9 +56,10 @@ def namespace_fault(resource: Resource, template: str) -> str:
 
 
 def caller_of(resource: Resource, cluster: str) -> Caller:
-    """Return the caller of a resource's requests: a user of the run's owner, or else an admin.
+    """Return the caller of a resource's requests.
 
-    Cluster-scoped resources are written by the cluster's administrators.
+    For a run, the caller is a user of the run's owner. For another resource it is an admin, because
+    only the cluster's administrators write cluster-scoped resources.
     """
     if resource.kind == RUN:
         owner, user = owner_of(resource), resource.user or UNKNOWN_USER

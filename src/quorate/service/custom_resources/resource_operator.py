@@ -1,9 +1,10 @@
 """The operator: compares the custom resources of a cluster with the ledger, and makes them agree.
 
 The operator compares resources and ledger after every start, and whenever a resource or the ledger
-has changed. A resource that a user writes becomes a request, with that user as its caller; the
-ledger's data becomes its status. Between two comparisons the operator keeps only caches and the
-refused requests. So a lost watch, a conflict or a restart needs no special code (docs/adr/0046).
+has changed. A resource that a user writes becomes a request, with that user as its caller. The
+ledger's data becomes the status of the resource. Between two comparisons the operator keeps only
+caches and the refused requests. So a lost watch, a conflict or a restart needs no special code
+(docs/adr/0046).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The next step for one custom resource. Pure, and independent of restarts.
 
-The operator adds a finalizer to a resource before it declares the resource in the ledger. It
-removes the finalizer of a deleted resource when the object in the ledger is removed, or the run is
-over. So the operator may be stopped at any time, and no cleanup is forgotten.
+The operator adds a finalizer to a resource before it declares the resource in the ledger. When a
+resource is deleted, the operator removes the finalizer once the ledger no longer has the object, or
+the run is over. So the operator may be stopped at any time, and no cleanup is forgotten.
 """
 
 from __future__ import annotations

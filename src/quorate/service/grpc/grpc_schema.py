@@ -176,7 +176,7 @@ def _member(gives: Any) -> type[Struct] | Many:
 
 
 def _collect(given: Given, groups: dict[str, Many | Choice], structs: list[type[Struct]]) -> None:
-    """Add the types that ``given`` consists of."""
+    """Add the types in ``given`` to ``groups`` and ``structs``."""
     match given:
         case None:
             pass

@@ -56,7 +56,7 @@ SLOW_WATCHER: Final = "slow-watcher"
 
 
 class Told(Protocol):
-    """A response for gRPC, whose ``tree`` the ledger thread has already made."""
+    """A response for gRPC; the thread or process that has the state made its ``tree``."""
 
     @property
     def tree(self) -> Any:
@@ -356,7 +356,7 @@ class GrpcServer:
 def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
     """Return the port that ``server`` listens on; raises OSError if it cannot listen."""
     # gRPC does not report why it cannot listen, and listens even if only one of a host name's
-    # addresses is free.
+    # addresses is free. So all addresses are checked first.
     check_free(address)
     credentials = None if tls is None else tls.credentials()
     try:

@@ -36,7 +36,7 @@ class Label(Enum):
     """How often a field may occur in a message."""
 
     ONE = auto()
-    """At most once; absent and present differ unless the schema always has the field."""
+    """At most once. A message shows whether the field is absent, unless it is always present."""
     MANY = auto()
     MAP = auto()
 
@@ -80,7 +80,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""The fields of an event that not all events have."""
+"""The field that carries those fields of an event that only some events have."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 

@@ -1,8 +1,9 @@
 """Counts connections from when they are accepted: before TLS, and before authentication.
 
 At the limit of open connections, the connection that has been idle longest is closed. A connection
-is idle until it has sent a complete request head, and between two requests. Its client reconnects,
-as after any close of a kept-alive connection. A limit per address works in the same way.
+is idle until it has sent a complete request head, and between two requests. The client of a closed
+connection reconnects, as after any close of a kept-alive connection. A limit per address works in
+the same way.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Connections:
     def begin(self, connection: object, address: str) -> bool:
         """Count an open ``connection`` for ``address``; return False if the address has too many.
 
-        At its limit, the address's longest idle connection is closed to admit the new one.
+        If the address is at its limit, its connection that has been idle longest is closed to admit
+        the new one.
         """
         most = self._of_address_max
         if most is None:

@@ -38,7 +38,7 @@ _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Where each field of a request is sent (path, query, body), by its name in JSON."""
+    """Where each field of a request is sent: in the path, a header, the query or the body."""
 
     path: Mapping[str, str]
     """The name in the braces of the path -> the field's name in JSON."""

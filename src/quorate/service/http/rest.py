@@ -176,7 +176,7 @@ def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
     """Return whether a request must wait for something before the ledger thread takes it.
 
     A request may wait for a sequence, or for its body, which another thread reads. Waiting requests
-    count towards the tenant's share, which the tenant could otherwise use twice.
+    also count towards the tenant's share. Otherwise the tenant could have twice its share.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 

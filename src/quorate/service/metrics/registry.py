@@ -162,7 +162,7 @@ class Metrics:
 
     @contextmanager
     def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
-        """Yield a request while it is answered, and count it when the block ends or raises.
+        """Yield a request while it is answered, and count it when the answer ends or fails.
 
         A request whose operation is not among ``operations`` is counted under ``other``.
         """

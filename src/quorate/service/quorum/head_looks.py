@@ -1,8 +1,9 @@
 """The end of the ledger, for reads that must include every event recorded before they began.
 
-A leader records all commands that services forward to it. But a command with the ledger's URL, or a
-scheduler with an engine of its own, appends to the same ledger. So a read of a leader asks etcd for
-the end of the ledger first; reads that wait at the same time share one request.
+A leader records all commands that services forward to it. But other programs may append to the same
+ledger: ``quorate`` with the ledger's URL, or a scheduler with an engine of its own. So a read of a
+leader asks etcd for the end of the ledger first. Reads that wait at the same time share one
+request.
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ class NoticeSink:
         return cursor < end.seq
 
     def _find_place(self, store: EventStore) -> None:
-        """Set the cursor: to the one in the outbox, or for a new receiver to the end at ``begin``.
+        """Set the cursor from the outbox.
 
-        The end is that of the ledger.
+        The cursor of a new receiver is the ledger's end at ``begin``.
         """
         check_place(self._outbox, self.name, store)
         cursor = self._outbox.cursor(self.name)

@@ -1,7 +1,7 @@
 """The receivers in the daemon: each runs on a thread of its own, from start to stop.
 
 A slow or dead receiver blocks only its own thread. The ledger thread does two things for receivers:
-it wakes them when something was recorded, and looks up names in its tables.
+it wakes them when events were recorded, and looks up runs, conflicts and owners for them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def is_from_page(headers: Mapping[bytes, str]) -> bool:
 
 
 def authorization_of(headers: Mapping[bytes, str]) -> str | None:
-    """Return the ``Authorization`` header: the one that was sent, else the session's."""
+    """Return the sent ``Authorization`` header, or else the session's; None if there is neither."""
     sent = headers.get(b"authorization")
     if sent is not None or not is_from_page(headers):
         return sent
