@@ -74,8 +74,8 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # The ledger has ended this life without a confirmation, so none of its processes may
-        # remain.
+        # The ledger has ended this life of the run without a confirmation, so none of its processes
+        # may remain.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:

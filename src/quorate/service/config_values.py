@@ -17,7 +17,7 @@ from quorate.ports.errors import StoreUrlError
 
 PORT_MAX: Final = 65_535
 _NAMESPACE_MAX: Final = 23
-"""A namespace has at most 63 characters, of which an owner's name takes up to 40."""
+"""The longest template: a namespace may have 63 characters, 40 of them for an owner's name."""
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
 

@@ -37,8 +37,9 @@ The grace period of a pod begins later than the stop.
 
 @dataclass(slots=True)
 class JobChanges:
-    """The commands to record, the changes to the cluster, and the workloads whose pods to look up.
+    """The commands to record, and the changes to the cluster.
 
+    ``unsure`` has the workloads whose pods must be looked up first.
     ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
     whose pods were looked up, with no pod found. ``overdue`` has the workloads whose pods have
     outlived the deadline of their stop. ``broken`` has the workloads that could not be compared
@@ -69,7 +70,7 @@ def job_changes(
 ) -> JobChanges:
     """Return the changes that make ledger and cluster agree.
 
-    ``seen`` has the workloads with an owner, ``gone`` those without pods.
+    ``seen`` has the workloads with an owner, and ``gone`` has the workloads without pods.
     """
     found = JobChanges(now_ms, gone)
     for key, job in seen.jobs.items():

@@ -239,7 +239,7 @@ class LedgerThread:
         return found
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return the readiness of those of ``runs`` that an executor knows."""
+        """Return the readiness of ``runs``; a run that no executor knows is left out."""
         return {} if self._served is None else self._served.readiness(runs)
 
     @property

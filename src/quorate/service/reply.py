@@ -31,8 +31,9 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    ``lines`` may only be read on the ledger thread, or in the read pool if the answer ``is_long``;
-    ``LedgerThread.parts_of`` does so. ``cpu_s`` is the CPU time that a reader took for the answer.
+    If the answer ``is_long``, ``lines`` may be read only in the read pool, else only on the ledger
+    thread. ``LedgerThread.parts_of`` reads them there. ``cpu_s`` is the CPU time that a reader took
+    for the answer.
     """
 
     body: bytes = b""

@@ -101,7 +101,7 @@ def logged(form: str, level: str) -> Iterator[None]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(_LEVELS[level])
-    # Our messages replace those of the HTTP server, and of each request to a cluster.
+    # The service's own messages replace those of the HTTP server, and those of its HTTP client.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "httpx"):
         logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))
     try:

@@ -16,10 +16,11 @@ _REMEDY: Final = (
 
 
 def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
-    """Raise ``OutboxError`` unless ``sink`` has read this ledger up to its cursor.
+    """Raise ``OutboxError`` if the events that ``sink`` has read are not those of this ledger.
 
-    A restored older copy of a ledger has the same name but gets other events, so the outbox does
-    not belong to that copy. A cursor without a hash is only compared with the ledger's end.
+    If an older copy of a ledger is restored, it has the same name, but gets other events. So the
+    outbox does not belong to the copy. A cursor that is stored without a hash is only compared with
+    the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LIFETIME_S_DEFAULT: Final = 86_400.0
-"""The longest lifetime of a token, from issue to end, unless configured."""
+"""The longest lifetime of a token, from issue to end, if the configuration states no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

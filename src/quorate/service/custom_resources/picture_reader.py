@@ -1,7 +1,7 @@
 """Reads the ledger's data for custom resources repeatedly; reuses runs that have not changed.
 
 The status of a run without new events is the same as before, except for figures that change with
-time. A waiting run also depends on other runs, so it is read every few seconds; a run in a pool
+time. A waiting run also depends on other runs, so it is read every few seconds. A run in a pool
 with rounds is read each time.
 """
 

@@ -1,10 +1,11 @@
 """Maps values of Structs to protobuf: one rule for each type.
 
-A Struct distinguishes absent, null and empty; protobuf distinguishes only two of them. So a field
-that may be null and has another default is a ``google.protobuf.Value``, and a list that may be left
-out of a request is a ``google.protobuf.ListValue``: these two types can be present, empty, or
-absent. A reader of a response treats an empty list and an absent one as the same. Free trees are
-``google.protobuf.Struct``. Enums are strings, so that an old client can read a new value.
+A Struct distinguishes three cases: absent, null and empty. Protobuf distinguishes only two of them.
+So a field that may be null and has another default is a ``google.protobuf.Value``. A list that may
+be left out of a request is a ``google.protobuf.ListValue``. A field of these two types can be
+present, empty, or absent. For a reader of a response, an empty list is the same as an absent list.
+Free trees are ``google.protobuf.Struct``. Enums are strings, so that an old client can read a new
+value.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class GrpcSettings:
     tls: GrpcTls | None = None
     limits: GrpcLimits = field(default_factory=GrpcLimits)
     leader_ca: str = ""
-    """A file with the certificate authorities for the leader; empty means those of the machine."""
+    """A file with the authorities for the leader's certificate; empty means the machine's."""
 
 
 class LedgerThreadAnswers:

@@ -24,7 +24,7 @@ OF_ADDRESS_PART: Final = 4
 
 
 class TokenlessStreams:
-    """Counts the streams without a token: all together, and those of each address."""
+    """Counts the streams without a token, in all and by client address."""
 
     def __init__(self, calls_max: int) -> None:
         self._most = max(1, calls_max // OF_ALL_PART)

@@ -27,7 +27,7 @@ AT_ONCE_BYTES: Final = 2_048
 """A body up to this length is read in the event loop: handing it to a thread takes longer."""
 
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
-"""How much memory all bodies take together, unless configured."""
+"""How much memory all bodies may take together, if the configuration states no other limit."""
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 T = TypeVar("T")

@@ -12,7 +12,10 @@ from quorate.service.http.connection import GuardedProtocol
 
 
 class GuardedServer(uvicorn.Server):
-    """Serves ``config``, whose protocol is a ``GuardedProtocol``; ``connections`` has limits."""
+    """Serves ``config``, whose protocol must be a ``GuardedProtocol``.
+
+    ``connections`` counts and limits the connections.
+    """
 
     def __init__(
         self, config: uvicorn.Config, connections: Connections, handshake_s_max: float

@@ -22,7 +22,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 @cache
 def places() -> Mapping[str, Mapping[str, Operation]]:
-    """Return every path with its operations; placeholders have the names of the first operation."""
+    """Return every path with its operations; its placeholders are named by its first operation."""
     called: dict[str, str] = {}
     found: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():
@@ -34,7 +34,10 @@ def places() -> Mapping[str, Mapping[str, Operation]]:
 
 
 def renamed(path: str, operation: Operation, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return the placeholders ``parts`` of ``path`` under the names of ``operation``."""
+    """Return the values of the placeholders of ``path``, by the names that ``operation`` uses.
+
+    ``parts`` has the values by the names in ``path``.
+    """
     ours = zip(names_of(path), names_of(operation.path), strict=True)
     return {name: parts[called] for called, name in ours}
 

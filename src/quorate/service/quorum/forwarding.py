@@ -78,8 +78,8 @@ def unreached(leader: LeaderRecord, why: str) -> CommandError:
 def untrusted(leader: LeaderRecord, address: str, why: str, ca_file: str) -> CommandError:
     """Return the error for a command that was not sent, because ``leader`` cannot prove its name.
 
-    ``address`` is the leader's. ``ca_file`` has the authorities that this service trusts; empty
-    means those of the machine.
+    ``address`` is the leader's address. ``ca_file`` has the authorities that this service trusts;
+    empty means the machine's authorities.
     """
     trusts = f"quorum.ca, {ca_file}" if ca_file else "this machine, because quorum.ca is not set"
     return unavailable(

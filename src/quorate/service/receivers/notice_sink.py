@@ -46,9 +46,9 @@ SLEEP_S_MAX: Final = 60.0
 class Receiver(Protocol):
     """The target of a sink: it selects notices, encodes them, and sends them.
 
-    ``kind`` is its name in the log. ``digest`` identifies it together with its name: parcels that
-    wait for one receiver are not sent to a different receiver of the same name. An empty ``tenant``
-    means all tenants.
+    The log names it by its ``kind`` and its ``name``. ``name`` and ``digest`` identify it: parcels
+    that wait for one receiver are not sent to a different receiver of the same name. An empty
+    ``tenant`` means all tenants.
     """
 
     kind: str

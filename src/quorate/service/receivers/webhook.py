@@ -30,7 +30,7 @@ from quorate.service.receivers.receiver_tables import (
 )
 
 TIMEOUT_S: Final = 10.0
-"""How long a receiver may take to answer, unless configured."""
+"""How long a receiver may take to answer, if its configuration states no other time."""
 _TIMEOUT_S_MAX: Final = 60.0
 _URL_CHARS_MAX: Final = 2_048
 _PREFIX: Final = "whsec_"
