@@ -39,11 +39,11 @@ The grace period of a pod begins later than the stop.
 class JobChanges:
     """The commands to record, and the changes to the cluster.
 
-    ``unsure`` has the workloads whose pods must be looked up first.
-    ``submitted`` has the workloads of the ``Submit`` commands, by run. ``gone`` has the workloads
-    whose pods were looked up, with no pod found. ``overdue`` has the workloads whose pods have
-    outlived the deadline of their stop. ``broken`` has the workloads that could not be compared
-    because of a bug; other workloads do not wait for them.
+    ``unsure`` has the workloads whose pods must be looked up. ``submitted`` has the workloads of
+    the ``Submit`` commands, by run. ``gone`` has the workloads whose pods were looked up, with no
+    pod found. ``overdue`` has the workloads whose pods have outlived the deadline of their stop.
+    ``broken`` has the workloads that could not be compared because of a bug; other workloads do not
+    wait for them.
     """
 
     now_ms: int

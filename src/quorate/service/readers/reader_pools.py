@@ -16,7 +16,10 @@ PART_BYTES: Final = 64 * 1024
 
 
 class ReaderPools:
-    """The reader pools. If ``ledger``, the store's URL, is given, processes answer pages."""
+    """The reader pools.
+
+    Processes answer pages and lists if ``ledger``, the URL of the store, is given.
+    """
 
     def __init__(self, config: ReaderConfig, ledger: str | None) -> None:
         # Answers in parts are made in this process, as their callers read them.
