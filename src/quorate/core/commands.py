@@ -43,7 +43,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a run; ``now`` gives its work no grace, even if it is stopping already."""
+    """Cancel a run. With ``now``, its work gets no grace, even if the run is stopping already."""
 
     run: str
     note: str = ""
@@ -64,7 +64,10 @@ class CancelTasks:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has failed; ``has_gone``: an executor has seen its last process exit."""
+    """The run's work has failed.
+
+    ``has_gone`` says that an executor has seen the last process of the run exit.
+    """
 
     run: str
     note: str = ""
@@ -93,9 +96,9 @@ class NotStarted:
 class Reported:
     """Reports of the executor, in order; the queue is tried once, after the last report.
 
-    If the queue were tried after each report, a lease whose end is in the same batch could move a
-    planned start. At the end of a round all leases have ended before other runs start. A refused
-    report changes nothing, and the other reports are still recorded.
+    If the queue were tried after each report, a lease whose end is reported later in this command
+    could move a planned start. At the end of a round, all reported leases end before other runs
+    start. A refused report changes nothing, and the other reports are still recorded.
     """
 
     reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
@@ -122,7 +125,7 @@ class Release:
 class Wiped:
     """A node was wiped, or the wipe failed.
 
-    ``claim`` is the claim after which it was wiped; None means the last claim on the node.
+    ``claim`` is the claim after which the node was wiped; None means the last claim on the node.
     """
 
     node: str
@@ -149,10 +152,10 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Free ``gpus`` more GPUs in a scope, after the notice period; no domains means all domains.
+    """Free ``gpus`` more GPUs in a scope, after the notice period.
 
-    If ``cap`` (BUDGET/CAP) is given, the command frees GPUs, in any domain, that its envelopes pay
-    for.
+    Without ``domains``, the scope is all domains. With ``cap`` (BUDGET/CAP), the command frees GPUs
+    that the cap's envelopes pay for, in any domain.
     """
 
     pool: str
@@ -296,8 +299,8 @@ class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
     ``shares``, ``prices`` and ``causes`` come from the policy. The shares, prices and causes are
-    recorded, but no decision reads them. ``steps`` are the last steps that runs have reported. A
-    run can keep its GPUs even if its grant does not say so.
+    recorded, but no decision reads them. ``steps`` are the numbers of steps that runs have last
+    reported. A run can keep its GPUs even if its grant does not say so.
     """
 
     pool: str
@@ -345,7 +348,7 @@ Immediate = (
     | ShareOut
     | Tick
 )
-"""Commands that are carried out at once, whatever runs wait."""
+"""Commands that are carried out at once, whether or not runs wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,10 +329,10 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
 
 
 def _waits_for_quota(log: DecisionLog, run: Run, refusal: Refusal) -> Refusal | None:
-    """Return the hard quota that ``run``, which does not start, would exceed now; or None.
+    """Return the refusal for the hard quota that ``run`` would exceed now; None if there is none.
 
-    ``refusal`` is why the run does not start. If only planned starts use up the quota, the result
-    is None: the present work leaves room for the run, so it waits.
+    ``refusal`` is the reason why the run does not start. If the present work leaves quota for the
+    run, and only planned starts use it up, the result is None, and the run waits.
     """
     if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
         return None
@@ -395,10 +395,10 @@ def _cancel_tasks(log: DecisionLog, command: CancelTasks) -> Decision:
 def _when_over(
     record: RunRecord, command: Complete | Fail | Cancel | Shrink | Release, kind: str
 ) -> Decision:
-    """Return what ``command`` does to a run or a claim that is over: nothing, or a refusal.
+    """Return the decision on a command for a run or a claim that is over: no change, or a refusal.
 
-    It is no error to request the end that the run already had: a user may have typed the command
-    twice, or its response may have been lost.
+    A request for the end that the run already had is no error: a user may have typed the command
+    twice, or the response to the first command may have been lost.
     """
     is_claim, name = record.spec.sensitive, record.spec.name
     had = {

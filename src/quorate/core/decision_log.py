@@ -1,8 +1,8 @@
 """The decision log: collects the events of one decision and shows their effect to later steps.
 
-The view is the given one until a step reads it after an event was written. From then on the view is
-an overlay with the events applied. A decision that never reads its own events never makes an
-overlay.
+Until an event is written, the log shows the given view. When a step reads the view after that, the
+log makes an overlay of the given view, and applies the events to it. A decision that never reads
+its own events never makes an overlay.
 """
 
 from __future__ import annotations
@@ -126,12 +126,18 @@ class DecisionLog:
 
     @property
     def any_run_waits(self) -> bool:
-        """Whether any run waits; needs an overlay only if the decision has written a run."""
+        """Whether any run may be waiting.
+
+        This makes no overlay, so a run that this decision has started may count as waiting.
+        """
         return bool(self._base.pending) or not self._kinds.isdisjoint(_WAITING)
 
     @property
     def any_reservation(self) -> bool:
-        """Whether any run has a reservation; needs an overlay only if the decision has made one."""
+        """Whether any run may have a reservation.
+
+        This makes no overlay, so a reservation that this decision has ended may count.
+        """
         return bool(self._base.reservations) or ReservationMade in self._kinds
 
     @property

@@ -117,7 +117,7 @@ def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, 
 def _declare_runs(
     log: DecisionLog, runs: Sequence[Run], changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``runs``.
+    """Accept ``runs``, and return the refusals of the runs that cannot be accepted.
 
     All tasks of an array have the same faults, so the faults of only one task are reported.
     """
@@ -290,7 +290,7 @@ def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command by the name that other runs follow: a run's or an array's."""
+    """Return the runs of one command, by the name of each run or, for tasks, of their array."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):

@@ -35,7 +35,7 @@ def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
 
 
 def kept(command: Keyed, decision: Decision, at_ms: int, actor: str) -> Decision:
-    """Return ``decision`` with the event that records its key; a refusal records nothing."""
+    """Return ``decision`` with an event that records the key; a refusal is returned unchanged."""
     if decision.refusals:
         return decision
     fact = RequestKept(

@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A search of the heap of holds that reads more than 1 lease in this many scans all leases.
+"""When a search of the heap of holds has read more than 1 in this many leases, it scans all leases.
 
-Before a search scans all leases, it reads at least ``_LOOKED_MIN`` leases.
+The search never scans all leases before it has read more than ``_LOOKED_MIN`` leases.
 """
 
 
@@ -44,8 +44,8 @@ def next_due_ms(
 
     Usually only the top of the heap of holds is read, however many leases there are. Anything that
     a tick at ``after_ms`` has handled is left out. A start that waits for an event expected at
-    exactly ``after_ms`` is due right after it. The round of a pool in ``round_waits`` is not due
-    before the instant that ``round_waits`` has for the pool.
+    exactly ``after_ms`` is due right after ``after_ms``. The round of a pool in ``round_waits`` is
+    not due before the instant that ``round_waits`` gives for the pool.
     """
     first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
@@ -73,7 +73,10 @@ def next_due_ms(
 
 
 def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
-    """Return whether a lease has to be renewed at ``due_ms``: it is neither ending nor renewed."""
+    """Return whether a lease still has to be renewed at ``due_ms``.
+
+    Return False if the lease has ended, is ending, or has been renewed already.
+    """
     lease = view.leases.get(name)
     return lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms
 
@@ -81,7 +84,11 @@ def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -
 def _least_due(
     view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
 ) -> int | None:
-    """Return the first instant at which a lease of ``heap`` must be renewed, at most ``found``."""
+    """Return the first instant at which a lease of ``heap`` must be renewed, but at most ``found``.
+
+    ``found`` is the first instant for other reasons, or None. It is returned if no lease is due
+    before.
+    """
     for due_ms, name in heap:
         if (found is None or due_ms < found) and _makes_due(
             view, name, due_ms, has_executor=has_executor
@@ -139,13 +146,13 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
 
 
 def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterator[int]:
-    """Yield when each reservation is examined, from ``least_ms`` on; a late one at ``least_ms``."""
+    """Yield the instant at which each reservation has to be examined, but at least ``least_ms``."""
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
             # The reservation was examined before its planned start, and is due again at the start.
             at_ms = record.planned_start_ms
-        # A late reservation waits while a conflict is open: its own, or that of an earlier
-        # reservation.
+        # While a conflict is open, a late reservation waits for it: the conflict is the
+        # reservation's own, or that of an earlier reservation.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

@@ -1,7 +1,8 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The recorded
-cause of the move is that of a drained node, or of a budget that lost its envelopes.
+Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The move is
+recorded with the same cause as if the node had been drained, or as if the budget had lost its
+envelopes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield a refusal for the runs and the unwiped nodes of the pool.
+    """Yield a refusal for the runs, for the unwiped nodes and for the open conflicts of the pool.
 
     The default pool is always refused.
     """
@@ -126,7 +127,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield a refusal for each envelope that pays for GPUs now, or keeps a filled spare."""
+    """Yield refusals for each envelope that pays for GPUs now, or that pledges a filled spare."""
     for envelope in view.budgets[name].envelopes:
         key = envelope_id(name, envelope.name)
         account = view.envelopes[key]

@@ -6,9 +6,9 @@ over the firm starts and the queue, which starts or plans each waiting run. Star
 
 - ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm starts into the profile,
   ``start_now`` starts runs, ``firm_or_tentative`` plans runs that cannot start now, and
-  ``beyond_depth`` starts runs in the room that the plan leaves.
+  ``beyond_depth`` starts runs beyond the depth in the room that the plan leaves.
 - ``start_search`` finds the earliest start of one run in the profile (``core/profile``).
-  ``start_ask`` has the request of the run. ``counted_starts`` finds starts by counting GPUs and
+  ``start_ask`` is the request of the run. ``counted_starts`` finds starts by counting GPUs and
   money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.
 - ``why_waiting`` computes why a run waits, and ``move_causes`` why a firm start moves.
 - ``overstay`` stops backfill that runs past its declared end, and ``recall`` recalls loans.

@@ -133,7 +133,7 @@ class _Tail:
         """The shapes for which there may be room."""
 
     def _with_room(self, shapes: Iterable[_Open]) -> list[_Open]:
-        """Return those of ``shapes`` that have room now for their shortest duration."""
+        """Return the ``shapes`` that have room now for a run of their shortest duration."""
         plan, free = self._plan, NowFree()
         view, search = plan.log.view, plan.search
         found = list[_Open]()
@@ -144,7 +144,7 @@ class _Tail:
         return found
 
     def run(self) -> None:
-        """Visit lines in the order of their ranks, and try the first run of each that may fit."""
+        """Visit lines in the order of their ranks; of each line, try the first run that may fit."""
         plan = self._plan
         ranked, untouched, version_of = self._ranked, 0, plan.scores.version
         heap: list[tuple[Ranked, int, bool]] = []
@@ -223,8 +223,8 @@ class _Tail:
     def _is_ready(self, record: RunRecord) -> bool:
         """Return whether a run is not held back and is not a claim.
 
-        Claims and runs that are held back are not started here. The walk grants a new claim later,
-        and records why a new run is held back.
+        Claims and runs that are held back do not start beyond the depth. The walk grants a new
+        claim later, and records why a new run is held back.
         """
         plan, run = self._plan, record.spec
         return held_back(plan.view, record, plan.log.now_ms) is None and not run.sensitive

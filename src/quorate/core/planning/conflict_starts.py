@@ -1,9 +1,9 @@
 """Plans starts by a conflict, and declares the conflict of a start that is due.
 
-A start by a conflict is at least one notice period from now. A run may have one if its owner may
-call conflicts, and if its natural start is later than the start by the conflict. The conflict is
-declared when the start is due. Once the conflict is settled, the start waits for the ends of the
-cut leases.
+A start by a conflict is at least one notice period from now. A run can get a start by a conflict if
+its owner may call conflicts, and if the run's natural start is later than the start by the
+conflict. The conflict is declared when the start is due. Once the conflict is settled, the start
+waits for the ends of the cut leases.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ PLACES_MAX: Final = 4
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
-    """Return the start of a waiting run by a conflict, one notice from now at the soonest.
+    """Return the start of a waiting run by a conflict, at least one notice period from now.
 
     ``natural_ms`` is the run's start without a conflict. Return None if no conflict gives a sooner
-    start, or the run's owner may not call one.
+    start, or if the run's owner may not call a conflict.
     """
     view, run = log.view, record.spec
     pool = view.pools[run.pool]
@@ -113,7 +113,7 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
 
 
 def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
-    """Yield sets of domains where a conflict could make room, the fewest missing GPUs first.
+    """Yield sets of domains where a conflict could make room, with the fewest missing GPUs first.
 
     No two of these sets have a common domain. Flavors whose payers cannot pay at ``at_ms`` are left
     out, because a conflict frees GPUs but no money.
@@ -135,7 +135,7 @@ def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Ite
 def _least_short(
     view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
 ) -> Slice | None:
-    """Return the domains with payers that lack the fewest GPUs for ``run`` at its least width.
+    """Return the domains that lack the fewest GPUs for ``run`` at its least width, and have payers.
 
     Domains in ``tried`` are left out. Return None if no domains with payers are left.
     """
@@ -181,11 +181,11 @@ _BARS: Final = {
 
 
 def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | None:
-    """Declare the conflict of a due reservation; return a cause if it cannot be declared.
+    """Declare the conflict of a due reservation, or return the cause why it cannot be declared.
 
     Return None if the conflict is declared now or already open. Return None, too, if another due
-    conflict has to be drawn first: each conflict takes the next link of the chain, and is charged
-    to its owner.
+    conflict has to be drawn first, because each conflict takes the next link of the lottery's
+    chain, and is charged to its owner.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -222,7 +222,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
 
 
 def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
-    """Return the cause ``code``, with its objects, of a start whose conflict is not called."""
+    """Return the cause ``code`` and its objects, for a start whose conflict is not called."""
     owner, pool = ("owner", run.owner), ("pool", run.pool)
     match code:
         case (
@@ -270,7 +270,7 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a reservation is expected to end.
 
-    Return None if no lease was cut for it, or all these leases have ended.
+    Return None if no lease was cut for the reservation, or if all cut leases have ended.
     """
     if not record.conflict:
         return None
@@ -279,8 +279,9 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were stopping when the conflict was resolved counted as free. These
-    # leases may end later than the cut leases. The start does not need leases stopped later.
+    # When the conflict was resolved, leases that were stopping in the reservation's domains counted
+    # as free. They may end later than the cut leases. Leases that were stopped later do not matter:
+    # the start does not need their GPUs.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

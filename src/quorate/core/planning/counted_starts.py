@@ -1,6 +1,6 @@
 """Finds the first start of a run by counting: GPUs of domains, money of payers, and hard quotas.
 
-Each resource must be enough for the expected duration and one grace.
+There must be enough of each resource for the expected duration of the run and one grace.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from quorate.model.state.room_index import Domain, Site
 DomainStart = tuple[int, Domain, Sequence[Leg]]
 """The instant, the domain and the legs of a start in one domain."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Maps an instant to the first instant, not before it, at which payers can pay, and to legs."""
+"""Maps an instant to the first instant, from then on, at which payers can pay, and their legs."""
 
 
 class Start(NamedTuple):
     """The instant, the placement and the payers of a start.
 
-    ``width`` is set if admission has tried the start in an expected state; the width counts no
-    spares.
+    ``width`` is set if admission has tried the start in an expected state. Spares are not counted
+    in ``width``.
     """
 
     start_ms: int
@@ -174,7 +174,7 @@ class CountedStarts:
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
-        # If payers are found without a search, room is searched for only once they can pay.
+        # If the payers are known without a search, the search for room begins when they can pay.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
         at_ms = from_ms if known is None else known[0]
         while steps.spend():
@@ -264,7 +264,7 @@ class CountedStarts:
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
         """Return the hard quotas that bound a start, and how much of each the start needs.
 
-        For a quota of nodes, this is the fewest nodes that the start can take. In a pool that
+        The need of a quota of nodes is the fewest nodes that the start can take. In a pool that
         shares nodes, the start may first use free GPUs of nodes that the quota already counts.
         """
         view, owner = self._profile.view, ask.run.owner
@@ -289,7 +289,7 @@ class CountedStarts:
 def _earlier(
     best: DomainStart | None, found: DomainStart | None, before_ms: int
 ) -> tuple[DomainStart | None, int]:
-    """Return the earlier start, and the instant before which a better start has to begin.
+    """Return the earlier start, or None, and the instant before which a better start has to begin.
 
     Of equally early starts, the one with the lower key of its domain is returned. ``before_ms`` is
     the limit that applied to ``found``.

@@ -35,7 +35,7 @@ def place_of_domain(domain: Domain) -> Place:
 
 
 def holds(request: PackRequest, items: tuple[Item, ...], free: Sequence[int]) -> bool:
-    """Return whether domains with ``free`` GPUs each have room for ``request``."""
+    """Return whether domains with these numbers of ``free`` GPUs have room for ``request``."""
     spares = request.spares_per_group
     gpus = sum((item.gpus + spares) * item.count for item in items)
     if any(left >= gpus for left in free):
@@ -44,7 +44,10 @@ def holds(request: PackRequest, items: tuple[Item, ...], free: Sequence[int]) ->
 
 
 def place_by_count(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement | None:
-    """Return a placement in ``domains``, which have ``free`` GPUs; None if there is none."""
+    """Return a placement in ``domains``; None if there is none.
+
+    ``free`` is the number of free GPUs in each of ``domains``.
+    """
     for domain, left in zip(domains, free, strict=True):
         if left >= ask.gpus:
             return ((domain, ask.gpus),)

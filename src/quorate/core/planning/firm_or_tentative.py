@@ -37,7 +37,7 @@ from quorate.model.state.records import RunRecord
 CONFLICTS_MAX: Final = 3
 """A queue walk searches for starts by conflict for at most this many of its first runs."""
 CONFLICTS_TURN: Final = 16
-"""Behind its first runs, a queue walk searches for a start by conflict for one run in this many."""
+"""After its first runs, a queue walk searches for a start by conflict for one run in this many."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under node quotas."""
 
@@ -64,7 +64,7 @@ class PlannedStarts:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Reset the search for conflicts to that of a new walk."""
+        """Reset the search for conflicts, as at the beginning of a walk."""
         plan, log = self._plan, self._plan.log
         self._conflicts = 0
         self._new_runs = {
@@ -83,8 +83,9 @@ class PlannedStarts:
     ) -> None:
         """Put the start of a run into the plan, as a firm or tentative start.
 
-        ``recalled`` is set if loans were recalled for the run. If ``recalled`` is set, the start is
-        firm, and ``recalled`` is the cause if the run's reservation moves.
+        ``recalled`` is set if loans were recalled for the run. Then the start may become firm
+        beyond the pool's ``firmHorizon``, and ``recalled`` is the recorded cause if the run's
+        reservation moves.
         """
         plan = self._plan
         run = record.spec
@@ -146,9 +147,10 @@ class PlannedStarts:
     def by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict, or None.
 
-        A walk searches for conflicts for its first few runs and, each minute, for some of the
-        others. If a run of either kind has just begun to wait, the walk searches at once. For other
-        runs, it searches in the first decision of a minute, or after events not in ``_ROUTINE``.
+        A walk searches for conflicts for its first few runs, and for some of the other runs, which
+        change every minute. For a run that has just begun to wait, the walk searches at once. For
+        other runs, it searches in the first decision of a minute, after events not in ``_ROUTINE``,
+        or when a disruption account has come to cover a conflict.
         """
         plan = self._plan
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
@@ -181,7 +183,7 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return when the search continues if ``entry`` cannot become firm; None if the search ends."""
+    """Return the instant from which to search on if ``entry`` cannot become firm; or None."""
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

@@ -72,7 +72,8 @@ class FirmWalk:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)
         causes = self._causes([pin for _, pin in aside])
-        # A start by a conflict takes what the other firm starts leave, and moves none of them.
+        # A start by a conflict takes only room that the other firm starts leave, and moves none of
+        # them.
         for record in records:
             if record.by_conflict:
                 self._put_record(record, aside, clearing)
@@ -143,7 +144,7 @@ class FirmWalk:
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
     def overstayers(self) -> list[Overstayer]:
-        """Return the backfill that runs past its declared end; it is computed once."""
+        """Return the backfill that runs past its declared end; the list is computed once."""
         if self._late is None:
             self._late = overstayers(self.plan.view, self.plan.log.now_ms)
         return self._late
@@ -151,8 +152,8 @@ class FirmWalk:
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
 
-        If the other firm starts leave no room at that instant, the start moves to the next instant
-        at which they do.
+        If the other firm starts leave no room at ``gone_ms``, the start moves to the next instant
+        with room.
         """
         plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
@@ -175,7 +176,7 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to the next start for which others leave room."""
+        """Move a reservation that does not fit to its next start beside the other firm starts."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
@@ -194,7 +195,7 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflict of each firm start by a conflict that is due.
+        """Call the conflicts of all firm starts by a conflict whose conflicts are due.
 
         If a conflict cannot be called, its start is moved instead, and True is returned. After a
         move no more conflicts are called, because the move may leave room for other starts.

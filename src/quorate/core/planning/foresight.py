@@ -1,8 +1,8 @@
-"""Forecasts when waiting runs start, by a queue walk in an overlay that is then discarded.
+"""Forecasts when waiting runs start, by a queue walk whose events are discarded.
 
-The walk plans the runs within the depth. For a run beyond the depth, the room that the plan leaves
-gives its earliest possible start. A walk that continues up to the run gives its planned start, and
-costs more.
+The walk plans the runs within the depth. For a run beyond the depth, the earliest possible start
+follows from the room that the plan leaves. The planned start of such a run is found by a longer
+walk, up to the run, which costs more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlanState(Word):
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """The number of ``runs`` that a long walk examined, and whether it reached its target run."""
+    """How many ``runs`` a long walk has examined, and whether it has reached its target run."""
 
     runs: int
     has_reached: bool
@@ -86,8 +86,8 @@ class Foresight:
         """Return the plan of all runs before ``run`` in the queue, and of ``run`` itself.
 
         The start of ``run`` is the one that it would have within the pool's depth. The walk ends
-        after ``runs_max`` runs. A walk that has not reached ``run`` by then only gives the earliest
-        possible start.
+        after ``runs_max`` runs. If the walk has not reached ``run`` by then, only the earliest
+        possible start of ``run`` is known.
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)
         walk = _walked(view, now_ms, reach, has_executor=has_executor)

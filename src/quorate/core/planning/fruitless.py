@@ -1,10 +1,11 @@
 """Counts the runs for which a queue walk finds no start, so that the walk skips similar runs.
 
 Runs without a start do not count in the depth, so a walk would examine every run behind them. A
-*line* is the waiting runs of one owner in one pool with the same flavors; runs of one *shape* need
-the same room and, in one line, have the same payers. So if one of them has no start, the others
-usually have none. After a few runs without a start in one line and shape, the walk skips the
-others. After many runs without a start in one line, the walk skips the rest of the line.
+*line* is the waiting runs of one owner in one pool with the same flavors. Runs of one *shape* need
+the same room. Runs of one line and one shape also have the same payers, so if one of them has no
+start, the others usually have none. After a few runs without a start in one line and shape, the
+walk skips the others. After many runs without a start in one line, the walk skips the rest of the
+line.
 """
 
 from __future__ import annotations

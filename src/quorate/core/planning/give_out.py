@@ -81,8 +81,8 @@ def give_out(log: DecisionLog) -> None:
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
     """Start and plan runs, and repeat this while new events may let more happen at this instant.
 
-    ``known`` is what earlier trials of this decision have shown. Its stops are made in the first
-    pass only, because later a new bundle with the same number may have started.
+    ``known`` has the findings of earlier trials of this decision. Its bundles are stopped in the
+    first pass only, because by a later pass a new bundle with the same number may have started.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)
@@ -143,14 +143,15 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
                 break
             walk = _walked(log, known.stuck)
             stop_recalled(log, _firm_places_stand)
-        # A moved firm start may hold fewer GPU-hours: leases that stop slowly may use the rest.
+        # A moved firm start may hold fewer GPU-hours. Leases that stop slowly may use those that it
+        # no longer holds.
         settle_holds(log)
     grow_running(log, walk.plan.profile, backfill=walk.plan.is_out_of_order)
     place_granted(log)
 
 
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
-    """Return the refusal of ``run`` if it were submitted now; None if only a walk can find it.
+    """Return the refusal that ``run`` would get if it were submitted now; None if a walk is needed.
 
     No walk is needed if the run is beyond its pool's depth, and would lack room now even without
     planned starts. A run beyond the depth and without room changes nothing for other runs. The next
@@ -216,7 +217,8 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     The queue is walked again when a run starts at another time, or on other GPUs, than its firm
     start, and earlier runs in the queue could gain by this. It is also walked again when a firm
     start moves, when a run starts on spares, when earlier runs may fill the spares of a started
-    run, and when a start changes the order of the queue. So earlier runs are planned first.
+    run, and when a start changes the order of the queue. In each new walk, earlier runs are planned
+    first.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
@@ -251,7 +253,7 @@ def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
 
 def _firm_places_stand(log: DecisionLog) -> bool:
-    """Return whether no firm start has to move in the view of the trial ``log``."""
+    """Return whether all firm starts can stay as they are in the view of the trial ``log``."""
     written = len(log.events)
     Walk(log).firm.put_pins()
     return len(log.events) == written
@@ -288,6 +290,6 @@ def _is_due(log: DecisionLog) -> bool:
 
 
 def _was_passed(log: DecisionLog) -> bool:
-    """Return whether the queue was due to be planned again since the last event."""
+    """Return whether the queue has become due to be planned again since the last event."""
     at_ms = replan_due_ms(log.view, log.began_ms)
     return at_ms is not None and at_ms <= log.now_ms

@@ -25,7 +25,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Hindsight(Struct, frozen=True):
-    """What trials of a decision have shown.
+    """The findings of the trials of a decision.
 
     In all methods, ``view`` is the state before the trials.
     """
@@ -36,7 +36,7 @@ class Hindsight(Struct, frozen=True):
     """The late runs whose starts were moved after a start right behind them had moved."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
-        """Return this value, extended by what the trial that wrote ``events`` has shown."""
+        """Return these findings, extended by those of the trial that wrote ``events``."""
         stops, stuck = set(self.stops), set(self.stuck)
         moved: list[ReservationRecord] = []
         for event in events:
@@ -58,9 +58,10 @@ class Hindsight(Struct, frozen=True):
     ) -> bool:
         """Return whether ``after`` leaves a start unmoved that ``before`` moves.
 
-        The only other starts that ``after`` may move are starts right behind a late start that it
-        keeps, because the late start ends later. ``after`` must move the starts of the runs in
-        ``stuck``, because their starts were counted as ending in time.
+        Of the starts that ``before`` leaves unmoved, ``after`` may move only those right behind a
+        late start that ``after`` leaves unmoved, because the late start ends later. ``after`` must
+        move the starts of the runs in ``stuck``, because these starts were counted only until their
+        recorded ends.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]
