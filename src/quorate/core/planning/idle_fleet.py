@@ -23,7 +23,7 @@ STEPS_MAX: Final = 100
 
 
 def is_idle(view: StateView) -> bool:
-    """Return whether ``view`` is idle: nothing that a start or an end could change.
+    """Return whether ``view`` is idle: it has nothing that a start or an end could change.
 
     No run waits, has a planned start, may grow or takes part in rounds, and there are no spares,
     no open conflicts and no recalled loans.

@@ -79,7 +79,10 @@ def first_after(
     last_ms: int,
     steps: SearchBudget,
 ) -> tuple[int, T] | None:
-    """Return the first instant after ``after_ms`` that fits, like ``first_fitting``."""
+    """Return the first instant after ``after_ms`` that fits, and the result of ``tried`` for it.
+
+    The arguments, and a result of None, mean the same as in ``first_fitting``.
+    """
     at_ms, index = after_ms, bisect_right(critical, after_ms)
     while True:
         stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1

@@ -70,7 +70,7 @@ class LeftPlaces:
         return True
 
     def overtaken(self) -> tuple[list[Entry], list[str]]:
-        """Return tentative starts that a new walk may plan later, and runs that may come before.
+        """Return tentative starts that a new walk may plan later, and runs that it may plan before.
 
         Starts have changed the ranks of their owners. In a new walk, waiting runs of other owners
         may come before the runs of these owners.
@@ -161,10 +161,10 @@ class LeftPlaces:
         return True
 
     def _first_moved(self, owner: str) -> tuple[int, Rank] | None:
-        """Return the first examined run of ``owner`` that has another rank in a new walk, or None.
+        """Return the first run of ``owner`` that has another rank in a new walk, as index and rank.
 
-        The result is the index and the new rank of the run. From its beginning, a new walk counts
-        the started runs in the owner's share.
+        Only examined runs are considered. Return None if none of them has another rank. Ranks may
+        change because a new walk counts the started runs in the owner's share from its beginning.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
@@ -253,7 +253,7 @@ def _has_room(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource]) -> bo
 
 
 def _take_in(rooms: Mapping[IslandKey, Resource], entries: Sequence[Entry], sign: int) -> None:
-    """Take the GPUs of ``entries`` out of ``rooms``, or (``sign`` -1) give them back."""
+    """Take the GPUs of ``entries`` out of ``rooms``. With ``sign`` -1, put them back."""
     for entry in entries:
         for key, (_, gpus) in zip(rooms_of(entry), entry.slice.domains, strict=True):
             room = rooms.get(key)

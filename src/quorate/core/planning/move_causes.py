@@ -121,7 +121,7 @@ def cause_of(
 
 
 def _resized(pin: Entry, events: Sequence[Event]) -> Iterator[Found]:
-    """Yield why ``pin`` no longer fills whole nodes: its domains' nodes or its pool changed."""
+    """Yield why ``pin`` no longer fills whole nodes: its pool, or nodes of its domains, changed."""
     if any(isinstance(event, NodeApplied | NodeRemoved) for event in events):
         yield from ((MoveCode.NODES_CHANGED, ("domain", name)) for name, _ in pin.slice.domains)
     else:
@@ -174,8 +174,8 @@ def _short_without(
     """Return how much of a resource ``pin`` would lack if nothing were late.
 
     The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
-    starts that were due before now, and how much each takes; these starts count as made in time.
-    If ``pin`` was due before now, it counts as ending at its recorded end.
+    starts that were due before now, and how much each takes; these starts count as begun at their
+    planned instants. If ``pin`` was due before now, it counts as ending at its recorded end.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -374,7 +374,7 @@ def _lost(
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return the cause if, by counting, no resource is short, but ``pin`` still cannot start.
+    """Return the cause if ``pin`` cannot start although, by counting, no resource is short.
 
     The cause names the late leases of its domains, payers and quotas. Without late leases, the
     cause names what may have changed since the start was recorded: the domains, a quota or the

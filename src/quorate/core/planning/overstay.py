@@ -1,4 +1,4 @@
-"""Stops backfill that runs past its declared end and holds what a firm start needs.
+"""Stops backfill that runs past its declared end and holds resources that a firm start needs.
 
 A bundle may be stopped for a firm start under three conditions: it is marked ``backfill``; it
 started after the run of the firm start began to wait; and its declared end is at least its grace
@@ -49,7 +49,7 @@ _Shortage = tuple[str, str, int]
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
-    """Stop overstaying bundles that hold what a firm start needs; return whether any stopped."""
+    """Stop overstaying bundles that are in the way of a firm start; return whether any stopped."""
     view, now_ms = log.view, log.now_ms
     if not view.backfilled or not view.reservations:
         return False
@@ -145,7 +145,11 @@ def _in_the_way(
 
 
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
-    """Return when a bundle has ended at the latest if it is stopped for ``pin`` in time, or now."""
+    """Return the instant by which a bundle has ended if it is stopped for ``pin``.
+
+    The instant is the start of ``pin`` or, if it is too late for that, one grace from now. Without
+    an executor, a bundle that is stopped has ended at once.
+    """
     lead_ms = each.grace_ms if has_executor else 0
     return max(pin.start_ms, profile.now_ms + lead_ms)
 
@@ -160,8 +164,8 @@ def _needed_from(
     """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
     A late start also ends later, by the same time. Firm starts right behind a late start are moved,
-    so only the time until its recorded end is examined. Return None if stopping bundles is not
-    enough.
+    so only the time until the recorded end of ``pin`` is examined. Return None if stopping bundles
+    is not enough.
     """
     late_ms = start_ms - pin.start_ms
     moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
@@ -209,8 +213,9 @@ def relief(
 
     Return an empty list if no bundle must stop, and None if stopping all bundles that may be
     stopped is not enough. ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay
-    if there is enough of all that it needs. If ``all_of_it``, there must be enough of all that
-    ``pin`` takes in the profile: an entry with ``is_choosy`` takes all GPUs of its domains.
+    if there is enough of each resource that it needs. If ``all_of_it``, there must be as much of
+    each resource as ``pin`` takes in the profile: an entry with ``is_choosy`` takes all GPUs of its
+    domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -319,9 +324,9 @@ def can_stay(
 ) -> bool:
     """Return whether ``pin`` can stay if all bundles stop that may be stopped for it.
 
-    ``profile`` contains ``pin``. A bundle of ``late`` that is stopped frees its GPUs from the
-    instant when it can have ended, and not before the start of ``pin``. From the bundle's expected
-    end on, the profile counts these GPUs as free without a stop.
+    ``profile`` contains ``pin``. A stopped bundle of ``late`` frees its GPUs when it can have
+    ended, but not before the start of ``pin``. From the bundle's expected end on, the profile
+    counts these GPUs as free even without a stop.
     """
     if is_void(profile.view, pin):
         return False
@@ -383,7 +388,8 @@ def _held(
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     """Yield the instants at which bundles may have to be stopped for a firm start.
 
-    For each firm start and each lease marked ``backfill``, this is the start less the grace.
+    For each firm start and each lease of a run with backfill, the instant is the start minus the
+    lease's grace. Without an executor, it is the start.
     """
     if not view.backfilled or not view.reservations:
         return

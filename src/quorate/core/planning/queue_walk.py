@@ -76,17 +76,17 @@ class Walk:
         self._reorders = False
         """Whether started runs have changed the order of examined runs, one of which may start."""
         self._is_rough = False
-        """Whether another walk may know more of a run than the search of this walk.
+        """Whether another walk may find a better start of a run than the search of this walk.
 
-        The search counted GPUs of started runs, and not the nodes that they are on. Or it found a
-        start at this instant that admission refused; the next walk tries it as one that is due. Or
-        a start became firm before earlier tentative starts of other pools, which the next walk
-        plans after it.
+        There are three cases. The search counted the GPUs of started runs, but not the nodes that
+        they are on. A start at this instant became firm although admission refused it: the next
+        walk tries it as a start that is due. A start became firm although tentative starts of other
+        pools are earlier: the next walk plans these tentative starts after it.
         """
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
-        """Whether a firm start has moved, or its run started without using all that it kept.
+        """Whether a firm start has moved, or its run has started without all that was kept for it.
 
         Earlier waiting runs in the queue were planned around the firm start, and may gain by this.
         """
@@ -269,12 +269,13 @@ class Walk:
     def _leave(self, pin: Entry) -> None:
         """Note that a run has left GPUs of its firm start, if earlier runs in the queue could gain.
 
-        In the plan, a start in certain racks or node sizes takes its whole domains.
+        In the plan, a start in certain racks or node sizes takes its whole domains, so its run may
+        leave GPUs even if it starts as planned.
         """
         plan = self.plan
         started = plan.started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
-        # Whether a run can fill a spare depends on which nodes others have taken.
+        # Whether a run can fill a spare depends on which nodes other runs have taken.
         may_free_more = pin.is_choosy or bool(plan.log.view.spares)
         if not may_free_more and took == (pin.start_ms, pin.slice, pin.shares):
             return
@@ -370,7 +371,8 @@ class Walk:
         """Start a run now if the plan leaves room for it.
 
         Return how the run starts, or its refusal; None if there is certainly no room. The caller
-        calls this if counting finds a start now, or does not try all divisions of the run.
+        calls this method if counting finds a start now, or if counting does not try all divisions
+        of the run among domains.
         """
         run = record.spec
         if not self.starts.may_start(run, self.starts.until_ms(run)):
@@ -393,7 +395,7 @@ class Walk:
         return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Recall loans for a run that waits only for them; return whether any were recalled.
+        """Recall or hand over loans for a run that waits only for them; return whether any were.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
         GPU-hours that the recalled loans no longer need. In other cases the run starts when the

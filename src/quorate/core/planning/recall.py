@@ -46,7 +46,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of the runs before a run: their firm starts, by run, and their tentative entries."""
+    """The plan of the runs before a run: the runs with firm starts, and the tentative entries."""
 
     firm: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -62,7 +62,7 @@ class Planned:
             pin = pin_of(view, record, now_ms)
             assert pin is not None, record
             pins[name] = pin
-        # A start by a conflict takes what the other firm starts leave.
+        # A start by a conflict takes only room that the other firm starts leave.
         for pin in sorted(pins.values(), key=lambda each: each.by_conflict):
             profile.put(pin)
         profile.shut()
@@ -213,7 +213,8 @@ class _Trials:
 
         The latest start in time is when all notices of ``told`` are over, and all loans that end by
         themselves have ended. In ``view`` the loans in ``handed`` have other payers, and the other
-        loans of ``told`` are recalled. If ``keeps_width``, their concurrency is not given back.
+        loans of ``told`` are recalled. If ``keeps_width``, the concurrency of the loans in ``told``
+        is not given back.
         """
         rooms, widths = list[_Stay](), list[_Stay]()
         gone, paid = {each.key for each in told}, {each.key for each in handed}
@@ -240,10 +241,11 @@ class _Trials:
         widths: Iterable[_Stay] = (),
         at_ms: int | None = None,
     ) -> int | None:
-        """Return when the run starts in ``view``, from ``at_ms`` or now on.
+        """Return when the run starts in ``view``; None if it never does.
 
-        ``rooms`` has the loans whose GPUs count as taken, and ``widths`` the loans whose
-        concurrency counts as taken, each with a time span.
+        The run starts at ``at_ms`` or later; without ``at_ms``, now or later. ``rooms`` has the
+        loans whose GPUs count as taken, and ``widths`` the loans whose concurrency counts as taken,
+        each with a time span.
         """
         now_ms, lent = self.log.now_ms if at_ms is None else at_ms, self.log.view
         profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
@@ -354,7 +356,7 @@ def _held_by(view: StateView, run: str, bundle: int) -> list[Lease]:
 
 
 def _hand(log: DecisionLog, loan: Loan) -> bool:
-    """Hand a loan to other payers than its lender; return whether they could take it over."""
+    """Hand a loan to other payers than its lender; return whether the loan was handed over."""
     at_ms = log.now_ms
     return bool(hand_over(log, loan.run, loan.bundle, at_ms=at_ms, barred=loan.barred))
 

@@ -114,7 +114,10 @@ class RoomNow:
         return False
 
     def has_free_in(self, view: StateView, run: Run) -> bool:
-        """Return ``has_free`` for ``view``, the profile's view plus the runs started since."""
+        """Return whether ``run`` may have room now in ``view`` if no start were planned.
+
+        ``view`` is the profile's view plus the runs started since. Payers are not considered.
+        """
         least = run.widths()[-1]
         for flavor in run.flavors:
             free = self._free_in(view, self._whole_site(run.pool, flavor))
@@ -125,7 +128,7 @@ class RoomNow:
         return False
 
     def lacks(self, view: StateView, run: Run) -> Lack:
-        """Return what ``run`` lacks, by counting, for a start now if no start were planned.
+        """Return what ``run`` lacks for a start now, by counting, if no start were planned.
 
         ``view`` is the profile's view plus the runs started since.
         """

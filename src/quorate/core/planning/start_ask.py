@@ -25,7 +25,7 @@ from quorate.model.state.room_index import Domain, Site
 from quorate.model.state.state_view import StateView
 
 ASKS_MAX: Final = 16_384
-"""How many ``Ask`` values are kept. Each run, flavor and width has one ``Ask``."""
+"""The most ``Ask`` values that are kept. Each run, flavor and width has one ``Ask``."""
 
 
 class Sites(Struct, frozen=True, gc=False):
@@ -167,7 +167,7 @@ class Asks:
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""The domains where any envelope pays, and the same domains by the indexes of these envelopes."""
+"""The domains where envelopes pay, and these domains by the indexes of their envelopes."""
 
 
 def _served(

@@ -116,7 +116,7 @@ class StartNow:
     def room(self, record: RunRecord, reservation: str = "") -> StateView:
         """Return a view with the room that the plan leaves for a run now.
 
-        The hold of ``reservation``, the run's own, counts as free.
+        The hold of ``reservation``, which is the run's own reservation, counts as free.
         """
         view = self._plan.log.view
         return self.room_in(without_hold(view, reservation) if reservation else view, record.spec)

@@ -1,4 +1,4 @@
-"""Finds payers for a start in addition to all planned starts, and from when they can pay."""
+"""Finds payers that can pay for a start beside all planned starts, and when they first can pay."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class StartPayers:
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
         """Return the payers of ``demands`` from ``at_ms`` on, for a plain ``ask``.
 
-        All its payers pay in all domains, and independently of each other. So the payers are tried
-        in order, each for as much as it can pay. Return None if the payers together cannot pay.
+        All payers of a plain ``ask`` pay in all domains, independently of each other. So the payers
+        are tried in order, each for as much as it can pay. Return None if the payers together
+        cannot pay.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms

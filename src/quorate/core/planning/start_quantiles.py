@@ -19,8 +19,9 @@ waiting run starts when enough GPUs are free.
   57 % of cases, and the first of eight almost never. Runs of one owner often end at similar
   fractions of their declared durations. Then a start that needs all of these runs to end is sooner
   than computed here, and a start that needs only the first of them to end is later.
-- **Several needs** (of domains or payers): the odds that all are met are the product of the odds
-  of each need. If one run frees GPUs for two needs, the product is too small: a start is too late.
+- **Several needs** (of domains or payers): the odds that all are met are the product of the odds of
+  each need. If one run frees GPUs for two needs, the product is too small, and the estimated start
+  too late.
 
 All numbers are integers, so that the same state gives the same answer on every machine.
 """
@@ -114,10 +115,10 @@ def start_quantiles(
     now_ms: int,
     not_before_ms: int = 0,
 ) -> StartQuantiles:
-    """Return the instants by which all ``needs`` of a start are met, not before ``now_ms``.
+    """Return the instants by which all ``needs`` of a start are met with these probabilities.
 
-    ``histories`` is ``StateView.durations``. The start cannot come before ``not_before_ms``, for
-    example because a payer's window opens then.
+    ``histories`` is ``StateView.durations``. No instant is before ``now_ms``. The start cannot come
+    before ``not_before_ms``, for example because a payer's window opens then.
     """
     first_ms = max(now_ms, not_before_ms)
     counts = [_Count.of(histories, need, now_ms) for need in needs if need.gpus > 0]

@@ -133,7 +133,7 @@ class Searcher:
         return all(self._is_hopeless(self.asks.of(run, flavor, least)) for flavor in run.flavors)
 
     def is_choosy(self, run: Run) -> bool:
-        """Return whether it depends on the nodes of other runs when ``run`` can start."""
+        """Return whether the start of ``run`` depends on which nodes other runs take."""
         least = run.widths()[-1]
         return any(self.asks.of(run, flavor, least).is_choosy for flavor in run.flavors)
 
@@ -178,7 +178,7 @@ class Searcher:
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
     def counts_on_ends_now(self, run: Run) -> bool:
-        """Return whether work that holds what ``run`` needs is expected to end at this instant."""
+        """Return whether a lease that ``run`` may wait for is expected to end at this instant."""
         least, now_ms = run.widths()[-1], self.profile.now_ms
         return any(
             bisect_left(resource.ends_ms, now_ms) < bisect_right(resource.ends_ms, now_ms)
@@ -246,7 +246,7 @@ class Searcher:
 
         Return None if the run cannot start in that state. If the start is later than now and takes
         whole domains, it may only use domains in which the plan has no other start at that time.
-        This does not apply if counting GPUs is enough with the payers found.
+        This limit does not apply if, with the payers found, counting GPUs is enough.
         """
         if not ask.takes_whole or at_ms <= self.profile.now_ms:
             return self._tried(ask, at_ms)
@@ -289,6 +289,7 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # ``ask`` also counts racks that only other possible payers name; a firm start does not.
+        # ``ask.takes_whole`` also considers the racks that payers without a share name.
+        # ``is_choosy`` considers only the payers of the entry.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

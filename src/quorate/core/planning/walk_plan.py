@@ -33,7 +33,8 @@ class Reach:
 class WalkPlan:
     """The plan of one walk. When the walk ends, ``profile`` contains all planned starts.
 
-    ``view`` is the state before the walk; ``log.view`` also has what the walk has written.
+    ``view`` is the state before the walk; ``log.view`` also has the events that the walk has
+    written.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class WalkPlan:
         self.started_runs: dict[str, Entry] = {}
         """The entries, by run, of the runs that have started in this walk."""
         self.is_waiting = False
-        """Whether a run with a planned start waits. Runs that start from then on are backfill."""
+        """Whether a run with a planned start waits. Runs that start while it waits are backfill."""
 
     def begin_again(self, planned: Planned) -> None:
         """Continue from the present state of the log, with the entries of ``planned``."""
@@ -131,8 +132,8 @@ class WalkPlan:
     def is_out_of_order(self) -> bool:
         """Whether a run that starts now is backfill.
 
-        A start is backfill if a run with a firm start waits, or an earlier run with a planned
-        start.
+        A start is backfill if any run with a firm start waits, or if an earlier run with a planned
+        start waits.
         """
         return self.is_waiting or bool(self.pins)
 

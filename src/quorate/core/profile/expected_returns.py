@@ -1,4 +1,4 @@
-"""Computes what leases and filled spares give back, and when, by island and by payer.
+"""Computes when leases and filled spares give back GPUs (by island) and concurrency (by payer).
 
 The declared and the expected ends of leases are kept between decisions (``ends_cache``). An overdue
 lease is expected to end later than declared.
@@ -209,7 +209,7 @@ class ExpectedReturns:
         return kept
 
     def payer_curve(self, key: EnvelopeId) -> Curve:
-        """Return when the concurrency of a payer comes back."""
+        """Return when concurrency comes back to a payer, and how much."""
         ends, curve = self.expected(self._paid_by(key))
         more = self._beside_leases(key, lent=False)
         return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
@@ -227,7 +227,7 @@ class ExpectedReturns:
         ] + self._beside_leases(key, lent=lent)
 
     def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return the concurrency that comes back to a payer, but not from open leases.
+        """Return when concurrency comes back to a payer, and how much, except from open leases.
 
         A lease that was removed for a trial still gives its concurrency back at its expected end.
         If it did not, a trial that ends more work would expect less concurrency to come back. A

@@ -159,7 +159,8 @@ def firm_profile(view: StateView, now_ms: int, *, is_shut: bool = True) -> Profi
     If ``is_shut``, a start with ``is_choosy`` takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
-    # Starts by a conflict take what the other firm starts leave, so the others are inserted first.
+    # Starts by a conflict take only room that the other firm starts leave, so those are inserted
+    # first.
     for record in sorted(view.reservations.values(), key=lambda record: record.by_conflict):
         pin = pin_of(view, record, now_ms)
         if pin is not None:
@@ -210,8 +211,8 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     """Return whether a lease on whose end firm starts rely has outlasted its expected end.
 
-    The expected end is that of ``since_ms``, when firm starts were last examined. The result is for
-    ``now_ms``. See ``_Counted`` for the leases.
+    The expected end is the one at ``since_ms``, when firm starts were last examined. The result is
+    for ``now_ms``. ``_Counted`` says on which leases firm starts rely.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     return (
@@ -228,7 +229,7 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
-    Firm starts are examined at this instant. Without this, a caller's next command would move them.
+    Firm starts are examined at this instant. Otherwise a caller's next command would move them.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]

@@ -2,9 +2,10 @@
 
 Lower bounds make the search cheap. One bound is the instant at which a domain would have enough
 GPUs without any planned start; it is valid as long as the profile exists. Another bound is the
-result of a search, for other runs of the same size and a similar duration: a queue walk only takes
-more from the profile. Durations are similar if they lie in one octave, between the same powers of
-two. When an entry is removed from the profile, all bounds are computed again (``Profile.era``).
+result of an earlier search for a run of the same size and a similar duration. It stays a bound,
+because a queue walk only takes more from the profile. Durations are similar if they lie in one
+octave, between the same powers of two. When an entry is removed from the profile, all bounds are
+computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class FirstRoom:
         """Return the first start in one domain before ``before_ms``, and the domain; or None.
 
         Of equally early starts, the one in the domain with the lower key is returned. ``ready_ms``
-        is called with a domain and an instant at which it has room. ``ready_ms`` returns the first
-        instant from then on with room in the domain, payers and quotas.
+        is called with a domain and an instant at which the domain has room. It returns the first
+        instant from then on at which the domain has room, and payers and quotas allow a start.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms

@@ -8,8 +8,8 @@ and new entries take more. So a kept start is still the first one if no room tha
 has an earlier start. docs/design/planning.md.
 
 Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
-expected end, and the plan up to the same entry takes the same from them. Unchanged rooms and payers
-are called alike, and results that depend only on these are reused.
+expected end, and the plan up to the same entry takes the same amounts of them. Unchanged rooms and
+payers are called alike, and results that depend only on these are reused.
 """
 
 from __future__ import annotations
@@ -324,8 +324,9 @@ def _count_out(counts: dict[K, int], keys: Iterable[K]) -> None:
 def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
-    Some entries do not always take the same GPUs. A start by a conflict takes what other entries
-    leave. What an entry takes depends on its domain if it ``is_choosy`` or keeps GPUs free.
+    Some entries do not always take the same GPUs. A start by a conflict takes only GPUs that other
+    entries leave. If an entry ``is_choosy`` or keeps GPUs free, the GPUs that it takes depend on
+    its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

@@ -1,11 +1,11 @@
 """Computes when running work is expected to end.
 
-A run is expected to take its declared duration; hand-over, swap and growth do not restart it. An
-overdue run is expected to end at the next of a fixed series of instants, called rungs. The first
-rung is the declared end. The time from a rung to the next is a quarter of the time from the run's
-start to the rung, and at least one hold quantum. So the longer a run is overdue, the more time it
-is expected to need. The rungs do not depend on the instant at which they are computed, so the same
-state always gives the same answer.
+A run is expected to take its declared duration. Hand-over, swap and growth do not restart this
+time. An overdue run is expected to end at the next of a fixed series of instants, called rungs. The
+first rung is the declared end. The time from a rung to the next is a quarter of the time from the
+run's start to the rung, and at least one hold quantum. So the longer a run is overdue, the more
+time it is expected to need. The rungs do not depend on the instant at which they are computed, so
+the same state always gives the same answer.
 """
 
 from __future__ import annotations

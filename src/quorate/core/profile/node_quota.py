@@ -1,7 +1,7 @@
-"""Quotas of nodes in the plan: how many nodes a planned start counts for, and at least needs.
+"""Quotas of nodes in the plan: the nodes that a planned start counts for, and the fewest it needs.
 
-A planned start has a number of GPUs of a domain; its nodes are not known before the run starts. If
-runs share nodes, each GPU may be on a different node. So a planned start either counts for many
+A planned start states a number of GPUs in a domain. Its nodes are not known before the run starts.
+If runs share nodes, each GPU may be on a different node. So a planned start either counts for many
 nodes, or it counts for few nodes and keeps additional GPUs of its domain free at its start. With
 these additional GPUs, a few nodes have room for the run, however the free GPUs are spread.
 
@@ -96,7 +96,7 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
     """Return the first instant at which ``entry`` may fit its domains and become firm, or None.
 
-    The entry cannot become firm at its start.
+    The caller has found that the entry cannot become firm at its own start.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms
@@ -124,11 +124,12 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 def nodes_short(
     profile: Profile, pin: Entry, owner: str, *, without: AbstractSet[str] = frozenset()
 ) -> int:
-    """Return how many nodes ``pin`` and the entries in the profile exceed the owner's quota by.
+    """Return by how many nodes ``pin`` and the entries in the profile exceed the owner's quota.
 
     The result is for the instant at which the most nodes are missing. Each entry counts for the
-    fewest nodes that it needs. Starts by a conflict do not count, because they take what others
-    leave. The leases in ``without`` count as ended, and so do the filled spares of their runs.
+    fewest nodes that it needs. Starts by a conflict do not count, because they take only room that
+    other starts leave. The leases in ``without`` count as ended, and so do the filled spares of
+    their runs.
     """
     view = profile.view
     beside = [
@@ -176,7 +177,7 @@ def _short_at(
 
 
 def _own_gpus(view: StateView, uses: NodeUses, key: IslandKey, at_ms: int) -> int:
-    """Return how many GPUs of an island are free at ``at_ms`` on nodes that ``uses`` has then."""
+    """Return how many GPUs of an island are free at ``at_ms`` on nodes that are in use then."""
     found = 0
     for node, ends in uses.items():
         known = view.nodes[node]

@@ -1,4 +1,4 @@
-"""Finds backfilled bundles that run past their declared ends, and what they hold."""
+"""Finds backfilled bundles that run past their declared ends, and the resources that they hold."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Overstayer:
     Stopping bundle 0 ends all leases of the run. But ``leases`` of bundle 0 does not include leases
     of other marked bundles: these bundles are newer, and are stopped before bundle 0.
 
-    ``spares`` are its filled spares: when the bundle stops, they no longer get their slots back.
-    ``mark`` has the event that started the bundle. ``since_ms`` is the start of its run, and
+    ``spares`` are the bundle's filled spares: when the bundle stops, they no longer get their slots
+    back. ``mark`` has the event that started the bundle. ``since_ms`` is the start of its run, and
     ``run_seq`` the sequence of the run's submission.
     """
 
@@ -236,7 +236,7 @@ def bundle_end_ms(profile: Profile, each: Overstayer) -> int:
 def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
     profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
 ) -> None:
-    """Count what a bundle holds as taken (``sign`` is 1) or as free (-1), for a time span.
+    """Count the resources of a bundle as taken (``sign`` is 1) or as free (-1), for a time span.
 
     The slots of its filled spares are not counted (``take_slots``).
     """

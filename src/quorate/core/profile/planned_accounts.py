@@ -14,9 +14,10 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 class ExpectedAccounts:
     """Envelopes and caps with the least free concurrency that they have in a time span.
 
-    Their GPU-hours are what is left now, less what entries of the plan take; held hours are not
-    expected back. Racks are ignored: an envelope that pays only in some racks of a domain counts as
-    paying in the whole domain. Admission then tries the start in an expected state.
+    Their free GPU-hours are those that are free now, minus those that entries of the plan take.
+    Held hours are not expected to come back. Racks are ignored: an envelope that pays only in some
+    racks of a domain counts as paying in the whole domain. Admission then tries the start in an
+    expected state.
     """
 
     __slots__ = ("_from_ms", "_profile", "_until_ms", "caps", "envelopes")
@@ -27,10 +28,10 @@ class ExpectedAccounts:
         self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
 
     def with_width(self, payers: Payers) -> Payers:
-        """Return those of ``payers`` that can pay for at least one more GPU, in their order.
+        """Return the ``payers`` that can pay for at least one more GPU, in their order.
 
-        In a large family, most payers cannot pay for any GPU; no account is computed for such
-        payers.
+        In a large family, most payers cannot pay for any GPU. For these payers no account is
+        computed.
         """
         profile, from_ms = self._profile, self._from_ms
         envelopes, caps = profile.view.envelopes, dict[CapId, bool]()

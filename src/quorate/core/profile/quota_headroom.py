@@ -13,7 +13,7 @@ from quorate.model.state.state_view import StateView
 
 
 def is_end_known(run: Run) -> bool:
-    """Return whether it is known when the leases of ``run`` free what they take of quotas.
+    """Return whether it is known when the leases of ``run`` stop counting in hard quotas.
 
     It is not known when the nodes of a claim will be wiped. A run that shares in rounds may keep
     its nodes in the next round, and counts as a run to its end.
@@ -22,7 +22,7 @@ def is_end_known(run: Run) -> bool:
 
 
 class QuotaHeadroom:
-    """The headroom of owners in one profile. Each is computed when it is first read."""
+    """The headroom of owners in one profile. Each headroom is computed when it is first read."""
 
     __slots__ = ("_node_ends", "_nodes", "_returns", "_runs", "_view")
 
@@ -79,7 +79,7 @@ class QuotaHeadroom:
     ) -> dict[str, list[tuple[int, int]]]:
         """Return the expected ends and slots of leases and filled spares under ``owner``, by node.
 
-        Leases in ``without`` are left out, and the filled spares of their runs.
+        Leases in ``without``, and the filled spares of their runs, are left out.
         """
         view, found = self._view, dict[str, list[tuple[int, int]]]()
         for name in self._family_leases(owner):
