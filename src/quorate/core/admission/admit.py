@@ -209,7 +209,7 @@ def admit_bundles(
     *,
     has_executor: bool,
 ) -> Admitted | None:
-    """Return how a running run gets ``bundles`` in addition, or None if it cannot get them.
+    """Return how a running run gets the additional ``bundles``, or None if it cannot get them.
 
     The new bundles have the run's present flavor. Domains that the run uses come first; a run that
     must stay in one domain stays in its own.
@@ -366,8 +366,8 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
-    again on as few new nodes as possible. The last attempt uses only nodes that the owner's present
-    work uses at least until the new run ends.
+    picked again, on as few new nodes as possible. The last attempt first uses nodes that the
+    owner's present work uses at least until the new run ends.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:

@@ -49,10 +49,11 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 
 @dataclass(slots=True)
 class Relaxation:
-    """The payers' remaining GPUs as a flow network with only the tightest bound of each payer.
+    """The payers' remaining GPUs, as a flow network with only the tightest bound of each payer.
 
     Flow runs from demands to payers. The other bounds that payers share are ignored. Further bounds
-    could only make paying harder, so too little flow proves that the rest cannot be paid.
+    could only make paying harder, so too little flow proves that the remaining demand cannot be
+    paid.
     """
 
     network: FlowNetwork
@@ -72,10 +73,10 @@ class Relaxation:
     ) -> Relaxation:
         """Return the network in which only ``choices`` are left to pay for ``demanded``.
 
-        Payers that can pay for the same demands under the same bound are one node, because only
-        their sum matters. The payer of the ``watched`` cell has a node of its own, and the edge of
-        that cell is kept in ``watched``. If no GPUs are taken yet, the caller may pass the payers'
-        rooms as ``rooms_now``.
+        Payers that can pay for the same demands under the same bound are one node, because only the
+        sum of their GPUs matters. The payer of the ``watched`` cell has a node of its own, and the
+        edge of that cell is kept in ``watched``. If no GPUs are taken yet, the caller may pass the
+        payers' rooms as ``rooms_now``.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -205,8 +206,9 @@ class PaymentSearch:
     def _prepare(self) -> None:
         """Compute the data that only the search needs; called once the search may succeed."""
         self.ahead = _ahead(self.payer_list, self.choices)
-        # If the relaxation is exact, the amounts that leave the rest payable are an interval, and
-        # the search finds its top by bisection. Otherwise it tries every amount.
+        # If the relaxation is exact, the amounts that leave the remaining demand payable are an
+        # interval, and the search finds the top of the interval by bisection. Otherwise it tries
+        # every amount.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:
@@ -298,8 +300,8 @@ class PaymentSearch:
     def _below(self, at: int, impossible: int) -> int:
         """Return the largest possible amount below ``impossible``.
 
-        The possible amounts are an interval. The bisection starts at the amount that this cell has
-        in one flow that pays for the rest.
+        The possible amounts are an interval. The bisection starts at the amount of this cell in one
+        flow that pays for the remaining demand.
         """
         relaxation = Relaxation.build(
             self.payer_list, self.choices[at:], self.left, watched=self.choices[at]
@@ -315,7 +317,7 @@ class PaymentSearch:
         return possible
 
     def _possible(self, at: int, gpus: int) -> bool:
-        """Return whether taking ``gpus`` in cell ``at`` may leave the rest payable."""
+        """Return whether taking ``gpus`` in cell ``at`` may leave the remaining demand payable."""
         index, key, tier = self.choices[at]
         self.payer_list.take(key, tier, gpus)
         self.left[index] -= gpus
@@ -325,9 +327,10 @@ class PaymentSearch:
         return found
 
     def _rest_payable(self, at: int, rooms: Rooms | None = None) -> bool:
-        """Return whether the relaxation can pay the rest with the cells from ``at`` on.
+        """Return whether the relaxation can pay the remaining demand with the cells from ``at`` on.
 
-        ``rooms`` is how much each payer can pay; the caller may give it if nothing is taken yet.
+        ``rooms`` is how many GPUs each payer can pay for; the caller may give it if no GPUs are
+        taken yet.
         """
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):

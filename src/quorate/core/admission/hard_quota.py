@@ -46,7 +46,7 @@ class Headroom:
 
         While more nodes are in use than a lowered limit allows, the owner cannot even take nodes
         that it already uses. In a plan, the owner's work on one of ``nodes`` may end before the
-        run that is planned. From that end on, the node counts as taken by the run
+        planned run ends. Once that work has ended, the node counts as taken by the run
         (``Holdings.kept_on``).
         """
         wanted = set(nodes)
@@ -93,7 +93,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` exceed whatever ``islands`` they are on.
+        """Return the refusal for the limit that ``gpus`` GPUs of ``islands`` exceed on any nodes.
 
         Return None if there is no such limit. A placement has the fewest new nodes if it uses nodes
         that the owner holds first, and then the emptiest nodes.
@@ -176,7 +176,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` now, whatever nodes it gets, or None."""
+    """Return the refusal by a hard quota that forbids ``run`` now on any nodes, or None."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:
@@ -188,7 +188,8 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
     If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. A run
-    with this refusal is tried after every change, and not only after changes of its owner's use.
+    whose refusal has this shortage is tried after every change, and not only after changes of its
+    owner's use.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held

@@ -15,7 +15,7 @@ from quorate.model.specs import Placement, Pool, Run
 
 
 class Bundle(Struct, frozen=True, gc=False):
-    """``gpus`` that start and end together, in groups of sizes ``groups``; None if divisible."""
+    """``gpus`` that start and end together; ``groups`` are group sizes, or None if divisible."""
 
     index: int
     gpus: int
@@ -25,8 +25,8 @@ class Bundle(Struct, frozen=True, gc=False):
 class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The bundles to be placed, and the placement rules.
 
-    ``prefer`` names the domains that the run already uses. ``within`` has (node, GPUs) pairs: how
-    many GPUs of each node may be used; if empty, all GPUs may be used.
+    ``prefer`` names the domains that the run already uses. ``within`` has pairs of a node and the
+    number of its GPUs that may be used. If ``within`` is empty, all GPUs may be used.
     """
 
     pool: str

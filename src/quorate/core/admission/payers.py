@@ -147,7 +147,7 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
 def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -> bool:
     """Return whether an envelope may pay for a start at ``at_ms`` that is planned at ``asked_ms``.
 
-    See ``CoverRequest``.
+    ``CoverRequest`` explains the conditions.
     """
     lasts = max(at_ms, outlast_ms) < spec.end_ms
     if not lasts or spec.allow_admission:
@@ -172,7 +172,7 @@ class Accounts(Protocol):
 
 @dataclass(slots=True)
 class PayerList:
-    """The payers of one decision, and the GPUs it has already taken from them."""
+    """The payers of one decision, and the GPUs that the decision has already taken from them."""
 
     view: Accounts
     request: CoverRequest

@@ -3,10 +3,10 @@
 ``spreads`` yields every distinct way to divide a request among domains, best first. The result is
 the first division that can also be paid, or the first division if payers are not checked.
 
-Order: under ``tight``, and for a run that must stay in one domain, single domains come first
-(``tight``: the least free domain with room for the run; ``classic``: the most free). Then come
-divisions that fill one domain before the next, beginning with domains the run already uses, most
-free first, ties by key.
+The order: under ``tight``, and for a run that must stay in one domain, single domains come first.
+``tight`` begins with the least free domain that has room for the run, ``classic`` with the most
+free one. Then come divisions that fill one domain before the next. They use the domains that the
+run already uses first, then the most free domains, ties by key.
 """
 
 from __future__ import annotations
@@ -305,8 +305,8 @@ def _splits(
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
     """Yield how many GPUs of ``rest`` one node class may give, the largest number first.
 
-    ``behind`` is how many GPUs the later classes have, and ``grain`` the greatest common divisor of
-    their units: 0 for the last class.
+    ``behind`` is how many GPUs the later classes have. ``grain`` is the greatest common divisor of
+    their units, and 0 for the last class.
     """
     most = min(rest, left) // unit * unit
     for here in range(most, max(0, rest - behind) - 1, -unit):

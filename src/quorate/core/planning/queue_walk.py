@@ -74,7 +74,7 @@ class Walk:
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
         self._reorders = False
-        """Whether started runs have changed the order of examined runs, one of which may start."""
+        """Whether starts have changed the order of examined runs so that one may now start."""
         self._is_rough = False
         """Whether another walk may find a better start of a run than the search of this walk.
 

@@ -134,7 +134,7 @@ class ExpectedReturns:
         return False
 
     def whole_curve(self, island: Island) -> Curve:
-        """Return when each node of ``island`` comes free: when its last lease ends."""
+        """Return when the nodes of ``island`` come free: each when its last lease ends."""
         view, gains = self._view, []
         for node in island.nodes:
             held = view.node_leases.get(node.name)

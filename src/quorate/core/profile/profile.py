@@ -181,7 +181,7 @@ class Profile:
         return known
 
     def take_on(self, gpus_by_node: Mapping[str, int], from_ms: int, until_ms: int) -> None:
-        """Count GPUs of nodes as taken for a time span; a negative number of GPUs as free.
+        """Count GPUs of nodes as taken for a time span; negative numbers count as free.
 
         Only rooms of racks change.
         """
@@ -303,7 +303,7 @@ class Profile:
         return not (self._has_caps and any(envelopes[each.payer].caps for each in entry.shares))
 
     def _take_plainly(self, entry: Entry, sign: int) -> None:
-        """Take what a plain entry needs, or (``sign`` -1) give it back.
+        """Take the resources that a plain entry needs, or (``sign`` -1) give them back.
 
         If a room or payer was not read yet, its amount is noted, and taken at its first read.
         """
@@ -353,11 +353,10 @@ class Profile:
                     room.take(*taking)
 
     def shut(self) -> None:
-        """From now on, also count what firm starts take beyond their need.
+        """From now on, also count the GPUs that firm starts take beyond their need.
 
-        The caller inserts all firm starts first, so that each counts only with its need. If they
-        did not, a new node of another size would move some firm starts, because all of them would
-        then take their whole domains.
+        Before the call, all firm starts are inserted, each only with its need. If each took its
+        whole domains when it is inserted, a new node of another size would move some firm starts.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -365,7 +364,7 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Within a ``with`` block, do not count what firm starts take beyond their need.
+        """Within a ``with`` block, do not count the GPUs that firm starts take beyond their need.
 
         The block must not search for a start.
         """
@@ -379,7 +378,8 @@ class Profile:
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
         """Return what ``entry`` takes when it is inserted, or (``sign`` -1) what it has taken.
 
-        A start by a conflict takes only what other entries leave: the conflict frees the rest.
+        A start by a conflict takes only the amounts that other entries leave. The conflict frees
+        the amounts that are missing.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
@@ -396,7 +396,10 @@ class Profile:
         return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
-        """Add GPU-hours of ``shares``, which no account holds, to the plan, or (-1) remove them."""
+        """Add the GPU-hours of ``shares`` to those of the plan, or (``sign`` -1) remove them.
+
+        The GPU-hours of the plan are those that no account holds yet.
+        """
         for share in shares:
             gpu_ms = sign * share.gpus * share.hold_ms
             self.payer_gpu_ms[share.payer] = self.payer_gpu_ms.get(share.payer, 0) + gpu_ms
@@ -467,7 +470,7 @@ class Profile:
         return needs
 
     def rack_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
-        """Return what ``entry`` needs of certain nodes, in the form of ``named_needs``.
+        """Return the GPUs that ``entry`` needs on certain nodes, in the form of ``named_needs``.
 
         The kind is racks, and the name lists the nodes (``nodes_in``). The nodes of each payer, and
         of any two payers together, must have the GPUs that the entry can use on no other nodes.

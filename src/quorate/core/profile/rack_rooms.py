@@ -1,4 +1,4 @@
-"""Rooms of racks: the GPUs over time on the nodes that a selector with a rack allows.
+"""Rooms of racks: the free GPUs over time on the nodes that a selector with a rack allows.
 
 If the run or a payer of a firm start names racks, only some nodes of its domains may be used, so
 counting the GPUs of domains is not enough. A *rack room* is the set of nodes that may be used.
@@ -72,7 +72,7 @@ def wanted_of(demands: Iterable[tuple[Nodes, int]], nodes: Nodes) -> int:
 
 
 def rack_room(view: StateView, returns: ExpectedReturns, nodes: Nodes) -> Resource:
-    """Return the free GPUs of ``nodes`` over time, without what the plan takes."""
+    """Return the free GPUs of ``nodes`` over time, as if the plan took none of them."""
     free, gains = 0, list[tuple[int, int]]()
     used = [n for n in sorted(nodes) if n not in view.node_status and n not in view.unwiped]
     for name in used:

@@ -18,8 +18,8 @@ class Loan:
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
     expected to end by itself. ``is_overdue`` says that the run has passed its declared end.
-    ``barred`` are all envelopes of the lender: if another of these took over the bundle, the lender
-    would get nothing back.
+    ``barred`` are all envelopes of the lender: if one of these envelopes took over the bundle, the
+    lender would get nothing back.
     """
 
     run: str
@@ -34,7 +34,7 @@ class Loan:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The run and the number of the bundle, which no other loan has."""
+        """The run and the number of the bundle, which together identify the loan."""
         return self.run, self.bundle
 
     @property
@@ -109,7 +109,8 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
     end_ms = run_end_ms(view, view.runs[run], now_ms)
     has_overrun = is_overdue(view, view.runs[run], now_ms)
     if has_overrun:
-        # Firm starts may rely on the run's expected end. A stop begun before it may end after it.
+        # Firm starts may rely on the run's expected end. A stop that begins before that end may be
+        # complete only after it.
         due_ms = max(due_ms, end_ms + grace_ms)
     return Loan(
         run,

@@ -22,7 +22,10 @@ from quorate.model.state.state_view import StateView
 def admit_beside(
     view: StateView, run: Run, now_ms: int, *, has_executor: bool = False
 ) -> Admitted | Refusal:
-    """Return how ``run``, which has no firm start, starts without delaying any, or its refusal."""
+    """Return how ``run`` starts without delaying firm starts, or its refusal.
+
+    ``run`` must have no firm start of its own.
+    """
     answer = admit(view, run, now_ms, has_executor=has_executor)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
@@ -57,7 +60,7 @@ def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
 
 
 def names_before(view: StateView, run: Run, now_ms: int, planned: Iterable[Entry]) -> list[str]:
-    """Return the first few of ``planned`` that may reserve what ``run`` could use now.
+    """Return names of the first few ``planned`` starts that may reserve what ``run`` could use now.
 
     A firm start is named by its reservation, a tentative one by its run.
     """

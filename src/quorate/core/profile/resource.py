@@ -1,7 +1,8 @@
-"""A resource over time: what is free now, plus what leases give back, less what the plan takes.
+"""A resource over time: the amount free now, plus gains as leases end, less the plan's takings.
 
 The amount that leases leave free never falls over time, because leases only give back. All profiles
-share this amount. What the plan takes is a short list of steps, and belongs to one profile.
+share this amount. The amounts that the plan takes are a short list of steps, and belong to one
+profile.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Resource:
     """The free amount of one resource over time. The amount is negative if a limit was lowered.
 
     The free amount at an instant is ``free_now``, plus the gains of the curve up to the instant,
-    less what the plan takes at the instant. ``steps_ms`` are the instants at which the plan takes
-    more or less than before. For each of them, ``taken`` has what the plan takes from then on, and
-    ``free`` the free amount.
+    less the amount that the plan takes at the instant. ``steps_ms`` are the instants at which the
+    plan takes more or less than before. For each of these instants, ``taken`` has the amount that
+    the plan takes from then on, and ``free`` has the free amount.
     """
 
     __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")

@@ -1,7 +1,7 @@
-"""The room that the plan leaves for a start: a view without what the plan takes during the run.
+"""The room that the plan leaves for a start: a view without the resources that the plan takes.
 
-A run may use planned room if it ends one grace before the room is needed. Admission tries the start
-in the view that is left.
+Only resources that the plan takes during the run are left out: a run may use planned room if it
+ends one grace before the room is needed. Admission tries the start in this view.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ K = TypeVar("K")
 
 
 def room_left(view: StateView, run: Run, at_ms: int, *, until_ms: int | None = None) -> StateView:
-    """Return ``view`` without what firm starts need during ``run``, if it starts at ``at_ms``.
+    """Return ``view`` without the resources that firm starts need during ``run``.
 
-    If firm starts need nothing that the run could use, ``view`` itself is returned.
+    ``run`` would start at ``at_ms``. If firm starts need nothing that the run could use, ``view``
+    itself is returned.
     """
     if not view.reservations:
         return view
@@ -53,7 +54,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     the envelopes that may pay for ``run``. If they are given, other payers are not examined.
 
     A claim and a run that shares in rounds get only nodes and hard quotas that the plan never
-    takes, because it is not known when they give them back.
+    takes, because it is not known when such runs give these back.
     """
     free_ms = until_ms if is_end_known(run) else FOREVER_MS
     islands = _islands_short(view, profile, run, from_ms, free_ms)
@@ -238,9 +239,10 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` without the free GPUs, of the same flavor, outside the domains of ``wanted``.
+    """Return ``view`` with no free GPUs, of the flavor of ``wanted``, except those of ``wanted``.
 
-    Free GPUs of ``wanted`` stay free, so that a start that was planned on them is found again.
+    In each domain of ``wanted``, as many free GPUs stay free as ``wanted`` has there, so that a
+    start that was planned on them is found again.
     """
     state, asked = view.overlay(), dict(wanted.domains)
     for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
@@ -301,7 +303,7 @@ def unplanned(
 def release(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Free the slots of ``leases`` in ``state``, their concurrency, and what quotas count for them.
+    """Free the slots and the concurrency of ``leases`` in ``state``, and their use of hard quotas.
 
     ``leases`` are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns
     whether a lease has ended at the instant of ``state``; a run counts until all its leases have
@@ -347,7 +349,7 @@ def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId
 def _count_out(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Release what hard quotas count for ``leases``; a run counts until all its leases end."""
+    """Release the use of hard quotas by ``leases``; a run counts until all its leases end."""
     if not known.holdings.has_bounds:
         return
     gone: dict[str, None] = {}
