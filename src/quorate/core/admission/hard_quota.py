@@ -208,7 +208,7 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` even if other owners' work ends, or None.
+    """Return the refusal by a hard quota that holds even if other owners' work ends, or None.
 
     The check assumes that only the owner's own runs use the nodes that the owner holds. It counts
     the nodes that ``run`` needs in addition.

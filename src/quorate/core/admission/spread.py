@@ -501,7 +501,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search is at ``at`` with these taken amounts for the first time."""
+        """Return whether the search reaches ``at`` with these taken amounts for the first time."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

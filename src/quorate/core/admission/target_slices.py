@@ -1,4 +1,4 @@
-"""Slices: the GPUs by domain that a request would use if they were free, and how many are not.
+"""Slices: the GPUs by domain that a request would use if they were free, and how many are in use.
 
 A slice is a choice of domains with the number of GPUs wanted in each. The deficit of a slice is the
 sum over its domains of max(0, wanted - free). A refusal names the slice with the least deficit,
@@ -37,8 +37,8 @@ def best_slice(
 ) -> tuple[list[SlicePart], bool]:
     """Return the slice with the least deficit, and whether the request fits into empty domains.
 
-    If the request does not fit, the slice wants more GPUs of a domain than it has. They count as
-    missing.
+    If the request does not fit, the slice wants more GPUs of a domain than the domain has. The GPUs
+    that the domain does not have count as missing.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -78,7 +78,7 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 
 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
-    """Return whether domains with fewer free GPUs than ``domain_offers`` cannot change the slice.
+    """Return whether the slice stays the same if domains with fewer free GPUs are added.
 
     ``domain_offers`` are the domains with the most free GPUs, in that order. If each of these
     domains, when empty, has room for the whole request, the slice with the least deficit uses these

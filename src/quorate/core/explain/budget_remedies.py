@@ -1,7 +1,7 @@
 """Changes of one number of one budget that would start a run now.
 
 The smallest value that works for the run alone is found first, on an overlay. Then the whole
-command is decided, because runs ahead in the queue are tried first and may take the addition.
+command is decided, because runs ahead in the queue are tried first and may use up the increase.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """How many GPUs the runs submitted earlier take, counted up to ``GPUS_MAX``."""
+        """How many GPUs the waiting runs submitted earlier take, counted up to ``GPUS_MAX``."""
         settled, found = self.settled, 0
         seq = settled.runs[self.run.name].seq
         for name, ahead in settled.pending.items():
@@ -100,8 +100,8 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Runs ahead in the queue take the addition first. So the value is raised further, by at
-            # most the GPUs that they take.
+            # Runs ahead in the queue use up the increase first. So the value is raised further, by
+            # at most the GPUs that these runs take.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))

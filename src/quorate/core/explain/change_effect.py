@@ -63,7 +63,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A run that ``conflict`` may end by lot at ``at_ms``."""
+    """A run that ``conflict`` may end at ``at_ms`` by its lottery."""
 
     run: str
     at_ms: int

@@ -1,4 +1,4 @@
-"""Remedies that end one running run of the same owner; they are tried after all others."""
+"""Remedies that end one running run of the same owner, tried after all other remedies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The least raise of one tenant's hard quota that starts a run that waits for the quota.
 
 The raise for the run alone is found first, on an overlay. Then the whole command is decided,
-because runs ahead in the queue are tried first and may take the addition.
+because runs ahead in the queue are tried first and may use up the raise.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def quota_remedies(
         attempts = 1 + len(view.pending)
         return trials.start_of(run.name, _command(tenant, least, more), attempts=attempts)
 
-    # Runs ahead in the queue take the addition first. So the limit is raised further, by at most
-    # the amount that they take.
+    # Runs ahead in the queue use up the raise first. So the limit is raised further, by at most the
+    # amount that these runs take.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
     working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)

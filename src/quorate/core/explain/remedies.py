@@ -83,7 +83,7 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``. Once none is left every trial fails, so no remedy is unproven."""
+    """Dry runs against ``view``. When none is left, every trial fails, so each remedy is proven."""
 
     view: StateView
     now_ms: int

@@ -49,7 +49,7 @@ DURATIONS_MS: Final = tuple(
         + [d * DAY_MS for d in (1, 2, 3, 4, 5, 7, 10, 14, 21, 30, 60, 90, 180, 365)]
     )
 )
-"""The round durations that are proposed."""
+"""The durations that are proposed, such as 15 minutes or 2 days."""
 
 Changes = tuple[tuple[str, Value], ...]
 

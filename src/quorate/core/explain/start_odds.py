@@ -28,7 +28,7 @@ RELEASES_MAX: Final = 64
 TURNS_MAX: Final = 64
 """How many earlier planned runs of a domain are examined as well: those that start last."""
 CHAIN_MAX: Final = 16
-"""For how many planned runs one answer computes the P50; further runs count as planned."""
+"""The most planned runs for which one answer computes the P50; others start when planned."""
 
 
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
@@ -84,7 +84,8 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        Of more than ``TURNS_MAX`` runs only the last are returned; earlier ones count as planned.
+        Of more than ``TURNS_MAX`` runs only the last are returned. The earlier ones count as in the
+        plan.
         """
         found = []
         for each in self._entries:

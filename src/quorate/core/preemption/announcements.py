@@ -56,7 +56,7 @@ _CHANGES_NO_ODDS: Final = (
     ConflictAnnounced,
     ConflictWithdrawn,
 )
-"""Events that change neither the planned conflicts nor the runs that these may end."""
+"""Events that change neither the planned conflicts nor the runs that these conflicts may end."""
 
 
 def announce_conflicts(log: DecisionLog) -> None:
@@ -168,8 +168,8 @@ def _runs_to_announce(
 ) -> tuple[RunOdds, ...]:
     """Return the runs whose odds are announced to their owners, with the odds.
 
-    The odds of a run that has lost its token are 0. If the odds of one run have changed, all runs
-    of its owner are announced.
+    The odds of a run that has lost its token are 0. If the odds of one run have changed by
+    ``NEWS_PPM``, all runs of its owner are announced.
     """
     before = {} if known is None else known.runs
     gone = [run for run in before if run not in odds and view.runs[run].leases]

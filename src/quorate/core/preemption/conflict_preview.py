@@ -1,4 +1,4 @@
-"""Previews conflicts: what a conflict would cut, and which runs would enter with which odds.
+"""Previews conflicts: the cuts of a conflict, and the runs in its lottery with their odds.
 
 A preview only uses dummy seeds, which no conflict can have. So a preview does not reveal which runs
 the real draw will end. This module also reads the results of settled conflicts from their events.
@@ -117,7 +117,7 @@ def foresee_declared(
     """Return the preview of an open conflict, whose entrants are fixed but whose cuts are not.
 
     If its entrants are not enough, or an owner has ended an entrant and started other runs, return
-    the preview of the conflict that is declared in its place.
+    the preview of the conflict that will be declared instead.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)

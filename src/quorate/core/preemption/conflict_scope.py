@@ -60,7 +60,8 @@ class Question:
             limit = Limit.of(scope.limit)
             if limit.key not in view.caps:
                 return None
-            # The next round would start a run of its pool again that was cut by hand.
+            # Leases in pools of rounds are left out: the next round would start a run again that
+            # was cut.
             survey = survey_limit(view, limit, skips_rounds=True)
             return _resolver(survey, Count(self.gpus), view, now_ms, burst)
         survey = survey_domains(
@@ -155,7 +156,7 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the conflict that ``command`` asks for. If the command names a cap, it must exist."""
+    """Return the conflict that ``command`` asks for. A cap that it names must exist."""
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:

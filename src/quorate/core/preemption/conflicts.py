@@ -69,8 +69,8 @@ def declare_conflict(
     """Declare the conflict ``question``, due at ``due_ms``; return the declaration or a refusal.
 
     Return None if no GPUs are missing. If the same conflict is already open, its declaration is
-    returned. If ``due_ms`` is None, the conflict is due now. A conflict for a limit is then due
-    when enough of the runs under the limit may be drawn.
+    returned. Without ``due_ms``, the conflict is due now or, if it is for a limit, when enough of
+    the runs under the limit may be drawn.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -115,7 +115,7 @@ def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_m
 
     A run under the limit may be drawn only after its pool's minimum runtime: the owner that lowers
     a limit does not know which runs have just started. A conflict that needs a lottery and is
-    declared for the first time is due one notice from now at the soonest, so that owners are
+    declared for the first time is due at least one notice period from now, so that owners are
     warned. The instant is found by bisection.
     """
     if question.cause is not ConflictCause.TIGHTENED:
@@ -372,8 +372,8 @@ def has_dodger(
 ) -> bool:
     """Return whether an owner has ended an entrant and has started other runs in scope.
 
-    Otherwise an owner could avoid the draw by starting its work under another name. ``left`` are
-    the remaining tokens.
+    Without this check, an owner could avoid the draw by starting its work under another name.
+    ``left`` are the remaining tokens.
     """
     still = {token.run for token in left}
     owners = {token.owner for token in declared.tokens if token.run not in still}
@@ -434,7 +434,7 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 
 
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
-    """Return the estimated work that is lost when ``cut`` ends; 0 for a spare.
+    """Return the estimated GPU-milliseconds of work that are lost when ``cut`` ends; 0 for a spare.
 
     The lost work is the work since the run's start. The loss is limited to the pool's minimum
     runtime or to an hour, whichever is longer, because runs are expected to checkpoint that often.

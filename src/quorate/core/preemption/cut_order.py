@@ -6,9 +6,9 @@
 4. Runs whose owner would still have its target share without them (burst).
 5. Runs drawn in the lottery.
 
-Within a step, the run that started last is cut first; of two that started together, the one
-submitted later. Names never decide. The minimum of a run ends only with the whole run, in step 1, 4
-or 5, so no run is ever cut below its minimum.
+Within a step, the run that started last is cut first. Of two runs that started together, the one
+that was submitted later is cut first. Names never decide. The minimum of a run ends only with the
+whole run, in step 1, 4 or 5, so no run is ever cut below its minimum.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Candidate(Struct, frozen=True, gc=False):
 
     ``gpus`` is the number of GPUs that come free in all domains. ``room`` has, by domain, the GPUs
     that the goal gains. If ``is_beyond``, some of these GPUs are outside the scope. ``pledges`` are
-    filled spares that are given up with the work, because they would otherwise take its slots back.
+    filled spares that are given up with the work, because the spares would otherwise take back the
+    slots of the work.
     """
 
     step: CutStep
@@ -65,9 +66,9 @@ class Cutter:
         """Yield the bundles that overstay: backfill past its declared end.
 
         A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
-        ``reservation`` does not exist, the bundle must have started after the first of all runs
-        with reservations began to wait. No bundle is yielded for a waiting run that was itself
-        stopped because it overstayed.
+        ``reservation`` does not exist, the bundle must have started after any of the runs with
+        reservations began to wait. No bundle is yielded for a waiting run that was itself stopped
+        because it overstayed.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)

@@ -1,7 +1,7 @@
 """Makes states without some leases, so that a conflict can try sets of cuts and undo them.
 
 The concurrency and the GPU-hours that payers hold for these leases stay held. So the end of work
-frees GPUs but no money: otherwise a run without money could get money by a conflict.
+frees GPUs but no money. If it freed money, a run without money could get some by a conflict.
 """
 
 from __future__ import annotations

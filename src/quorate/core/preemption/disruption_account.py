@@ -2,10 +2,10 @@
 
 There is one account for each owner and pool, in GPU-milliseconds of lost work. An account starts
 full, and fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target
-share. The size of an account is the larger of two amounts. The first is what it gains in seven
-days. The second is the pool's minimum runtime times the GPUs that the owner's envelopes pay for at
-once. Only the owner that calls a conflict is charged, so no owner can use up the account of
-another. docs/adr/0031-disruption-accounts-and-notices.md.
+share. The size of an account is the larger of two amounts. The first is the amount that the account
+gains in seven days. The second is the pool's minimum runtime times the GPUs that the owner's
+envelopes pay for at once. Only the owner that calls a conflict is charged, so no owner can use up
+the account of another. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Account:
 
     ``has`` is its present amount, which is negative if conflicts cost more than the account had.
     The account fills at a rate of ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when
-    it was last charged, and ``lacked`` is how much it lacked to ``size`` after that charge.
+    the account was last charged, and ``lacked`` is how far it was below ``size`` after that charge.
     """
 
     size: int

@@ -128,7 +128,8 @@ class Foreseen:
     """A conflict that would make enough room at ``start_ms``.
 
     ``lost_gpu_ms`` is the cost of its worst draw. ``slice`` has the GPUs by domain with which the
-    run would start. Some may be free, outside the scope. ``shares`` are the run's payers.
+    run would start. Some of these GPUs may be free ones outside the scope. ``shares`` are the run's
+    payers.
     """
 
     start_ms: int
@@ -229,7 +230,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     """Return whether a hard quota forbids ``run`` in ``place`` even without other work in it.
 
     If so, the run lacks headroom and not room, and no conflict helps. ``may_call`` checks quotas
-    only for the least that the run needs in any place, without spares.
+    only for the fewest nodes that the run needs in any place, without its spares.
     """
     _, goal, resolver = _asked(
         view,

@@ -51,7 +51,7 @@ Ends = Mapping[str, Mapping[int, int]]
 
 
 class Goal(Protocol):
-    """What a conflict has to achieve."""
+    """The goal of a conflict."""
 
     @property
     def is_plain(self) -> bool:
@@ -237,7 +237,7 @@ class Start:
         )
 
     def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
-        """Return the least number of GPUs of the scope that make room for all full groups.
+        """Return the least number of GPUs of the scope that must come free for all full groups.
 
         A domain may have room for some groups already. The next group needs the GPUs that are
         missing in the domain, and each further group its whole size. ``apart`` are the domains in
@@ -273,7 +273,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without the resources that firm starts of others need during the run."""
+        """Return ``view`` without the resources that other firm starts need during the run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)

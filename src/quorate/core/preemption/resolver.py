@@ -227,7 +227,7 @@ class Resolver:
         return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
     def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
-        """Return the runs that ``draws``, a sequence of (owner, run), end.
+        """Return the result of ``draws``, which is a sequence of (owner, run).
 
         Return None if all draws together are not enough. A drawn run that no longer has a token is
         skipped. No run is drawn if the cuts are enough after all: the bounded search for a start

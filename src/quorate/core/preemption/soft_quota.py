@@ -1,7 +1,7 @@
 """Decides by soft quotas which runs are burst, and which owners may call a conflict.
 
 Only a run of an owner with a stated target share can be burst. An owner without a stated target has
-an equal part of what the stated targets leave; this part only orders the queue.
+an equal part of the share that the stated targets leave. This part only orders the queue.
 """
 
 from __future__ import annotations

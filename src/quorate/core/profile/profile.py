@@ -171,7 +171,7 @@ class Profile:
         return Resource(island.gpus_free, self.returns.expected(kept)[1])
 
     def rack_room(self, nodes: Nodes) -> Resource:
-        """Return the free GPUs of ``nodes`` over time, less what firm starts need on them."""
+        """Return the free GPUs of ``nodes`` over time, less those that firm starts need on them."""
         known = self._rack_rooms.get(nodes)
         if known is None:
             known = self._rack_rooms[nodes] = rack_room(self.view, self.returns, nodes)
@@ -260,7 +260,7 @@ class Profile:
     # --- Entries ---
 
     def put(self, entry: Entry) -> None:
-        """Insert ``entry``: what it needs counts as taken from its start to its end."""
+        """Insert ``entry``: its needs count as taken from its start to its end."""
         self._put(entry, 1)
         if self.gains is not None:
             self.gains.put(entry)
@@ -376,7 +376,7 @@ class Profile:
         self.shut()
 
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
-        """Return what ``entry`` takes when it is inserted, or (``sign`` -1) what it has taken.
+        """Return the resources that ``entry`` takes when inserted, or (``sign`` -1) has taken.
 
         A start by a conflict takes only the amounts that other entries leave. The conflict frees
         the amounts that are missing.
