@@ -94,7 +94,7 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Reports of the executor, in order; the queue is tried once, after the last report.
+    """Reports of the executor, in order. The queue is tried only once, after the last report.
 
     If the queue were tried after each report, a lease whose end is reported later in this command
     could move a planned start. At the end of a round, all reported leases end before other runs
@@ -213,7 +213,7 @@ class UpdateOwner:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOwner:
-    """Remove an owner that holds nothing.
+    """Remove an owner without children, runs, unwiped nodes and envelopes in use.
 
     If ``version`` is given, the owner is removed only if it is still the owner's version.
     """

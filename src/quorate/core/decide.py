@@ -167,7 +167,7 @@ def _not_granted(log: DecisionLog, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Carry out due changes of holds, spares and followers of failed runs.
+    """Carry out the changes that are due: of holds, of spares and of followers of failed runs.
 
     A spare that is given up frees money, so the holds are settled again afterwards.
     """

@@ -56,8 +56,8 @@ class Mark(Struct, frozen=True, gc=False):
 class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
-    With an executor, a lease that is stopping runs until the executor confirms its end. Without an
-    executor no work runs, and a stop writes both events, ending and ended, at once. Writing an
+    With an executor, a stopping lease keeps its slots until the executor confirms its end. Without
+    an executor no work runs, and a stop writes both events, ending and ended, at once. Writing an
     event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 

@@ -317,7 +317,7 @@ def _place_and_pay(
 def _too_many_nodes(attempt: _Attempt) -> bool:
     """Return whether the run exceeds a node limit whatever nodes the search chooses.
 
-    If True, the run cannot start. Called only after a paid placement has exceeded a limit.
+    If True, the run cannot start. This is called only after a paid placement has exceeded a limit.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False

@@ -281,11 +281,14 @@ class PaymentSearch:
         return True
 
     def _amounts(self, at: int) -> Iterator[int]:
-        """Yield the amounts for cell ``at`` that may leave the rest payable, largest first."""
+        """Yield the amounts to try in cell ``at``, largest first.
+
+        These are the amounts that may leave the remaining demand payable.
+        """
         index, key, tier = self.choices[at]
         most = min(self.left[index], self.payer_list.room(key, tier))
         if most == 0:
-            yield 0  # No demand or no room is left, so this cell does not change the rest.
+            yield 0  # No demand or no room is left, so the cell is 0.
             return
         top, is_interval = most + 1, self.by_bisection
         if is_interval:

@@ -167,7 +167,7 @@ class _Draft:
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
-        """Return ``domain_offer`` with only as many nodes as ``amounts`` fill, first by name.
+        """Return ``domain_offer`` with only as many nodes as ``amounts`` fill, the first by name.
 
         GPUs picked from the result, spares included, leave no node partly used.
         """

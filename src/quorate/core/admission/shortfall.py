@@ -59,8 +59,9 @@ def explain_uncovered(
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how many GPUs of each demand can be paid, earlier demands first.
 
-    Used if limits overlap, because the bound of ``payable`` may then be too high. If an amount can
-    be paid, every smaller amount can be paid, so the largest amount is found by bisection.
+    This is used if limits overlap, because the bound of ``payable`` may then be too high. If an
+    amount can be paid, every smaller amount can be paid, so the largest amount is found by
+    bisection.
     """
     kept: list[Demand] = []
     paid: list[int] = []

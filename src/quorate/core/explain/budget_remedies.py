@@ -90,7 +90,7 @@ class _Search:
         return found
 
     def remedy(self, lever: Lever) -> Remedy | None:
-        """Return the proven change of ``lever``, if one starts the run."""
+        """Return the remedy that changes ``lever``; None if no value is proven to start the run."""
         last = min(lever.reach(self.gpus), GPUS_MAX)
         alone = first_working(
             range(lever.first, last + 1), lambda value: self._admits(lever.make(value))

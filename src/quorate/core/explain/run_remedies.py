@@ -185,7 +185,7 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Remedy]:
-    """Yield the copy with the largest fraction of the group size, such as a half, that starts."""
+    """Yield the copy that starts with the largest fraction of the group size, such as a half."""
     parts = [size for size in range(group_gpus // 2, 0, -1) if group_gpus % size == 0]
     for size in parts[:GROUP_SIZES_MAX]:
         remedies = list(

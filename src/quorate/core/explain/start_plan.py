@@ -56,8 +56,9 @@ class Forecast:
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is the start of
     its firm ``reservation``. ``natural_start_ms`` is when the run could start without a conflict,
-    as far as is known now. ``plan_state`` says how reliable the start is, and is None if no start
-    is planned. ``long_walk`` is set if an exact forecast planned runs beyond the usual depth.
+    as far as is known now. ``plan_state`` says how certain the start is, and is None for a run that
+    is not in the queue. ``long_walk`` is set if an exact forecast planned runs beyond the usual
+    depth.
 
     ``place`` and ``payers`` belong to the planned start, else to the natural one. ``closing`` has
     the payers whose window closes before the expected end, with when. ``deficit`` is
@@ -322,7 +323,7 @@ def _held_place(state: StateView, record: RunRecord) -> Slice | None:
 
 
 def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
-    """Return who pays for a running run, and for how long each payer's GPUs are paid in total."""
+    """Return the payers of a running run, their GPUs, and the total time each GPU is paid for."""
     found: dict[tuple[object, ...], Share] = {}
     for name in record.leases:
         lease = state.leases[name]

@@ -1,7 +1,7 @@
 """The outlook: plan, queue order and settled state at one instant, computed once.
 
-The time to compute them grows with the length of the queue. So a reader that answers many questions
-about one state keeps and shares its outlook.
+The time to compute an outlook grows with the length of the queue. So a reader that answers many
+questions about one state keeps and shares its outlook.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
-        """Try to start a run; return 1, or 0 if the run is not ready and was not tried."""
+        """Try to start a run; return how many runs were tried: 1, or 0 if the run is not ready."""
         plan = self._plan
         column.at += 1
         record = plan.view.runs[name]

@@ -258,7 +258,8 @@ def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
     """Return whether a firm start is tried before the queue, because a conflict has made its room.
 
     The start is tried first once the leases that were cut for it have ended, even if its planned
-    instant is later. Otherwise a run that was cut could take the room back, and be drawn again.
+    instant is later. If it were tried later, a run that was cut could take the room back, and be
+    drawn again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False

@@ -73,7 +73,10 @@ def divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] |
 
 
 def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put a divisible item into domains in their order. Each part needs spares of its own."""
+    """Put a divisible item into domains in their order; return whether it fits.
+
+    Each part needs spares of its own.
+    """
     left = item.gpus
     for at, gpus_free in enumerate(free):
         gpus = min(left, gpus_free - spares)
@@ -87,7 +90,10 @@ def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool
 
 
 def _grouped(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
-    """Put groups into domains in order. A single group goes where the fewest GPUs stay free."""
+    """Put groups into domains in their order; return whether they fit.
+
+    A single group goes into the domain where the fewest GPUs stay free.
+    """
     size, left = item.gpus + spares, item.count
     if left == 1:
         fitting = [(gpus_free, at) for at, gpus_free in enumerate(free) if gpus_free >= size]

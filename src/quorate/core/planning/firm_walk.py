@@ -1,7 +1,8 @@
 """The first part of a walk: puts firm starts into the profile, and moves those that do not fit.
 
-Late starts are inserted first, then the others, in the order in which they became firm. Starts that
-no longer fit are planned again around the others, and the cause is recorded.
+Late starts are inserted first, and starts by a conflict last. Otherwise the order is that in which
+the starts became firm. Starts that no longer fit are planned again around the other firm starts,
+and the cause is recorded.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class LongWalk:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The planned start of a waiting run; ``entry`` is None if it has none.
+    """The planned start of a waiting run; ``entry`` is None if the run has none.
 
     ``long_walk`` is set if a walk beyond the depth has searched for the start.
     """

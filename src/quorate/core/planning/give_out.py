@@ -79,7 +79,7 @@ def give_out(log: DecisionLog) -> None:
 
 
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
-    """Start and plan runs, and repeat this while new events may let more happen at this instant.
+    """Start and plan runs, and repeat this while the new events may change the result.
 
     ``known`` has the findings of earlier trials of this decision. Its bundles are stopped in the
     first pass only, because by a later pass a new bundle with the same number may have started.

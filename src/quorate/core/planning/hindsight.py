@@ -3,8 +3,8 @@
 A decision puts firm starts into the profile before all its events are known. So a decision may move
 a start needlessly, in two cases:
 
-- An overstaying bundle holds what the start needs, and may not be stopped for this start. Later the
-  same decision stops the bundle for another start.
+- An overstaying bundle holds resources that the start needs, and may not be stopped for this start.
+  Later the same decision stops the bundle for another start.
 - A start right before the moved start is late, and therefore ends later. Later the same decision
   moves the late start, too, because that start fits by counting but cannot be admitted.
 

@@ -70,7 +70,7 @@ class LeftPlaces:
         return True
 
     def overtaken(self) -> tuple[list[Entry], list[str]]:
-        """Return tentative starts that a new walk may plan later, and runs that it may plan before.
+        """Return tentative starts that a new walk may plan later, and runs that may precede them.
 
         Starts have changed the ranks of their owners. In a new walk, waiting runs of other owners
         may come before the runs of these owners.
@@ -111,7 +111,7 @@ class LeftPlaces:
         return self._firm.all_stand and not (log.has_executor and self._firm.overstayers())
 
     def _firm_stay(self) -> bool:
-        """Return whether each examined run has a start, and no firm run may start now."""
+        """Return whether all examined runs have starts, and no firm start may begin now."""
         plan, log = self._plan, self._plan.log
         view, now = log.view, plan.search.now
         for name in self.looked_at:

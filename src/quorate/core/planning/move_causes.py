@@ -200,7 +200,7 @@ def _short_without(
 def _gains(
     profile: Profile, kind: str, name: str, runs: Collection[str]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield how much more of a resource is free if ``runs`` have ended: (from, until, amount)."""
+    """Yield how much more of a resource is free without ``runs``, as (from, until, amount)."""
     view, returns, now_ms = profile.view, profile.returns, profile.now_ms
     for run in runs:
         ends = [(lease, returns.lease_end_ms(lease)) for lease in view.runs[run].leases]

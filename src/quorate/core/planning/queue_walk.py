@@ -1,12 +1,12 @@
 """The walk: one pass over the firm starts and the queue, which starts or plans the waiting runs.
 
-First the walk puts firm starts into the profile, in the order in which they became firm. Starts
-that no longer fit are planned again around the others, and the cause is recorded. Then the walk
-visits the waiting runs in queue order: the first ``reservationDepth`` of each pool, and every run
-with a firm start. For each run, the walk searches for the earliest start that quotas, payers, room
-and the entries so far allow. A run that can start now is started. A start within the pool's
-horizon becomes firm; a later start is a forecast and is not recorded. Beyond the depth, a bounded
-number of runs are started in the remaining room. docs/adr/0025-planning.md.
+First the walk puts firm starts into the profile. Starts that no longer fit are planned again around
+the other firm starts, and the cause is recorded. Then the walk visits the waiting runs in queue
+order: the first ``reservationDepth`` of each pool, and every run with a firm start. For each run,
+the walk searches for the earliest start that quotas, payers, room and the entries so far allow. A
+run that can start now is started. A start within the pool's horizon becomes firm; a later start is
+a forecast and is not recorded. Beyond the depth, a bounded number of runs are started in the
+remaining room. docs/adr/0025-planning.md.
 
 For a reader, the walk may continue beyond the depth, up to a given run (``Reach``).
 """

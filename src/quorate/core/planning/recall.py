@@ -152,7 +152,7 @@ class _Trials:
         return needed_of(taken[:length], starts)
 
     def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
-        """Return a trial in which ``loans`` are handed over; None if one has no other payers."""
+        """Return a trial in which ``loans`` are handed over; None if a loan has no other payers."""
         trial = self._trial()
         return trial if all(_hand(trial, loan) for loan in loans) else None
 
@@ -259,7 +259,7 @@ class _Trials:
     def _recalled(
         self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
     ) -> StateView:
-        """Return ``view`` with ``loans`` recalled, for ``due_ms`` or else after their notices."""
+        """Return ``view`` with ``loans`` recalled to end at ``due_ms``, or after their notices."""
         trial = self._trial(view)
         for loan in loans:
             trial.write(_recalled(trial, loan, self.run.name, due_ms))

@@ -67,7 +67,8 @@ class StartNow:
         """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
-        # For a run that is due, firm starts keep only what they need, even if ``is_choosy``.
+        # When a run is due, the other firm starts keep only the GPUs that they need, even if
+        # ``is_choosy``.
         with self._plan.profile.opened() if is_due else nullcontext():
             if not self.may_start(record.spec, until_ms):
                 return False
@@ -94,8 +95,8 @@ class StartNow:
     def fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
         """Start a run on spares, if they have room for it; return whether it started.
 
-        ``answer`` is the refusal of the run in ``room``. If it is for a hard quota, spares do not
-        help.
+        ``answer`` is the refusal of the run in ``room``. If the refusal is for a hard quota, spares
+        do not help.
         """
         plan = self._plan
         log, run = plan.log, record.spec

@@ -115,7 +115,7 @@ def start_quantiles(
     now_ms: int,
     not_before_ms: int = 0,
 ) -> StartQuantiles:
-    """Return the instants by which all ``needs`` of a start are met with these probabilities.
+    """Return the P50 and the P90 of the instant at which all ``needs`` of a start are met.
 
     ``histories`` is ``StateView.durations``. No instant is before ``now_ms``. The start cannot come
     before ``not_before_ms``, for example because a payer's window opens then.
@@ -178,8 +178,9 @@ class _Certain(Struct, frozen=True, gc=False):
 class _ByHistory(Struct, frozen=True, gc=False):
     """A run that ends with the odds of its owner's past runs that took at least as long.
 
-    ``like`` has the buckets of these past runs, in order. ``first`` is the bucket of the run if the
-    run ended at ``now_ms``. ``missing`` is the number of past runs that the prior replaces.
+    ``like`` has the buckets of these past runs, in order. ``first`` is the bucket in which the run
+    would be if it ended at ``now_ms``. ``missing`` is the number of past runs that the prior
+    replaces.
     """
 
     since_ms: int

@@ -244,9 +244,9 @@ class Searcher:
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
         """Return the start of an ``is_choosy`` request in the state expected at ``at_ms``.
 
-        Return None if the run cannot start in that state. If the start is later than now and takes
-        whole domains, it may only use domains in which the plan has no other start at that time.
-        This limit does not apply if, with the payers found, counting GPUs is enough.
+        Return None if the run cannot start in that state. A start that is later than now and takes
+        whole domains may only use domains in which the plan has no other start at that time. This
+        limit does not apply if, with the payers found, counting GPUs is enough.
         """
         if not ask.takes_whole or at_ms <= self.profile.now_ms:
             return self._tried(ask, at_ms)

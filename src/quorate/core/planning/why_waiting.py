@@ -29,7 +29,7 @@ _LACKS: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
     RefusalCode.RESERVED: Lack.NOTHING,
 }
-"""Maps the code of a run's last refusal to what it lacks. Others are computed every time."""
+"""The lack of a run whose last refusal has this code. Other refusals are computed every time."""
 
 
 class WhyWaiting:

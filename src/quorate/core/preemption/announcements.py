@@ -3,9 +3,9 @@
 The last announcements, which are in the state, are compared with the present plan, and the
 differences are written. When a conflict is planned, or its instant or scope changes, it is
 announced to every owner whose runs have a token. A conflict is announced again to an owner when
-another run of the owner gets a token, or when the odds of one of its runs change by ten points. The
-odds are checked in the first decision of each minute. The odds are counted over a fixed number of
-dummy draws, so the same state gives the same odds.
+another run of the owner gets a token, or when the odds of one of its runs change by ten percentage
+points. The odds are checked in the first decision of each minute. The odds are counted over a fixed
+number of dummy draws, so the same state gives the same odds.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
@@ -92,7 +92,7 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
     A conflict for which no run has a token is never announced, so it is checked again and again. So
-    that these do not delay other announcements, decisions begin with different conflicts.
+    that such conflicts do not delay other announcements, decisions begin with different conflicts.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}

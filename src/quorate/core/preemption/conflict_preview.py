@@ -150,7 +150,7 @@ class _Entry:
     held: Mapping[str, Sequence[str]]
 
     def draw(self, seed: bytes) -> Drawn:
-        """Return the runs that ``seed`` ends, computing few more draws than needed."""
+        """Return the runs that ``seed`` ends; compute only few more draws than needed."""
         source, sequence = draw(seed, self.held), list[tuple[str, str]]()
         while True:
             more = list(islice(source, max(_FIRST_DRAWS, len(sequence))))

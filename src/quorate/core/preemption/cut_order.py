@@ -66,9 +66,9 @@ class Cutter:
         """Yield the bundles that overstay: backfill past its declared end.
 
         A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
-        ``reservation`` does not exist, the bundle must have started after any of the runs with
-        reservations began to wait. No bundle is yielded for a waiting run that was itself stopped
-        because it overstayed.
+        ``reservation`` does not exist, the bundle must have started after at least one of the runs
+        with reservations began to wait. No bundle is yielded for a waiting run that was itself
+        stopped because it overstayed.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)

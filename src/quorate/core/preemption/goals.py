@@ -2,7 +2,7 @@
 
 A goal is reached when admission would start its run, or when use is within a limit. GPUs are
 counted first, because counting is quick. But counting can only prove that the goal is not reached
-yet: each freed GPU lowers the number of missing GPUs by at most one.
+yet: each GPU that is freed in scope lowers the number of missing GPUs by at most one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""The most steps of a try's first search. A goal makes many tries, and overlapping caps slow it."""
+"""The most steps of a try's first search. A goal makes many tries, which overlapping caps slow."""
 LONG_SEARCH_STEPS: Final = 1_000
 """Steps that all tries of a goal share if the first search of a try is not enough."""
 _NO_ROOM: Final = frozenset(

@@ -27,7 +27,7 @@ SEED_TAG: Final = b"quorate-lottery-seed/1"
 DRAW_TAG: Final = b"quorate-lottery-draw/1\0"
 DUMMY_TAG: Final = b"quorate-lottery-dummy/1\0"
 CHAIN_LENGTH: Final = 100_000
-"""How many lotteries one committed chain is enough for."""
+"""The number of lotteries for which one committed chain is enough."""
 LINK_BYTES: Final = 32
 DUMMY_DRAWS: Final = 1_000
 """The number of dummy draws over which the frequency of cuts is counted."""

@@ -1,4 +1,4 @@
-"""When a run last started: the age of a run decides whether it may be drawn, and what it loses."""
+"""When a run last started: its age decides whether it may be drawn, and how much work it loses."""
 
 from __future__ import annotations
 

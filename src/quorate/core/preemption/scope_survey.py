@@ -27,7 +27,7 @@ _SPARE: Final = Role.SPARE
 class Survey:
     """The leases in scope.
 
-    ``runs`` has the leases of each run that are not stopping, in the order in which they were
+    ``runs`` has, for each run, its leases that are not stopping, in the order in which they were
     found. ``spares`` has the spares among these leases, and ``steps`` the leases that belong to
     steps above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that
     count against a limit, and ``filled`` has the filled spares on the slots of each lease.
@@ -81,7 +81,7 @@ def survey_domains(
     *,
     counts_beyond: bool = False,
 ) -> Survey:
-    """Return the survey of ``domains`` of a pool, or of all its domains if none is named.
+    """Return the survey of ``domains`` of a pool and flavor, or of all domains if it is empty.
 
     If ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
     with GPUs inside is cut.

@@ -9,7 +9,7 @@ has an earlier start. docs/design/planning.md.
 
 Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
 expected end, and the plan up to the same entry takes the same amounts of them. Unchanged rooms and
-payers are called alike, and results that depend only on these are reused.
+payers are called alike. Results that depend only on alike rooms and payers are reused.
 """
 
 from __future__ import annotations

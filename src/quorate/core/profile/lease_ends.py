@@ -66,8 +66,8 @@ def bundle_recall(view: StateView, run: str, bundle: int) -> LoanRecalled | None
 def is_told_late(view: StateView, lease: Lease) -> bool:
     """Return whether a recalled ``lease`` was stopped too late to end in time.
 
-    The lease then ends after its notice, because it still gets its full grace. A stop is too late
-    if the service was down when the lease had to be stopped.
+    The lease then ends after its notice, because it still gets its full grace. This happens if the
+    service was down when the lease had to be stopped.
     """
     if lease.ending is None or not view.recalls:
         return False

@@ -23,7 +23,7 @@ Nodes = frozenset[str]
 
 
 def rack_demands(view: StateView, entry: Entry) -> tuple[tuple[Nodes, int], ...]:
-    """Return how many GPUs of a firm start must be on which nodes, because selectors name racks.
+    """Return, for selectors that name racks, the nodes that they allow and how many GPUs need them.
 
     The result is kept until a budget, owner, pool or node changes.
     """
