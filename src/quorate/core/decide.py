@@ -315,7 +315,7 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         if refusal is not None:
             return Decision(refusals=(refusal,))
     if not run.sensitive or view.reservations:
-        give_out(trial)  # A claim takes no promised GPUs, so earlier runs start before it.
+        give_out(trial)  # A claim takes no GPUs of firm starts, so due firm starts still begin.
     record = trial.view.runs[run.name]
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
         # A run that has no room now is refused as well if it would exceed its quota.

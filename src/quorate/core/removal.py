@@ -1,8 +1,7 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The move is
-recorded with the same cause as if the node had been drained, or as if the budget had lost its
-envelopes.
+Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The recorded
+cause of the move is that the nodes of a domain changed, or that the budget changed.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ over the firm starts and the queue, which starts or plans each waiting run. Star
   ``start_now`` starts runs, ``firm_or_tentative`` plans runs that cannot start now, and
   ``beyond_depth`` starts runs beyond the depth in the room that the plan leaves.
 - ``start_search`` finds the earliest start of one run in the profile (``core/profile``).
-  ``start_ask`` is the request of the run. ``counted_starts`` finds starts by counting GPUs and
-  money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.
+  ``start_ask`` computes the request of the run. ``counted_starts`` finds starts by counting GPUs
+  and money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.
 - ``why_waiting`` computes why a run waits, and ``move_causes`` why a firm start moves.
 - ``overstay`` stops backfill that runs past its declared end, and ``recall`` recalls loans.
 - ``left_places`` decides whether the queue has to be walked again, and ``hindsight`` whether the

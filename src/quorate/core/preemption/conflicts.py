@@ -198,7 +198,7 @@ def question_words(question: Question) -> str:
 
 
 def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
-    """Declare a conflict by hand, one notice ahead; return a refusal if it cannot be declared."""
+    """Declare a conflict by hand, due after one notice; return a refusal if it is not possible."""
     view = log.view
     refusal = _refused_scope(view, command)
     if refusal is not None:

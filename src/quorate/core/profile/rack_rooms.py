@@ -23,7 +23,7 @@ Nodes = frozenset[str]
 
 
 def rack_demands(view: StateView, entry: Entry) -> tuple[tuple[Nodes, int], ...]:
-    """Return, for selectors that name racks, the nodes that they allow and how many GPUs need them.
+    """Return (nodes, GPUs) pairs: the GPUs that a firm start needs on the nodes that racks allow.
 
     The result is kept until a budget, owner, pool or node changes.
     """

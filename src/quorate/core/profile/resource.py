@@ -1,4 +1,4 @@
-"""A resource over time: the amount free now, plus gains as leases end, less the plan's takings.
+"""A resource over time: the amount free now, plus the gains as leases end, less the planned use.
 
 The amount that leases leave free never falls over time, because leases only give back. All profiles
 share this amount. The amounts that the plan takes are a short list of steps, and belong to one
