@@ -54,7 +54,7 @@ class Cancel:
 class CancelTasks:
     """Cancel tasks of an array together, as ``Cancel`` cancels one run.
 
-    No other run starts in between. Tasks that are already over do not change.
+    No other run starts between these cancellations. Tasks that are already over do not change.
     """
 
     runs: tuple[str, ...]
@@ -170,7 +170,7 @@ class Draw:
     """Settle a conflict that is due. ``preimage`` (hex) is the link named in its declaration.
 
     ``preimage`` is empty if no run entered a lottery. A ``beacon`` is refused, because the ledger
-    has no commitment to its source.
+    has no commitment to the source of beacons.
     """
 
     conflict: str
@@ -200,8 +200,8 @@ class UpdateOwner:
     """Change the given fields of an owner and no others.
 
     ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` of
-    None leaves the parents unchanged. If ``version`` is given, the change applies only if it is
-    still the owner's version.
+    None leaves the parents unchanged. If ``version`` is given, the change applies only if the owner
+    still has this version.
     """
 
     name: str
@@ -215,7 +215,7 @@ class UpdateOwner:
 class RemoveOwner:
     """Remove an owner without children, runs, unwiped nodes and envelopes in use.
 
-    If ``version`` is given, the owner is removed only if it is still the owner's version.
+    If ``version`` is given, the owner is removed only if it still has this version.
     """
 
     name: str

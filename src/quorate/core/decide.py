@@ -1,7 +1,7 @@
 """Decide: (view, command) -> Decision. Pure: time and actor are arguments; nothing is random.
 
 Every command first carries out due changes (such as holds that ran out), then its own change. After
-its own change, a command tries the waiting runs, because it may have made room for them.
+its own change, a command tries the waiting runs, because the change may have made room for them.
 """
 
 from __future__ import annotations

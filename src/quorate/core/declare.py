@@ -251,7 +251,7 @@ def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
-    """Return ``specs`` with every run after the runs of the same command that it follows.
+    """Return ``specs`` ordered so that each run comes after the runs in ``specs`` that it follows.
 
     The tasks of an array stay together. Runs that follow each other in a cycle keep their order;
     ``_check_follow`` refuses them.

@@ -1,4 +1,4 @@
-"""Due: when the next ``Tick`` is needed if no command comes before."""
+"""Due: when the next ``Tick`` is needed if no command comes before it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The payers of one run: every envelope that may pay, in cover order, and how much each can pay.
 
-Cover order: the owner's own envelopes; those of siblings through a shared parent; those of parents;
-then those of sponsors, if sponsors are tried. Ties are ordered by budget name, then by envelope
-name. Payers have no priority number.
+In cover order, the owner's own envelopes come first, then the envelopes of its siblings (through a
+shared parent), then those of its parents, and last those of sponsors, if sponsors are tried. Ties
+are ordered by budget name, then by envelope name. Payers have no priority number.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
     whose window ends by ``outlast_ms`` does not pay, because its lease would have to stop at once.
-    If the start was planned at ``asked_ms``, a window that opened after ``asked_ms`` pays only if
-    its envelope allows reservations before its window opens. If ``own_only``, only envelopes of the
-    owner itself pay. ``barred`` envelopes do not pay.
+    If the start was planned at ``asked_ms``, an envelope whose window opened after ``asked_ms``
+    pays only if it allows reservations before its window opens. If ``own_only``, only envelopes of
+    the owner itself pay. ``barred`` envelopes do not pay.
     """
 
     owner: str

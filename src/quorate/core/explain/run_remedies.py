@@ -154,7 +154,8 @@ def _free_name(view: StateView, name: str) -> str:
 def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     """Yield copies with weaker demands on their placement.
 
-    These are: other groups, several domains, no spares, any place.
+    The copies may use several domains, have other groups or none, have no spares, or have no
+    selector.
     """
     if not run.cross_group_spread:
         yield from copies.once(

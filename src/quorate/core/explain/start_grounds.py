@@ -129,8 +129,8 @@ def waits_for(
     """Yield the leases on whose expected ends a start relies.
 
     A start relies on ends of leases if too few GPUs are free in its domains, if its payers have too
-    little left, or if a hard quota leaves too little. In the last case leases that count under the
-    quota have to end. A start by a conflict waits for no lease.
+    little concurrency left, or if a hard quota leaves too little headroom. In the last case leases
+    that count under the quota have to end. A start by a conflict waits for no lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):

@@ -1,8 +1,7 @@
 """Plans when waiting runs start. The plan is derived from the state after each command.
 
-``give_out`` is called after each command. ``give_out`` calls the walk (``queue_walk``): one pass
-over the firm starts and the queue, which starts or plans each waiting run. Start reading at
-``queue_walk``.
+After each command, ``give_out`` is called. It calls the walk (``queue_walk``): one pass over the
+firm starts and the queue, which starts or plans each waiting run. Start reading at ``queue_walk``.
 
 - ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm starts into the profile,
   ``start_now`` starts runs, ``firm_or_tentative`` plans runs that cannot start now, and

@@ -196,7 +196,7 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call the conflicts of all firm starts by a conflict whose conflicts are due.
+        """Call each conflict that is due for a firm start by a conflict.
 
         If a conflict cannot be called, its start is moved instead, and True is returned. After a
         move no more conflicts are called, because the move may leave room for other starts.

@@ -85,7 +85,7 @@ class Foresight:
     ) -> Foresight:
         """Return the plan of all runs before ``run`` in the queue, and of ``run`` itself.
 
-        The start of ``run`` is the one that it would have within the pool's depth. The walk ends
+        The start of ``run`` is found as if the run were within the pool's depth. The walk ends
         after ``runs_max`` runs. If the walk has not reached ``run`` by then, only the earliest
         possible start of ``run`` is known.
         """

@@ -1,8 +1,8 @@
 """After every command, starts the waiting runs that can start, and plans the others.
 
 The steps are, in this order: stop overstaying bundles, and loans whose recall is due; start and
-plan runs (the queue walk); call due conflicts; let running malleable runs grow into the remaining
-room; place the grants of rounds.
+plan runs (the queue walk); call due conflicts; let running malleable runs grow into the room that
+is left; place the grants of rounds.
 
 If the decision has moved a firm start needlessly, the decision is made again, with the knowledge
 from the first try (``hindsight``).

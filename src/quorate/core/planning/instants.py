@@ -1,9 +1,9 @@
-"""Finds the first instant at which something fits, with few tries.
+"""Finds the first instant at which a start fits, with few tries.
 
 At a critical instant, the plan begins to take a resource, or a window opens or closes. Between two
 critical instants the room only grows. So a try at the last millisecond before a critical instant
-shows whether anything fits since the previous critical instant. Bisection then finds the first
-instant.
+shows whether the start fits at any instant since the previous critical instant. Bisection then
+finds the first such instant.
 """
 
 from __future__ import annotations

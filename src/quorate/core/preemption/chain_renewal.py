@@ -1,8 +1,8 @@
 """Commits the lottery's next chain, and records sealed secrets, before the present chain ends.
 
 A party that knows which runs a chain will draw must not choose the chain. So the next chain is
-committed while the present chain still has links, and is used when these are used up
-(docs/adr/0052).
+committed while the present chain still has links, and is used when the present chain has no links
+left (docs/adr/0052).
 """
 
 from __future__ import annotations

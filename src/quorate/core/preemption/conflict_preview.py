@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""How many draws are computed before the first check whether they are enough."""
+"""How many draws are computed before it is first checked whether the draws are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,8 +99,8 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
     """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
-    The run is planned again at that instant. Nothing is written if a recorded deferral of the run
-    ends at that instant or before: the cost is computed again when it ends.
+    The run is planned again when the account covers the cost. Nothing is written if a recorded
+    deferral of the run ends by then, because the cost is computed again when that deferral ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

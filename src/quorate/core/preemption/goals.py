@@ -113,10 +113,10 @@ class Start:
     ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
     may pay. Only work that has GPUs in these domains is cut. Free GPUs of other domains count, too,
     and so do GPUs of other domains that a cut frees. ``apart`` has the free GPUs of other domains:
-    together they are ``apart_gpus`` GPUs with room for ``apart_groups`` full groups, and one domain
-    has ``apart_most`` at most. ``firm`` is the profile with the firm starts of other runs. For each
-    domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the GPUs that
-    firm starts leave at the instants when they may leave the fewest.
+    together they are ``apart_gpus`` GPUs with room for ``apart_groups`` full groups, and the most
+    in one domain is ``apart_most``. ``firm`` is the profile with the firm starts of other runs. For
+    each domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the GPUs
+    that firm starts leave at the instants when they may leave the fewest.
     """
 
     run: Run

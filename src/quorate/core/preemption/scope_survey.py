@@ -31,8 +31,8 @@ class Survey:
     found. ``spares`` has the spares among these leases, and ``steps`` the leases that belong to
     steps above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that
     count against a limit, and ``filled`` has the filled spares on the slots of each lease.
-    ``scope`` is set if GPUs that a cut frees in other domains count, too: then it has the domains
-    of the conflict.
+    ``scope`` has the domains of the conflict if GPUs that a cut frees in other domains count, too;
+    otherwise it is None.
     """
 
     view: StateView

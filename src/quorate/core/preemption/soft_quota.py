@@ -45,7 +45,7 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why soft quotas of its owner forbid a run to call a conflict; empty if they do not.
+    """Return why soft quotas of its owner forbid a run to call a conflict; empty if they allow it.
 
     The reason may be a used-up budget, or a target share that the run would exceed in ``flavor``.
     If ``flavor`` is empty, the run must exceed the share in each existing flavor that it asks for.

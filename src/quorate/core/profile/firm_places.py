@@ -192,9 +192,9 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the start certainly has all it needs. The start also has all it needs if
-    it had all it needed in the previous walk, and none of its resources has less free than then.
-    The result of the previous walk is used only if ``pin`` is the same object as in that walk.
-    ``pin`` is a new object if a budget, owner, pool or node has changed.
+    it had all it needed in the previous walk, and if no less of its resources is free than in that
+    walk. The result of the previous walk is used only if ``pin`` is the same object as in that
+    walk. ``pin`` is a new object if a budget, owner, pool or node has changed.
     """
     gains = profile.gains
     if gains is None:
