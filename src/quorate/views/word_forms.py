@@ -194,8 +194,9 @@ def bar(used: int, total: int, *, out: int = 0, width: int = 20) -> str:
 
     A part above zero has at least one mark, and a bar is full only if nothing is free.
     """
-    marks = _marks(used, total, width)
-    crossed = min(_marks(out, total, width), width - marks)
+    least_free = int(used + out < total)
+    marks = min(_marks(used, total, width), width - least_free - int(out > 0))
+    crossed = min(_marks(out, total, width), width - least_free - marks)
     return "[" + "#" * marks + "." * (width - marks - crossed) + "x" * crossed + "]"
 
 

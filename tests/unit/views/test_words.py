@@ -102,6 +102,8 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
         (50, 30, "[#####..xxx]"),
         (1, 1, "[#........x]"),
         (99, 1, "[#########x]"),
+        (90, 1, "[########.x]"),
+        (1, 98, "[#.xxxxxxxx]"),
         (0, 100, "[xxxxxxxxxx]"),
         (100, 0, "[##########]"),
     ],
