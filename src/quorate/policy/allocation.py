@@ -19,7 +19,7 @@ FEASIBLE: Final = 1e-9
 """The largest permitted rounding error in a constraint, relative to the constraint's limit."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of an allocation by ``Method.RULE``: a rule optimises nothing, so nothing bounds it."""
+"""The bound of an allocation by ``Method.RULE``: a rule optimises no objective, so it has none."""
 
 
 class Method(StrEnum):
@@ -39,9 +39,9 @@ class Allocation:
 
     ``first`` and ``second`` are the jobs of a row; ``second`` is ``ALONE`` in the row of a single
     job. The rows of all single jobs come first, in the order of the problem. ``objective`` is the
-    value that the policy maximises or, with ``Policy.is_least``, minimises; ``bound`` is the best
-    value that any allocation can have, ``NO_BOUND`` for a rule. ``prices`` has the change of the
-    objective for one more GPU of each flavor; a rule has no prices.
+    value that the policy maximises or, with ``Policy.is_least``, minimises. ``bound`` is the best
+    value that any allocation can have; for a rule it is ``NO_BOUND``. ``prices`` has, for each
+    flavor, the change of the objective for one more GPU; a rule has no prices.
     """
 
     first: Ints
@@ -56,8 +56,8 @@ class Allocation:
     discounts: Floats | None = None
     """The factor by which the policy has multiplied each job's shares at the end; usually None."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that could perhaps get more. To find out would take too much work
-    (``Problem.work_max``), or is impossible because of rounding."""
+    """Jobs for which the policy does not know whether they could get more: the answer would take
+    more work than ``Problem.work_max``, or rounding hides the answer."""
 
     @property
     def gap(self) -> float:
@@ -150,7 +150,7 @@ def paired_shares(allocation: Allocation, jobs: int) -> Floats:
 
 
 def breaches(problem: Problem, allocation: Allocation) -> list[str]:
-    """Return the constraints that ``allocation`` breaks by more than rounding."""
+    """Return a text for each constraint that ``allocation`` breaks by more than rounding."""
     shares, first, second = allocation.shares, allocation.first, allocation.second
     jobs, _ = problem.shape
     found = []

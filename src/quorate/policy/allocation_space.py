@@ -18,13 +18,13 @@ from quorate.policy.solvers.lp import INFINITE, Program
 
 
 def added(places: Ints, amounts: Floats, count: int) -> Floats:
-    """Return the sums of ``amounts`` by place, for the places below ``count``."""
+    """Return, for each place from 0 to ``count - 1``, the sum of the ``amounts`` at this place."""
     return np.bincount(places, weights=amounts, minlength=count).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """Columns, and their entries: the rate that a share of a column gives to a job.
+    """The columns of a problem, and the rates that they give to jobs.
 
     ``rows`` and ``flavors`` have the row and the flavor of each column. ``first`` and ``second``
     have the jobs of each row; rows of single jobs come first. An entry is a column (``columns``), a
@@ -59,7 +59,7 @@ class Space:
         return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
-        """Return the highest rate of each job in any column; no shares exceed this rate."""
+        """Return the highest rate of each job in any column; no shares give the job more."""
         jobs, _ = self.problem.shape
         found = np.zeros(jobs)
         np.maximum.at(found, self.jobs, self.rates)
@@ -135,9 +135,9 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
     """Return the program over the columns of ``space`` that maximises ``gains``.
 
     Its rows are, in this order: the rate of each job (at least 0; the caller may raise
-    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` is one
-    more column, after the others: the amounts that the column adds to the rates of all jobs. The
-    last values of ``gains`` belong to these columns.
+    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` adds one
+    column after those of ``space``, and has the amount that this column adds to the rate of each
+    job. The last values of ``gains`` belong to these added columns.
     """
     jobs, flavors = space.problem.shape
     count = len(space.rows)
@@ -173,7 +173,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
 
 
 def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return a refusal if there are no jobs or GPUs, or a job cannot run or has no weight."""
+    """Return a refusal if there are no jobs, no GPUs, or a job that cannot run or has no weight."""
     refused = without_anything(problem)
     if refused is not None:
         return refused

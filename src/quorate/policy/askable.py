@@ -12,7 +12,7 @@ from quorate.policy.problem import Problem, read_only
 
 
 class Asked(Protocol):
-    """The properties of a policy that are read before it is called."""
+    """The properties of a policy that ``answer`` reads."""
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
 
 
 def first_breach(problem: Problem, found: Allocation) -> str | None:
-    """Return the first constraint that an answer breaks, after its subject; None if it is sound."""
+    """Return the first fault of an answer, as ``SUBJECT: FAULT``; None if the answer is sound."""
     missed = breaches(problem, found)
     if np.isnan(found.objective):
         missed.append("objective: is not a number")
@@ -101,7 +101,7 @@ def first_breach(problem: Problem, found: Allocation) -> str | None:
 
 
 def broken(breach: str, answer_of: str, report: str) -> Unsolved:
-    """Return the refusal of an answer with ``breach``; ``report`` says whom to tell."""
+    """Return the refusal of an answer with ``breach``; the remedy ends with ``report``."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,
         subject=breach.partition(":")[0],

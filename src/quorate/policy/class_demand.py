@@ -51,15 +51,16 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return ``rates``, with 0 for a pair on flavors on which one of its jobs makes no progress."""
+    """Return ``rates``, with 0 for both jobs of a pair on each flavor where one is stuck."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
 
 def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
-    """Return the pairs of classes; each represents all pairs of members, which must be equal.
+    """Return the pairs of classes; None if pairs of members are missing or differ in their rates.
 
-    The time of a pair of classes is counted as time of a member of the smaller class.
+    A pair of classes represents all pairs of their members. Its time is counted as time of a member
+    of the smaller class.
     """
     a, b = classes.of[pairs.first], classes.of[pairs.second]
     is_turned = a > b
@@ -106,7 +107,7 @@ def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
 
 
 def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
-    """Return pairs of jobs, among which the time of pairs of classes is divided evenly.
+    """Return pairs of jobs that divide the time of each pair of classes evenly.
 
     For two different classes, the members of each class divide a line into equal parts, and members
     whose parts overlap are paired. For a class with itself, each member is paired with the next
@@ -134,7 +135,7 @@ def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> Pa
 
 
 def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of ``n`` and ``m`` members, with their part of the smaller class's time."""
+    """Return pairs of ``n`` and ``m`` members, and each pair's part of the class pair's share."""
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     begins = np.concatenate(([0], ends[:-1]))
     part: Floats = (ends - begins) / max(n, m)
@@ -142,7 +143,7 @@ def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
 
 
 def _ring(n: int) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of each of ``n`` members with the next one, and their part of its time."""
+    """Return each of ``n`` members with the next, and each pair's part of the class's share."""
     if n == 2:  # noqa: PLR2004 - two are a pair, not a ring
         return np.array([0]), np.array([1]), np.array([2.0])
     left = np.arange(n)

@@ -1,4 +1,4 @@
-"""Classes of jobs that are equal in all fields that a policy reads; a class is solved as a row.
+"""Classes of jobs that are equal in all fields that a policy reads.
 
 Equal jobs are interchangeable and the problems are convex, so there is an optimum that treats equal
 jobs equally. A class is therefore solved as one row with the load of all its members, and each
@@ -22,7 +22,8 @@ FEW: Final = 256
 """The number of jobs that are read first, to see whether classes help. For this many jobs or fewer,
 a dictionary is faster than arrays."""
 TABLES: Final = 8
-"""The most hash tables to try for a job: if its place belongs to another class, try the next."""
+"""The most hash tables that are tried for a job. The next table is tried if the job's place in the
+last one belongs to another class."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _PLACE: Final = np.uint64(64 - _BITS)
@@ -56,9 +57,9 @@ class _Tables:
         self.members: list[Words] = [column[:0] for column in columns]
 
     def find(self, start: int, of: Ints) -> bool:
-        """Write the classes of the jobs from ``start`` to ``of``.
+        """Write into ``of`` the class of each job from ``start`` on.
 
-        Return False if there are too many.
+        Return False if there are more than ``at_most`` classes, or too many for the hash tables.
         """
         part = [np.ascontiguousarray(column[start : start + len(of)]) for column in self.columns]
         mixed = _hash(part)
@@ -109,9 +110,10 @@ class _Tables:
 
 
 def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
-    """Return the classes of jobs with equal fields ``reads``; None if there are too many.
+    """Return the classes of jobs that are equal in the fields ``reads``; None if too many.
 
-    Takes O(jobs), and less if all jobs differ, because the first jobs already show this.
+    Takes O(jobs), and less if all jobs differ, because the first jobs already make too many
+    classes.
     """
     columns: list[Words] = []
     for name in reads:

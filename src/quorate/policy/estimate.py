@@ -7,8 +7,9 @@ module uses no random numbers.
 
 A ratio is the rate of a type in a pair with another, divided by its rate alone on the same flavor.
 Rows are types. Columns are flavors and, within each flavor, the known types in the order of the
-rows. The published estimator numbers the columns of a new row by all types but reads them by known
-types, so it compares the wrong columns if any type is not known. Here, columns have one numbering.
+rows. The published estimator numbers the columns of a new row by all types, but reads them as if
+they were numbered by known types. It therefore compares the wrong columns if any type is not known.
+Here, columns have one numbering.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
 def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
     """Return the product of factors nearest to the known values; None if it does not settle.
 
-    Unknown values of ``matrix`` are not read. Rows and columns take turns: each is a regularised
-    least-squares problem while the other is fixed (mu = ``PENALTY``).
+    Unknown values of ``matrix`` are not read. Row factors and column factors are computed in turn,
+    each by regularised least squares (mu = ``PENALTY``) while the other factors stay fixed.
     """
     rows, columns = start.rows.copy(), start.columns.copy()
     weights = known.astype(np.float64)

@@ -12,7 +12,10 @@ from quorate.policy.problem import Floats, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """The figures of an allocation; infinite if a job makes no progress, NaN if unknown."""
+    """The figures of an allocation. A figure is NaN if it is unknown.
+
+    ``finish_time_ratio`` and ``makespan_s`` are infinite if a job makes no progress.
+    """
 
     least_relative_rate: float
     """The least normalised rate of a job: rate times scale, divided by the job's weight and by its
@@ -20,7 +23,7 @@ class Measures:
     finish_time_ratio: float
     """The largest ratio of a job's duration to its duration alone on an equal share (Themis)."""
     makespan_s: float
-    """When the last job ends, if nothing changes."""
+    """The time until the last job ends, if nothing changes."""
     rate_sum: float
     """Steps per second of all jobs together."""
     rate_per_cost: float
@@ -57,7 +60,7 @@ def isolated_shares(problem: Problem) -> Floats:
 
 
 def least_relative_rate(problem: Problem, rates: Floats) -> float:
-    """Return the least rate relative to a proportional mix; it is 0 for a job that cannot run."""
+    """Return the least of the jobs' rates relative to a proportional mix; 0 if a job cannot run."""
     mixed = np.einsum("mj,mj->m", problem.rates, proportional_shares(problem))
     relative = np.zeros(len(rates))
     np.divide(rates * problem.scales, problem.weights * mixed, out=relative, where=mixed > 0)

@@ -97,9 +97,9 @@ def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
 
 
 def _guarded(policy: Policy, package: str) -> Solve:
-    """Return the function of ``policy``; its errors become refusals that name the package.
+    """Return the function of ``policy``, with its errors as refusals that name the package.
 
-    An answer that breaks a constraint is such an error, too.
+    An answer that breaks a constraint is also an error.
     """
     name = f"{policy.name} of package {package}"
 
@@ -147,7 +147,7 @@ def _misshapen(problem: Problem, found: object) -> str | None:
 
 
 def _unknown_pair(problem: Problem, found: Allocation) -> tuple[int, int] | None:
-    """Return the rows of two jobs that an answer pairs and the problem does not; or None."""
+    """Return the first pair in an answer that the problem does not list, as two rows; or None."""
     jobs, _ = problem.shape
     pairs = problem.pairs
     if len(found.first) == jobs:

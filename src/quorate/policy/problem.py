@@ -1,8 +1,9 @@
 """A problem: jobs, their rates on each flavor, and the number of GPUs of each flavor.
 
 Arrays have one row for each job, in the order of ``jobs``, and one column for each flavor, in the
-order of ``flavors``; a policy does not read names. There may be any number of flavors with any
-names. Only this package uses floats: pools count in GPUs and milliseconds.
+order of ``flavors``. Policies use names only in refusals, to break ties and to draw at random.
+There may be any number of flavors with any names. Only this package uses floats: pools count in
+GPUs and milliseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands about sensitive claims: a claim, an early release, another size of the pool.
+"""Draws commands about sensitive claims: submissions, early releases, other sizes of the pool.
 
 Some claims cannot be granted. Some reports of wiping name the wrong node or the wrong claim.
 """

@@ -142,7 +142,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:
-    """Return the time ``job`` takes on ``flavor``, by its steps and the table or its duration."""
+    """Return the time ``job`` takes on ``flavor``: by its steps and the table, or its duration."""
     if table is None or job.steps is None or job.job_type is None:
         if job.duration_s is None:
             raise ScenarioError(

@@ -47,7 +47,7 @@ START_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
 MAZE_GPUS: Final = 7
-"""A number of GPUs for which the budget ``_maze`` cannot pay, although it seems that it can."""
+"""A number of GPUs that the budget ``_maze`` seems able to pay for, but is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` with its minimum of GPUs as its declared GPUs, so that it never has fewer."""
+    """Return ``run`` with its minimum as its declared width, so that it never has fewer GPUs."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)

@@ -233,7 +233,10 @@ class Faults:
         self._store.watch = self._ends_at_a_conflict
 
     def _ends_at_a_conflict(self) -> bool:
-        """Return whether the program crashes now, when a conflict is declared or settled."""
+        """Return whether the program crashes now, when a conflict is declared or settled.
+
+        If it crashes, its restart is planned.
+        """
         if self._chance.randrange(100) >= self._rates.declared_crash_percent:
             return False
         self._reopen_once_down(self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS)))

@@ -2,8 +2,8 @@
 
 Runs are submitted when their jobs arrive. Budgets pay for the runs, and the pool shares its nodes
 in rounds or gives a run its GPUs until it ends. ``decide`` makes the decisions; this module has
-only the fleet, the arrivals and the real behaviour of each job. Only the lottery uses a seed, so
-two simulations of the same jobs are equal.
+only the fleet, the arrivals and the real behaviour of each job. Only the lottery depends on the
+seed, so two simulations of the same jobs with the same seed are equal.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Costs:
 class Fleet:
     """Nodes, a pool, owners and budgets, and the cost of stops.
 
-    ``sizes`` has the GPUs of each flavor, and those of its largest node.
+    ``sizes`` has, for each flavor, the number of its GPUs and the GPUs of its largest node.
     """
 
     specs: tuple[Applied, ...]
@@ -155,7 +155,7 @@ def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
 def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
     """Return each owner's part of ``gpus``, in proportion to its jobs' GPU time, times ``part``.
 
-    No owner gets fewer GPUs than its largest job takes, because that job could never run.
+    No owner gets fewer GPUs than its largest job takes: otherwise that job could never run.
     """
     used: dict[str, float] = {}
     widest: dict[str, int] = {}
@@ -206,8 +206,9 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
 def _rates(fleet: Fleet, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
     """Return the steps per second of ``job`` on each flavor that runs it.
 
-    If there is no table or no type, the result is empty: the job is equally fast on every flavor. A
-    flavor is left out if the job needs several of its nodes and makes no progress on several.
+    The result is empty if there is no table or the table does not have the job's type: the job is
+    then equally fast on every flavor. A flavor is left out if the job needs several nodes of the
+    flavor but makes no progress on several nodes.
     """
     table = fleet.table
     kind = None if table is None else kind_of(table, job)
@@ -425,9 +426,9 @@ class FleetPlay:
     def _true_run(self, run: SimulatedRun, account: WorkAccount | None) -> SimulatedRun:
         """Return ``run`` with its real work and losses, which the ledger does not record.
 
-        The trace has the work of the run; the simulated machine room has the done and the lost
-        work. The deadline is the job's ``slo`` times its duration. The run does not declare this
-        deadline, because a run is refused if its declared deadline cannot be met.
+        The trace has the whole work of the run, and the simulated machine room has the work that
+        was done or lost. The deadline is the job's ``slo`` times its duration. The run does not
+        declare this deadline, because a run is refused if its declared deadline cannot be met.
         """
         job, account = self._jobs[run.name], account or WorkAccount()
         _, _, work_ms = needs_of(self.fleet, job)
@@ -456,7 +457,7 @@ class FleetPlay:
         return self.start_ms + _ms(self.jobs[place].arrives_s)
 
     def _arrive(self) -> None:
-        """Submit the next job, and with it all that arrive at the same instant.
+        """Submit the next job, together with all jobs that arrive at the same instant.
 
         If jobs were submitted one after the other, the first would begin a round in an empty pool,
         and the others would wait until the round ends.

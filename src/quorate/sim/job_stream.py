@@ -54,8 +54,9 @@ TEMPLATES: Final = (
 class Wishes:
     """Which jobs to draw, from at least one template.
 
-    If ``has_sizes``, a job takes the drawn number of GPUs, or the most that its type can take.
-    ``gap_s`` is the mean time between two arrivals; if it is 0, all jobs arrive at once.
+    If ``has_sizes``, a number of GPUs is drawn for each job, and the job takes the largest number
+    up to this one that its type can take. ``gap_s`` is the mean time between two arrivals; if it is
+    0, all jobs arrive at once.
     """
 
     seed: int

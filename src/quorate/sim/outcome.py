@@ -68,13 +68,14 @@ class CapacityStep:
 class Outcome:
     """The outcome of one simulation.
 
-    ``name`` identifies it in comparisons: usually the policy. ``draws`` is how many lotteries were
-    drawn. ``shares_targets`` has the part of the fleet that each owner should get. ``cpu_s`` is the
-    processor time of the simulation; no other field depends on the machine. ``measured`` has the
-    names of the runs whose times count in figures; None means all runs. The other runs are included
-    because they used GPUs too. ``cost_unit`` is the unit of costs and the source of their prices;
-    empty if there are no prices, or if the caller has given them. ``estimated`` names the figures
-    that are estimates, because a ledger does not record checkpoints.
+    ``name`` identifies the outcome in comparisons; usually it is the policy. ``draws`` is how many
+    lotteries were drawn. ``shares_targets`` has the part of the fleet that each owner should get.
+    ``cpu_s`` is the processor time of the simulation; no other field depends on the machine.
+    ``measured`` has the names of the runs whose times count in figures; None means all runs. The
+    other runs are included because they used GPUs too. ``cost_unit`` is the unit of costs and the
+    source of the prices. It is empty if there are no prices, or if the caller has given them.
+    ``estimated`` names the figures that are estimates, because a ledger does not record
+    checkpoints.
     """
 
     name: str

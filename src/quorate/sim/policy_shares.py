@@ -1,4 +1,4 @@
-"""Allocations of simulated rounds by policies of the table."""
+"""Computes the allocations of simulated rounds with the policies of ``policy/table.py``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COST_UNIT: Final = "dollars at Gavel's prices"
 
 
 def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
-    """Return ``COSTS`` if it has all of ``flavors``, else no prices: a part is not the cost."""
+    """Return ``COSTS`` if it has all of ``flavors``, else no prices, rather than a partial cost."""
     return COSTS if set(flavors) <= COSTS.keys() else {}
 
 

@@ -1,4 +1,4 @@
-"""Draws which rates are measured if not all can be, as the published estimator does.
+"""Draws the rates to measure if not all rates can be measured, as the published estimator does.
 
 Some types are known. For each other type, a part of its rates in pairs with known types is
 measured, and the type is matched with a known one (``quorate.policy.estimate``). Python's random
@@ -24,13 +24,13 @@ class Profiler:
         self._starts = np.random.RandomState(start_seed)
 
     def references(self, types: int, count: int) -> tuple[int, ...]:
-        """Return the ``count`` types that are known, in the order of the draw."""
+        """Return the numbers of the ``count`` types that are known, in ascending order."""
         return tuple(sorted(self._chance.sample(range(types), count)))
 
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:
         """Return the known type nearest to ``row`` when about ``part`` of it is measured.
 
-        An unmatched type takes one draw from the generator, like a type matched at random.
+        For an unmatched type one more number is drawn, as if the type were matched at random.
         """
         drawn = np.array([self._chance.uniform(0, 1) for _ in row])
         measured = np.where(drawn <= part, row, np.nan)

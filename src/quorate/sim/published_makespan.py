@@ -1,8 +1,8 @@
 """The published makespan policy that does not distinguish flavors.
 
 It searches for a feasible makespan, and stops within 5 % of the least. For that makespan it takes
-the shares that an interior point solver returns: the middle of all feasible shares. The table's
-policy has the exact makespan, and assigns fast flavors first.
+the shares that an interior point solver returns: the middle of all feasible shares. The policy of
+the same name in ``policy/table.py`` has the exact makespan, and assigns fast flavors first.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
-    The makespan is feasible and within 5 % of an infeasible one. After a restart with longer
-    bounds, the search may end within 5 % of the largest makespan that it had not tried before,
-    which is itself within 5 % of an infeasible one.
+    The makespan is feasible and within 5 % of an infeasible one. After a restart, the lower bound
+    is the former upper bound, which was not tried but is within 5 % of an infeasible makespan. The
+    search may then end within 5 % of this bound.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

@@ -1,4 +1,4 @@
-"""The published form of policies that differ from those of the table.
+"""The published forms of policies that are different in ``policy/table.py``.
 
 Policies of this project are functions of a problem, but two of the published policies remember
 their earlier shares. These classes keep the published defects, because simulations with them are
@@ -16,7 +16,7 @@ from quorate.policy.solvers.chance import Chance
 RowRate = Callable[[Row, str], tuple[float, ...]]
 """Returns the steps per second of each job of a row on a flavor."""
 GAIN_LEAST: Final = 1.0
-"""A pair is kept only if the sum of its rates, each relative to the job alone, exceeds this."""
+"""A pair is kept only if its gain (``PublishedGandiva._gain``) is at least this."""
 
 
 class PublishedIsolated:
@@ -39,8 +39,8 @@ class PublishedFifo:
 
     It keeps two published defects. First, it draws a flavor but gives the job another flavor: of
     the flavors with a free GPU, the last by name, even if the job does not fit there. A job that
-    cannot run on that flavor is skipped. Second, the drawn flavor counts as full when the given
-    flavor has no free GPU.
+    cannot run on that flavor is skipped. Second, when the flavor that the job got has no free GPU
+    left, the drawn flavor counts as full.
 
     A job that cannot take the place of an ended job stays in the queue. The publication allows
     several readings; only this one reproduces the recorded figures of the 96-job trace.
@@ -142,7 +142,10 @@ class PublishedGandiva:
         self._partner |= dict.fromkeys(alone, None)
 
     def _gain(self, row: Row) -> float:
-        """Return the sum over flavors of two jobs' rates, each relative to its rate alone."""
+        """Return the sum over flavors of two jobs' rates, each relative to its rate alone.
+
+        Return 0 if one of the jobs makes no progress in the pair on some flavor.
+        """
         found = 0.0
         for flavor in self._gpus:
             both = self._rate(row, flavor)
@@ -154,7 +157,7 @@ class PublishedGandiva:
 
 
 def _equal(gpus: Mapping[str, int], rows: int, size: int) -> dict[str, float]:
-    """Return each row's part of each flavor, if there are ``rows`` rows; divides as published."""
+    """Return the share of each of ``rows`` rows on each flavor, divided as published."""
     found = {flavor: count / rows / size for flavor, count in sorted(gpus.items())}
     total = max(1.0, sum(found.values()))
     return {flavor: share / total for flavor, share in found.items()}

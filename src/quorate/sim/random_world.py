@@ -84,7 +84,7 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    # Drawn from a separate generator, so that all other draws stay the same.
+    # Loans are drawn from a separate generator, so that all other draws stay the same.
     loans = Random(f"{chance.getrandbits(64)}/loans")
     more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
     arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))

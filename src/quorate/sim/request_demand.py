@@ -1,6 +1,6 @@
 """Draws requests over a network: submissions with a key, access tokens, reported budgets.
 
-They are drawn from a separate generator, so that the rest of a world stays the same.
+The requests are drawn from a separate generator, so that all other draws of a world stay the same.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def row_keys(problem: Problem, allocation: Allocation) -> list[str]:
 
 
 def allocation_tree(problem: Problem, allocation: Allocation) -> dict[str, dict[str, float]]:
-    """Return ``allocation`` as JSON has it."""
+    """Return ``allocation`` in its JSON form: the shares by flavor of each job and pair."""
     return {
         key: dict(zip(problem.flavors, shares, strict=True))
         for key, shares in zip(

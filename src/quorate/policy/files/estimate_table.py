@@ -1,9 +1,9 @@
 """Fills gaps in tables of rates with estimates.
 
-Among types of one scale, the types that were measured in pairs with each other on every flavor are
-known. Each other type is matched with a known type, and gets the pair rates of the known type
-(Gavel, section 6). Measured rates stay unchanged. The rate of a type alone is never estimated,
-because every type that runs has a measured one.
+The *known* types of a scale were measured in pairs with each other on every flavor. Each other type
+of the scale is matched with a known type, and takes the ratios of the known type's pair rates to
+its rate alone (Gavel, section 6). Measured rates stay unchanged. The rate of a type alone is never
+estimated, because every type that runs was measured alone.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _fill(table: ThroughputTable, family: Family, like: dict[int, int], paired: 
 
 
 def _paired(table: ThroughputTable) -> Floats:
-    """Return the pair rate of each type with each, as (types, types, flavors), NaN if missing."""
+    """Return each type's rate in pairs with each type, as (types, types, flavors), NaN for gaps."""
     types = len(table.types)
     found = np.full((types, types, len(table.flavors)), np.nan)
     found[table.pair_second, table.pair_first] = table.together.paired[:, :, 1]

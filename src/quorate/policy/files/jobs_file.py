@@ -129,7 +129,7 @@ def _job(fields: dict[str, Any], at: At) -> JobState:
 
 
 def _either(fields: dict[str, Any], at: At, name: str, synonym: str) -> tuple[Any, At]:
-    """Return the value of a field that has two names, and its place."""
+    """Return the value and the place of a field that has two names."""
     if name in fields and synonym in fields:
         at.below(synonym).fault(f"means the same as {name}", "remove one of the two")
     used = synonym if synonym in fields else name
@@ -168,7 +168,7 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
 
 
 def problem_of(cluster: Cluster, jobs: Sequence[JobState], rates: Floats) -> Problem:
-    """Return the problem of sharing ``cluster`` among ``jobs``, which have ``rates``."""
+    """Return the problem of sharing ``cluster`` among ``jobs`` with these ``rates``."""
     return Problem(
         flavors=cluster.flavors,
         gpus=np.array(cluster.gpus, dtype=np.int64),

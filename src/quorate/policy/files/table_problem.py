@@ -106,7 +106,7 @@ def _near(table: ThroughputTable, job: JobState) -> str:
 def _rates(
     table: ThroughputTable, jobs: Sequence[JobState], types: Ints, columns: list[int], at: At
 ) -> Floats:
-    """Return the rates of each job alone; a missing rate that is needed is a fault."""
+    """Return each job's rate alone on each flavor of the cluster; a missing rate is a fault."""
     found = np.zeros((len(jobs), len(columns)))
     typed = types != OWN
     found[typed] = table.together.alone[types[typed]][:, columns]
@@ -142,14 +142,14 @@ def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
 
 
 def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> Pairs | None:
-    """Return every two jobs that can share GPUs of some flavor, in the order of their rows."""
+    """Return all pairs of jobs that can share GPUs of some flavor, in the order of their rows."""
     rates = table.together.paired[:, columns]
     known = np.flatnonzero(~np.isnan(rates[:, :, 0]).all(axis=1))
     place = np.full((len(table.types) + 1, len(table.types) + 1), OWN, dtype=np.int64)
     place[table.pair_first[known], table.pair_second[known]] = known
     place[table.pair_second[known], table.pair_first[known]] = known
     first, second = np.triu_indices(len(types), 1)
-    # The last row and column of the square belong to jobs with their own rates.
+    # ``OWN`` selects the last row and column of ``place``, in which no pair is listed.
     row = place[types[first], types[second]]
     listed = row != OWN
     _complete(table, np.unique(row[listed]), columns, at)

@@ -27,7 +27,7 @@ WAITS: Final = -1
 
 
 def allox(problem: Problem) -> Allocation | Unsolved:
-    """Return the jobs that run next, each on one GPU; of equal jobs the older is first."""
+    """Return one GPU for each job that runs next; of equal jobs, the older runs first."""
     refusal = without_anything(problem) or without_steps(problem) or _unfit(problem)
     if refusal is not None:
         return refusal
@@ -60,10 +60,11 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
 
 
 def _by_levels(problem: Problem) -> tuple[Ints, float]:
-    """Return what ``_as_published`` returns; faster, because it treats GPUs of a flavor as equal.
+    """Return the flavor of each job that is first on a GPU, and the sum of completion times.
 
-    The longest jobs are placed first: they run last, so few placed jobs have to move later. Of jobs
-    at the same distance from the end, older jobs are first on a GPU.
+    This is faster than ``_as_published``, because GPUs of a flavor are treated as equal. The
+    longest jobs are placed first: they run last, so few placed jobs have to move later. Of jobs at
+    the same distance from the end, older jobs are first on a GPU.
     """
     jobs, _ = problem.shape
     seconds = _seconds(problem)

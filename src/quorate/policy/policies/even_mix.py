@@ -1,11 +1,11 @@
-"""Chooses, among the optima of a policy that does not distinguish flavors, the best mix of flavors.
+"""Chooses the best mix of flavors for a policy that does not distinguish flavors.
 
 To such a policy all GPUs are equally good, so its program decides how much time a job has, but not
 on which flavor. The solver returns a corner of these optima: some jobs have only the slow flavor,
 while GPUs of the fast flavor are idle. This module gives every job the same mix of flavors, uses
-fast flavors in full before slow ones, and gives out the time that is left over. Finish-time
-policies leave most of the time unused: they raise all jobs to the level of the worst-off job, and a
-job that must miss its deadline keeps that level low.
+fast flavors in full before slow ones, and also assigns the GPU time that the policy leaves unused.
+Finish-time policies leave most of the time unused: they raise all jobs to the level of the
+worst-off job, and a job that must miss its deadline keeps that level low.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def evenly_mixed(
 ) -> Allocation:
     """Return an allocation in which no job has less time than in ``found``.
 
-    ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor on
-    which the job makes progress. ``raised`` gives out the time that is left over; the default is
-    ``least_first``. The fastest flavor is given out first. Jobs that cannot run on every flavor are
-    mixed over the flavors on which they can run, and are served first. If the other jobs then do
-    not fit, ``found`` is returned.
+    ``found`` has no pairs. Its policy values a job's time equally on all flavors on which the job
+    makes progress. ``raised`` returns the time of each job after the unused time is assigned; the
+    default is ``least_first``. The fastest flavor is used first. Jobs that cannot run on every
+    flavor get a mix of the flavors on which they can run, and get it first. If the other jobs then
+    do not fit, ``found`` is returned.
     """
     assert (found.second == ALONE).all(), "a policy without flavors has no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)

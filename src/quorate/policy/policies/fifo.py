@@ -21,20 +21,20 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""Two jobs share GPUs only if the sum of their rates, each relative to its rate alone, is at least
-this (Gavel's packing threshold)."""
+"""Two jobs share GPUs only if the sum of their rates, each relative to the job's rate alone, is
+above this (Gavel's packing threshold)."""
 
 Choose = Callable[[int, list[int]], int]
 """Takes a job and the flavors that have room for it, ordered by name, and returns one flavor."""
 
 
 def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return each job on a random flavor with room, without reading rates.
+    """Return each job on a random flavor with room, without comparing rates.
 
-    A job draws an order of the flavors, which the seed determines, and gets the first flavor with
-    room. So a job does not move when another job arrives or ends. The published code draws a flavor
-    but then gives the job another flavor, even one without room (Gavel's repository, ``fifo.py``);
-    this function does what was intended.
+    The seed and the job's name determine a random order of the flavors, and the job gets the first
+    flavor with room. Thus a job does not move when another job arrives or ends. The published code
+    draws a flavor but then gives the job another flavor, even one without room (Gavel's repository,
+    ``fifo.py``); this function gives the job the flavor that was drawn.
     """
 
     def drawn(job: int, flavors: list[int]) -> int:
@@ -99,7 +99,7 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
 
 
 def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
-    """Return the job with GPUs with which ``job`` gains most (the first, on ties), or None."""
+    """Return the first job with which ``job`` gains most by sharing; None if no gain is enough."""
     best, found = GAIN_MIN, None
     for other, flavor in placed.items():
         gain = _gain(problem, index, (other, job), flavor)
@@ -109,7 +109,7 @@ def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: in
 
 
 def _gain(problem: Problem, index: PairIndex, jobs: tuple[int, int], flavor: int) -> float:
-    """Return the sum of a pair's rates, each relative to the job's rate alone; 0 if not a pair."""
+    """Return the sum of two jobs' rates together, each relative to its rate alone; 0 if no pair."""
     row = index.row(*jobs)
     alone = problem.rates[list(jobs), flavor]
     if row is None or problem.pairs is None or not alone.all():

@@ -33,7 +33,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """Minus infinity, because at every finite delay some job needs a rate."""
+        """Minus infinity, because at every finite delay some job needs a rate above 0."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

@@ -27,10 +27,10 @@ from quorate.policy.solvers.chance import Chance
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
 
-    There are as many draws as jobs. A draw picks two jobs; if the problem does not list them as a
+    There are as many draws as jobs. A draw picks two jobs. If the problem does not list them as a
     pair, for example because their scales differ, the draw has no effect. Rates are not read,
-    because Gandiva tries a pair to measure its rates, so a problem should not list pairs that make
-    no progress.
+    because Gandiva tries a pair to measure its rates. A problem should therefore not list pairs
+    that make no progress.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

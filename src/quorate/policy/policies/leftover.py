@@ -1,7 +1,7 @@
 """Gives the GPUs that an allocation leaves over to jobs that can use more.
 
-A policy that stopped early has given every job its least share, and the remaining GPUs would be
-idle. A policy that finished leaves over amounts that rounding hides: a tiny part of a job's fastest
+If a policy stops early, every job has its least share, and the remaining GPUs would be idle. Even a
+policy that finished leaves some GPU time over because of rounding: a tiny part of a job's fastest
 rate can be a tenth of its time on its slowest flavor.
 """
 

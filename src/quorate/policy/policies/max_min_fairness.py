@@ -1,9 +1,9 @@
 """Max-min fairness: the worst-off job is as well off as possible (Gavel, section 4.1).
 
-The measure of a job is its rate, divided by its rate with the same part of every flavor and by its
-weight, times its scale. Of several allocations that are best for the worst-off job, the one with
-the largest sum of the measures is taken. Otherwise GPUs could be idle, or jobs could be on slow
-GPUs, without gain for any job.
+The measure of a job is scale x rate / (weight x rate with the same part of every flavor). Of
+several allocations that are best for the worst-off job, the one with the largest sum of the
+measures is taken. Otherwise GPUs could be idle, or jobs could be on slow GPUs, without gain for any
+job.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
 
 
 def any_flavor(problem: Problem) -> Floats:
-    """Return a rate of 1 on every flavor where a job makes progress.
+    """Return rates that are 1 on each flavor on which the job makes progress, and else 0.
 
-    The published rate is 1 on all flavors, which gives jobs GPUs on which they make no progress.
+    The published rates are 1 on all flavors, which gives jobs GPUs on which they make no progress.
     """
     return (problem.rates > 0).astype(np.float64)
 
@@ -74,7 +74,7 @@ def _perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def as_solved(problem: Problem) -> Allocation | Unsolved:
-    """Return the first of several best allocations that a solver finds, as published."""
+    """Return the best allocation that the solver finds first, as published."""
     return highest(problem, FAIRNESS)
 
 

@@ -2,7 +2,7 @@
 
 Every job gets a rate in proportion to its remaining steps, with the highest possible factor. This
 is one linear program, and the makespan is the inverse of the factor. The published policy searches
-makespans and stops within 5 % of the least; this module returns the exact one.
+makespans and stops within 5 % of the least; this module finds the least.
 """
 
 from __future__ import annotations

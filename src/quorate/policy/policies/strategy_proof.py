@@ -1,10 +1,11 @@
 """The allocation in which no job gains by overstating or understating its rates.
 
-The product of all normalised rates is maximised: rate times scale, divided by the weight and by the
-rate on an equal share of every flavor. Then each job's shares are multiplied by a factor of at most
-1: the product of the other jobs' rates with this job present, divided by their product without this
-job (the partial allocation mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The
-remaining GPUs stay idle, which is the cost of strategy-proofness.
+The policy first maximises the product of all normalised rates. A normalised rate is rate times
+scale, divided by the weight and by the rate on an equal share of every flavor. Then each job's
+shares are multiplied by a discount of at most 1: the product of the other jobs' rates with this job
+present, divided by the product of their rates without this job (the partial allocation mechanism of
+Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The GPUs that the discounts free stay idle,
+which is the cost of strategy-proofness.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ def _kinds(problem: Problem) -> tuple[Ints, Ints]:
 def _solved(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return shares and prices with all jobs, logarithms of all rates, and the possible error.
+    """Return shares, the logarithms of all problems' rates, prices, and the largest error.
 
-    The first problem has all jobs; ``asked`` has the jobs of each further problem.
+    The first problem has all jobs, and the shares and prices are its. ``asked`` has the jobs of
+    each further problem.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))

@@ -3,8 +3,8 @@
 The level of a job is its rate times its scale, divided by its rate on an equal share of every
 flavor and by its weight (Gavel, sections 4.1 and 4.3). The levels of all jobs rise together. A job
 that cannot be raised without lowering others is stuck, and the other jobs continue. The proof that
-a job is stuck is an inequality that every allocation satisfies, and that the present allocation
-satisfies with equality. The inequality comes from the dual prices of a program with a slightly
+a job is stuck is a *wall*: an inequality that every allocation satisfies, and that the present
+allocation satisfies with equality. The wall comes from the dual prices of a program with a slightly
 higher level, so no integer program is needed.
 """
 
@@ -37,11 +37,11 @@ from quorate.policy.solvers.work_count import WorkCount
 ASKED_MAX: Final = 200
 """The most times that a level is lowered before water filling fails; the usual number is 3 or 4."""
 MISSED: Final = 1e-9
-"""How far below its level a job may usually be, relative to its largest first level."""
+"""How far below its level a job may usually be, in the job's unit (``_units``)."""
 MISSED_MAX: Final = 1e-7
 """The most that ``MISSED`` may become if a solver's rounding leaves a job further below."""
 RAISED: Final = 1e-7
-"""How far a stuck job may usually still be raised, relative to the largest first level."""
+"""How far a stuck job may usually still be raised, in the job's unit (``_units``)."""
 RAISED_MAX: Final = 1e-5
 """The most that ``RAISED`` may become if rates differ a millionfold and walls are less exact."""
 UNSURE_MAX: Final = 1e-2
@@ -63,8 +63,8 @@ _TINY: Final = 1e-300
 class Filled:
     """The level of every job, the shares of the columns, and the walls that were met.
 
-    ``unfinished`` has jobs that could perhaps be raised further: the proof takes too much work, or
-    rounding hides it.
+    ``unfinished`` has jobs that could perhaps be raised further. The proof that they are stuck
+    would take too much work, or rounding hides it.
     """
 
     filled: Floats
@@ -78,11 +78,11 @@ def water_filling(
 ) -> Allocation | Unsolved:
     """Return the allocation in which no job can be raised without lowering a worse-off one.
 
-    The objective is the level at which the first of the jobs that rise from the start is stuck.
-    If there are no entities, it is the objective of max-min fairness. Of several allocations with
-    the same rates, the one returned depends only on the order of jobs and flavors. If a problem
-    bounds the work, later levels may be left out; the remaining GPUs are then shared by weight, and
-    the answer names the unfinished jobs. GPUs that rounding leaves over are also shared by weight.
+    The objective is the first level at which a job that rises from the start is stuck. Without
+    entities, this is the objective of max-min fairness. Of several allocations with the same rates,
+    the one returned depends only on the order of jobs and flavors. If ``problem.work_max`` does not
+    suffice for all levels, the remaining GPUs are shared by weight, and the answer names the
+    unfinished jobs. GPUs that rounding leaves over are also shared by weight.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -256,7 +256,7 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
     Newton's method from above; it ends when a wall is met.
     """
     before, stalled = np.inf, 0
-    # If a wall no longer lowers the level, jobs miss the level by the rounding of all jobs.
+    # If a wall no longer lowers the level, accept a miss as large as the rounding of all jobs.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):
@@ -303,7 +303,7 @@ def _evened(space: Space, found: Filled) -> Floats:
 
     A policy without rates cannot distinguish flavors, although jobs run faster on some. Without
     rates, an even spread is the fairest. If the demand for a flavor is too high, the time of all
-    jobs on it is reduced in proportion, and they get the rest on other flavors.
+    jobs on this flavor is reduced in proportion, and the jobs get this time on other flavors.
     """
     gpus = space.problem.gpus.astype(np.float64)
     shares = gpus[space.flavors]

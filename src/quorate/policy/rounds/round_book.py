@@ -24,8 +24,8 @@ OWED_ROUNDS_MAX: Final = 20.0
 """The most rounds that a row can be owed when the next allocation begins, so that a long shortage
 is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""The most rounds that a row can be ahead when the next allocation begins. No other job wanted the
-time beyond this, so that time is not a debt."""
+"""The most rounds that a row can be ahead when the next allocation begins. A row that was further
+ahead used time that no other job wanted, so it does not have to give this time back."""
 SHARE_LEAST: Final = 0.02
 """The least share when turns are compared; smaller shares count as this one. Otherwise a row with a
 tiny share and owed time of an earlier allocation would go before all other rows."""
@@ -251,10 +251,11 @@ def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> f
 
     A row without GPUs is behind by the time that it has waited, whatever its share and GPUs. So a
     large row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
-    its GPUs counts as ``STAY_ROUNDS`` behind, less the time it is ahead, unless another round would
-    make it more than one round ahead. A new row counts as its share of ``STAY_ROUNDS`` behind. If
-    other rows are further behind, because there are too few GPUs, rows take turns in every round.
-    Turns are rounded, so rows are equal if their shares differ only in the last digits.
+    its GPUs counts as at least ``STAY_ROUNDS`` behind, less the time that it is ahead. This does
+    not hold if another round would make the row more than one round ahead. A new row counts as at
+    least its share of ``STAY_ROUNDS`` behind. If other rows are further behind, because there are
+    too few GPUs, rows take turns in every round. Turns are rounded, so that rows have equal turns
+    if their shares differ only in the last digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0
@@ -268,11 +269,11 @@ def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> f
 
 
 def over_slack(turn: float, shares: Iterable[float]) -> float:
-    """Return a turn divided by the slack: the part of its time in which a row is to have no GPUs.
+    """Return ``turn`` divided by the row's slack; a turn that is not due stays unchanged.
 
-    A row can make up for a lost round only within its slack, so a row that is due all of its time
-    never can. If the objective is the end of the last row, such a row decides that end. A turn that
-    is not due stays unchanged.
+    The slack is the part of the row's time in which the row should have no GPUs. A row can make up
+    for a lost round only within its slack, so a row without slack cannot make up for it. If the
+    objective is the end of the last row, such a row decides that end.
     """
     if turn <= 0.0:
         return turn

@@ -84,14 +84,14 @@ def choose(
     rules: Rules,
     admits: Callable[[Candidate], bool] | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Return the rows that get GPUs, by flavors in ``order``, rows in the order of choice.
+    """Return, for each flavor of ``order``, the rows that get its GPUs, in the order of choice.
 
     The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
     ``order``, then to the row that is earlier in ``found``. A row is chosen if the flavor has
     enough GPUs left and no job of the row is chosen yet. So GPUs stay free only if no row with a
-    share of them could use them. A row without a share is chosen only if the rules permit. Flavors
-    that are not in ``order`` are not shared. ``admits`` can add a further condition: it is called
-    last for each row, and the row is chosen if it returns True.
+    share of them could use them. A row without a share is chosen only if the rules permit this.
+    GPUs of flavors that are not in ``order`` are not assigned. ``admits`` adds a further condition:
+    it is called last for each row, and the row is chosen if ``admits`` returns True.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in found:

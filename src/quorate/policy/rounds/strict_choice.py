@@ -53,7 +53,7 @@ class StrictChoice:
     def choose(
         self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str]
     ) -> dict[str, list[Candidate]]:
-        """Return the rows that get GPUs, by flavors in ``order``, rows in the order of choice."""
+        """Return, for each flavor of ``order``, the rows that get its GPUs, as they were chosen."""
         known = self._known
         if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
             shares = book.shares
@@ -109,8 +109,8 @@ class StrictChoice:
             runs, owed_s = self._runs_on(flavor), book.owed_s
             lookup = self._runs[flavor].get
             with_share = {row for row, by in known.sharing if by.get(flavor, 0.0) > 0.0}
-            # With pairs there are thousands of rows, and most are cached: their lookup avoids a
-            # call.
+            # With pairs there are thousands of rows, and the results of most are cached. Reading
+            # the cache here avoids a call.
             found = [
                 row
                 for row in book.had_s
@@ -124,7 +124,7 @@ class StrictChoice:
     def _runs_on(self, flavor: str) -> Callable[[Row], bool]:
         """Return a function that returns whether a row runs on ``flavor``.
 
-        The function asks ``can_run`` once for each row.
+        The function calls ``can_run`` once for each row.
         """
         known, can_run = self._runs.setdefault(flavor, {}), self._can_run
 

@@ -1,10 +1,10 @@
 """An assignment at least cost: each row of a matrix gets a different column.
 
 Rows are added one after another; each moves earlier rows along the cheapest path (Crouse, On
-implementing 2D rectangular assignment algorithms, 2016). Among columns of equal cost, the free
-column visited last is preferred, and without a free column, the column visited first. Columns are
-visited from the last to the first. When a column is finished, the column that would be visited last
-takes its place. The published results of AlloX depend on this order.
+implementing 2D rectangular assignment algorithms, 2016). Columns are visited from the last to the
+first. When a column is finished, the column that would be visited last takes its place. Among
+columns of equal cost, the free column that is visited last is preferred. If no such column is free,
+the column that is visited first is preferred. The published results of AlloX depend on this order.
 """
 
 from __future__ import annotations

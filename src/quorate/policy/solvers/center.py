@@ -23,7 +23,7 @@ LONGEST: Final = 0.95
 """The part of the way to the nearest limit that a step may take."""
 _HALVINGS: Final = 40
 _BELOW_1: Final = 1 - 1e-9
-"""A limit up to rounding errors."""
+"""The factor that reduces a limit, so that rounding errors do not reach it."""
 
 
 def has_inside(times: Floats, scales: Ints, gpus: Ints) -> bool:
@@ -56,7 +56,10 @@ class _Inside:
         self.times, self.scales, self.gpus = times, scales, gpus
 
     def start(self) -> Floats:
-        """Return shares within the limits: each job's least time, and at most half of the rest."""
+        """Return shares within the limits: each job's least time, and up to half of what it lacks.
+
+        A job lacks the time between its least time and its whole time.
+        """
         lacks = 1.0 - self.times
         spare = self.gpus.sum() - self.scales @ self.times
         part = 0.5 * min(1.0, spare / (self.scales @ lacks))
@@ -81,7 +84,8 @@ class _Inside:
         """Return the step of Newton's method from ``shares``, and its expected gain.
 
         The matrix of second derivatives is diagonal except for terms of rank 1, one for each job
-        and one for each flavor. These terms suffice to invert it (Sherman and Morrison, Woodbury).
+        and one for each flavor. It is therefore inverted by the formulas of Sherman and Morrison,
+        and of Woodbury.
         """
         lacks, above, idle = self.left(shares)
         slope = 1.0 / shares + (1.0 / above - 1.0 / lacks)[:, None] - self.scales[:, None] / idle
@@ -102,7 +106,7 @@ class _Inside:
         return step, float((slope * step).sum())
 
     def length(self, shares: Floats, step: Floats, gain: float) -> float:
-        """Return the part of ``step`` to take, so that it stays within limits and gains."""
+        """Return the part of ``step`` after which shares are within limits, with a gain."""
         before = self.product(shares)
         taken = min(1.0, LONGEST * self._farthest(shares, step))
         for _ in range(_HALVINGS):

@@ -28,7 +28,7 @@ LONG: Final = 1_000
 FREE: Final = 1e-200
 """A price of 0 is replaced by this price, so that it can be a divisor."""
 SETTLED: Final = 1e-14
-"""How far below an edge a point may lie, relative to the highest price: rounding."""
+"""How far below an edge rounding may put a point, relative to the highest price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,10 +91,10 @@ class Cheapest:
         return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
 
     def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
-        """Return the used GPUs of each flavor; ``on_fast`` is the time on edges' fast flavors.
+        """Return the used GPUs of each flavor.
 
-        ``busy`` has the jobs that are never idle; the rest of their time is on the slow flavor of
-        their edge.
+        ``on_fast`` has the GPUs that each job uses on the fast flavor of its edge. The jobs
+        ``busy`` are never idle: they use the rest of their ``loads`` on the slow flavor.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -181,8 +181,8 @@ class Cheapest:
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
         """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
-        Return how far other points lie below the new edges; points that are too slow may lie below.
-        ``_turn`` usually gives the same edges, but takes twice as long.
+        Return how far other points lie below the new edges: only points that are too slow may lie
+        below. ``_turn`` usually gives the same edges, but takes twice as long.
         """
         rates = self._rates(rows)
         bought = rates[:-1] * self._bought(priced)
@@ -235,7 +235,7 @@ class Cheapest:
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Turn the edges of jobs to their lowest points; of equal points, the first flavor's.
+        """Turn the edge of each job to its lowest point; on ties, to that of the first flavor.
 
         Return how far other points lie below the new edges.
         """

@@ -1,9 +1,9 @@
 """Solves a linear program with very many columns by using the few that matter.
 
 The program is solved with some of its columns. The prices of its rows then show which other columns
-would raise the objective, and the best of these join. When no column would raise it, the answer is
-an optimum of the whole program. Some hundred jobs have tens of thousands of pairs, but only
-hundreds of the pairs matter.
+would raise the objective, and the best of these columns are added. When no column would raise the
+objective, the answer is an optimum of the whole program. Some hundred jobs have tens of thousands
+of pairs, but only hundreds of the pairs matter.
 """
 
 from __future__ import annotations

@@ -70,7 +70,11 @@ def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
 
 
 def paces(problem: Problem, groups: Groups) -> Floats:
-    """Return the pace of each job before any job is stuck: its weight divided by its scale."""
+    """Return the pace of each job before any job is stuck: its weight divided by its scale.
+
+    The jobs of an entity divide the entity's weight by their weights, or the first job has all of
+    it (fifo).
+    """
     found = np.zeros(len(problem.jobs))
     found[groups.alone] = problem.weights[groups.alone]
     for group in groups.entities:
@@ -110,7 +114,7 @@ class Path:
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
-        """Return levels, and the part of its full value that each job has at each level."""
+        """Return levels, and at each level the rise per weight of the jobs that are not full."""
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")

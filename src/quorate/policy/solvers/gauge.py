@@ -46,10 +46,9 @@ class Gauge:
         self._work.spend_beginning(len(self._space.rows))
 
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
-        """Begin near the highest level of ``path`` if prices find it; return the walls there.
+        """Begin near the highest level of ``path``, if prices find it, and return the wall there.
 
-        The highest level is near a wall. The result is empty if jobs miss the level by less than
-        ``missed``.
+        Return no wall if prices find no level, or if jobs miss the level by at most ``missed``.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
@@ -62,7 +61,7 @@ class Gauge:
         return []
 
     def priced(self, path: Path) -> Priced | None:
-        """Return the part of the highest level of ``path`` that prices alone reach.
+        """Return shares that reach the highest level of ``path`` by prices alone, or nearly.
 
         Return None if prices gave no start, or if the passes ran out.
         """

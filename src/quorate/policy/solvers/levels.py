@@ -15,7 +15,7 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
-"""A level counts as the highest if it is at most this part of its bound below the bound."""
+"""A level counts as the highest if it is below its bound by at most this part of the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -61,7 +61,7 @@ class Solution:
 
 _CHOSEN: Final = 0
 _PRIMAL: Final = 4
-"""HiGHS's numbers for its choice of a method, and for the primal simplex method."""
+"""Values of HiGHS's option for the simplex method: HiGHS chooses, or the primal method."""
 _PLACES: Final = (
     highspy.HighsBasisStatus.kBasic,
     highspy.HighsBasisStatus.kLower,
@@ -110,8 +110,8 @@ def solve(
     _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
-        # The rows of a caller with a basis have similar sizes, and scaling takes as long as a few
-        # steps.
+        # Callers that pass a basis have rows of similar sizes. To scale them would take as long as
+        # a few steps.
         highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
     found = _answer(highs)
@@ -161,7 +161,7 @@ def widened(start: Basis, columns: int) -> Basis:
 
 
 def _valid(found: Basis) -> Basis:
-    """Mark a basis as valid and return it; HiGHS's check takes as long as a few steps."""
+    """Mark a basis as valid and return it: a check by HiGHS would take as long as a few steps."""
     found.valid = True
     found.alien = False
     return found

@@ -21,8 +21,8 @@ PIVOT: Final = 1e-11
 TIED: Final = 1e-12
 """Parts that reach 0 within this distance of each other count as reaching 0 together."""
 STEPS_PER_ROW: Final = 20
-"""After this many steps per row, the first column that gains enters, not the best one, so that the
-method does not cycle (Bland, 1977)."""
+"""After this many steps per row, the first column with a gain enters instead of the best column, so
+that the method does not cycle (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
 """After this many steps per row, the search ends without an answer."""
 ROOM: Final = 32
@@ -104,7 +104,7 @@ class Mixture:
 
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
-    """Return the row whose part first reaches 0 when a column enters.
+    """Return the row whose part first reaches 0 when a column enters; None if no part does.
 
     Of several rows, return the row with the lowest column.
     """

@@ -122,7 +122,7 @@ def products_without(
     """Return the allocations with the largest products of rates of the jobs in ``asked``.
 
     ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
-    is a point near the answer with all jobs; the steps give out the GPUs that removed jobs leave
+    is a point near the answer with all jobs; the steps assign the GPUs that removed jobs leave
     free.
     """
     problems = _asked_of(rates, scales, gpus, asked)
@@ -166,8 +166,8 @@ def _begin(asked: _Asked) -> Point:
 def _step(point: Point, asked: _Asked) -> Point:
     """Return the point after one step of Newton's method along the central path.
 
-    First, each job's step is computed from a small system. Then the change of prices with which all
-    these steps fit is computed from a system with a row for each flavor.
+    First, each job's step is computed from a small system. Then a system with a row for each flavor
+    gives the change of prices with which all these steps fit.
     """
     shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
     loads = asked.loads
@@ -200,7 +200,7 @@ def _step(point: Point, asked: _Asked) -> Point:
 
 
 def _moved(point: Point, by: Point) -> Point:
-    """Return ``point`` moved in the direction ``by``, only so far that values stay above 0."""
+    """Return ``point`` moved in the direction ``by``, as far as all values stay above 0."""
     length = np.minimum.reduce(
         [
             _reach(point.shares, by.shares),

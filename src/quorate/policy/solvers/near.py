@@ -2,7 +2,7 @@
 
 From scratch, the simplex method takes one or two steps for every job before it makes progress.
 Prices show in a few passes which flavors each job uses, and the program then only has to make the
-level exact. If this takes too much work, the level that prices reach is the answer.
+level exact. If the program takes too much work, the level that prices reach is the answer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Priced:
-    """Shares of the columns that reach the highest level except for ``REACHED``, and its wall."""
+    """Shares of the columns that reach the highest level up to ``REACHED``, and its wall."""
 
     shares: Floats
     wall: Wall
@@ -99,7 +99,7 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
         found = level_by_prices(demand, needs, within=within, start=prices)
         if found is None:
             return None
-        if found.prices.any():  # Without prices, GPUs are not short, and the known wall is enough.
+        if found.prices.any():  # At prices of 0, GPUs are not short, and the known wall is enough.
             prices = found.prices / float(found.prices @ demand.gpus)
         edges = _edges(demand, prices, min(found.level, 1.0) * target)
         level = _lowered(path, _wall(scaled, units, edges), level)
@@ -111,9 +111,9 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 
 
 def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
-    """Return the part of the highest level of ``path`` that prices alone reach.
+    """Return shares that reach the highest level of ``path`` by prices alone, up to ``REACHED``.
 
-    Return None if the passes ran out.
+    Return None if the passes ran out, or if the level was lowered ``LOWERED_MAX`` times.
     """
     demand, level, prices = _demand(scaled), begun.level, begun.prices
     for _ in range(LOWERED_MAX):
@@ -149,7 +149,7 @@ def _loads(scaled: Space) -> Floats:
 
 
 def _demand(scaled: Space) -> Demand:
-    """Return the demand of jobs: the space as a table."""
+    """Return the demand of the jobs of ``scaled``, with their rates as a table (jobs, flavors)."""
     rates = np.zeros(scaled.problem.shape)
     rates[scaled.rows, scaled.flavors] = scaled.rates
     return Demand(rates=rates, loads=_loads(scaled), gpus=scaled.problem.gpus)
@@ -175,7 +175,7 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
     """Return edges in which jobs have moved from overfull flavors to other flavors.
 
     Only jobs with idle time move, because a move costs them little. Many equal jobs make equal
-    choices, and otherwise the simplex method would move them one by one.
+    choices, and the simplex method would have to move them one by one.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -204,8 +204,8 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
     """Return the basis with jobs on their edges, and as few jobs as possible on a third flavor.
 
-    The jobs that lose least use a third flavor. To fill all flavors, one such job fewer than there
-    are flavors is enough. The shortfall is also in the basis.
+    The jobs that lose least use a third flavor. The number of such jobs is one less than the number
+    of flavors, which is enough to fill all flavors. The shortfall is also in the basis.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)

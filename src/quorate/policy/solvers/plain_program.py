@@ -1,8 +1,8 @@
 """Finds the highest common level of all jobs by one linear program, as oracle and fallback.
 
-Needs that are not linear in the level are replaced by their tangents, which lie below the needs, so
-the level of the program is a bound. The next tangents touch the needs at the level that the
-program's shares reach. Linear needs take one program.
+Needs that are not linear in the level are replaced by their tangents. Tangents lie below the needs,
+so the level of the program is an upper bound. The next tangents touch the needs at the level that
+the program's shares reach. Linear needs take one program.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WIDEST: Final = 1e7
 """A job's row is divided by the larger of its need and its fastest rate over this factor, because a
 solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
-"""A row is divided by its need only if the need grows at most this many times as fast as itself."""
+"""A job's row is divided at least by the growth of its need per unit of level, over this factor."""
 NARROWEST: Final = 1e5
-"""If the fastest rate is this many times the need, rounding may lose the need; ``_top_up`` adds
-it."""
+"""If a job's fastest rate is more than this many times its need, rounding may lose the need, and
+``_top_up`` gives the job the missing rate."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
 """For needs that are not linear, the most programs (``TANGENTS_MAX``) and the usual number. After
@@ -57,7 +57,7 @@ class _Shares:
 def level_by_program(
     demand: Demand, needs: Needs, worth: Floats | None = None
 ) -> Levelled | lp.Status:
-    """Return the highest level and shares that reach it, or the status without an answer.
+    """Return the highest level and shares that reach it, or the status of a failed program.
 
     Every row of ``demand`` must make progress on some flavor that has GPUs. The result is also
     ``Status.FAILED`` if level and bound of needs that are not linear have not met after
@@ -170,7 +170,7 @@ def rates_of(demand: Demand, shares: Floats) -> Floats:
 
 
 def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
-    """Give jobs with tiny needs their need, on their fastest flavors."""
+    """Raise the rates of jobs with tiny needs to their needs, on their fastest flavors."""
     rows = len(demand.rates)
     rates = np.where(demand.gpus > 0, demand.rates, 0.0)
     fastest = rates.max(axis=1)
@@ -246,7 +246,7 @@ def _program(
     """Return the program; its last column is the rise above the tangents' level, in units.
 
     Rows of needs are divided by the need, up to ``WIDEST``, so that fast jobs are as exact as slow
-    jobs. A job that never needs anything has no row.
+    jobs. A job that needs no rate at any level has no row.
     """
     need, growth = tangent
     about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))

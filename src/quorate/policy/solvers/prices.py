@@ -39,8 +39,9 @@ SLOW: Final = 0.8
 HALF: Final = 0.5
 """If the part of the empty choice is above this, the prices of the mixture are not used yet."""
 SAME: Final = 0.01
-"""If a level has risen by less than this part of the gap, the mixture is unchanged, and no part of
-the best prices is kept. If the mixture's prices are the best, a pass with them ends the search."""
+"""If a level has risen by at most this part of the gap, the mixture counts as unchanged, and no
+part of the best prices is kept. If the mixture's prices are the best, a pass with them ends the
+search."""
 STUCK: Final = KEPT / 10
 """If a smaller part than this is kept, the prices have gained nothing at least three times."""
 PENALTY: Final = 100.0

@@ -3,7 +3,7 @@
 For a few rounds, each row takes its cheapest flavor, and prices follow the demand for each flavor.
 Starting from these prices halves the passes of the price method. The simplex method starts from the
 basis in which one flavor is full and sets the level of all jobs. This basis meets all constraints,
-and takes a third of the steps that an empty basis takes.
+and the method then takes a third of the steps that it takes from an empty basis.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Rough:
 
 
 def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
-    """Return rough prices and choices for needs.
+    """Return rough prices, and a flavor for each row, if each row needs the rate ``need``.
 
-    The choices are those of the best round, in which the fullest flavor is least full. No row
-    chooses a flavor without GPUs or without progress; each row must have another flavor.
+    The flavors are those of the best round, in which the fullest flavor is least full. No row
+    chooses a flavor that has no GPUs or on which the row makes no progress. Each row must have some
+    other flavor.
     """
     usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
     time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)

@@ -1,9 +1,9 @@
 """An assignment at least cost if a column can take several rows.
 
 As in ``assignment``, rows are added one after another, and each moves earlier rows along the
-cheapest path. Columns with the same cost for every row are one column that takes more rows, so
-there are few columns. The least cost of a move from one column to another is cached until a row is
-added or moved.
+cheapest path. Columns with the same cost for every row are merged into one column that takes more
+rows, so there are few columns. The least cost of a move from a full column to another is cached
+until the rows of the full column change.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _NEAREST: Final = 8
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 LEAST: Final = 1e-8
-"""The least factor of a job in a wall, relative to the wall's limit; less is rounding."""
+"""The least factor of a job in a wall, relative to the wall's limit. Less counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,7 +93,7 @@ class Walls:
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:
-    """Return the wall that an answer with a shortfall gives; its objective is the shortfall.
+    """Return the wall that ``answer`` gives; its objective is the shortfall, negated.
 
     The rates of ``space`` should be near 1 for all jobs, so that factors in a wall are comparable.
     """
@@ -131,8 +131,8 @@ def wall(
 def _cleaned(found: Wall, short: float) -> Wall:
     """Return ``found`` without its smallest sums, which are a solver's rounding.
 
-    The wall still holds, because no level is below 0, and at most half of its shortfall is lost.
-    The remaining sums are large enough to prove that a job is stuck.
+    The wall still holds, because no level is below 0. At most half of the shortfall ``short`` is
+    lost. The remaining sums are large enough to prove that a job is stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

@@ -1,7 +1,7 @@
 """Counts the work that a policy has done.
 
-Work is a count and never a time, so that equal problems have equal answers. The unit is to read and
-multiply one number. The cost of each part of the work in this unit was measured;
+Work is a count and never a time, so that equal problems have equal answers. The unit is the work to
+read and multiply one number. The cost of each part of the work in this unit was measured;
 docs/adr/0050-work-and-costs-of-rounds.md has the figures.
 """
 

@@ -45,7 +45,7 @@ class CannotCompareError(ValueError):
 class Figure:
     """A figure by which outcomes are compared; ``read`` returns None if an outcome has none.
 
-    ``sign`` is 1 if less is better, -1 if more is.
+    ``sign`` is 1 if less is better, and -1 if more is better.
     """
 
     key: str

@@ -23,7 +23,7 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredStart:
-    """One forecast, and the actual start; None if the run did not start in the ledger."""
+    """One forecast, and the actual start, which is None if the run has not started."""
 
     run: str
     owner: str
@@ -38,12 +38,13 @@ class ForecastScore:
     """The score of the forecasts of a ledger.
 
     ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
-    start. ``undecided`` are runs that were cancelled or whose P90 is after the ledger's end;
-    ``unforeseen`` are runs that waited and had no planned start, such as those far back in the
-    queue. ``in_rounds`` are runs of pools that share in rounds: these runs have no planned start,
-    so they are in no other count. ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which
-    the run had started by its P50 or P90. Losses are mean quantile losses in seconds, over the runs
-    that started; of two forecasters of the same waits, the better has the lower loss.
+    start. ``undecided`` are runs that still wait and whose P90 is not before the ledger's end. Runs
+    that ended without a start are in no count. ``unforeseen`` are runs that waited and had no
+    planned start, such as those far back in the queue. ``in_rounds`` are runs of pools that share
+    in rounds: these runs have no planned start, so they are in no other count. ``by_p50`` and
+    ``by_p90`` are the parts of ``starts`` in which the run had started by its P50 or P90. Losses
+    are mean quantile losses in seconds, over the runs that started. Of two forecasters of the same
+    waits, the better one has the lower loss.
     """
 
     starts: int
@@ -59,7 +60,7 @@ class ForecastScore:
 
 @dataclass(slots=True, kw_only=True)
 class Unscored:
-    """How many runs have no forecast: they waited, started at once, or share in rounds."""
+    """How many runs have no forecast: without a planned start, started at once, or in rounds."""
 
     unforeseen: int = 0
     at_once: int = 0
@@ -69,7 +70,7 @@ class Unscored:
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> tuple[list[ScoredStart], Unscored, int]:
-    """Return the forecasts of a ledger, the runs without a forecast, and the ledger's end.
+    """Return the forecasts of a ledger, the counts of runs without one, and the ledger's end.
 
     If ``every`` is n, only each n-th waiting run is forecast, because a forecast takes as long as a
     plan.
@@ -153,9 +154,9 @@ def _forecast(foresight: Foresight, state: State, name: str) -> ScoredStart | No
 
 
 def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
-    """Return the quantiles that ``quorate plan`` shows for a planned start.
+    """Return the quantiles that ``quorate plan`` shows for a run's planned start.
 
-    Return None if the plan has only a bound on the start, or if the start needs a conflict.
+    Return None if the plan has no start or only a bound on it, or if the start needs a conflict.
     """
     foreseen = foresight.start_of(record)
     if foreseen.state not in {PlanState.FIRM, PlanState.TENTATIVE}:

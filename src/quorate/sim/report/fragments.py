@@ -1,7 +1,7 @@
-"""Counts idle GPUs while some run waited that asked for no more GPUs than were idle.
+"""Counts the GPUs that were idle while a waiting run asked for at most that number of GPUs.
 
 The count includes fragments of domains, and GPUs that budgets, quotas and reservations keep idle.
-The waits by cause show the reasons.
+The waits by cause show why the GPUs were idle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the idle GPU-milliseconds while a waiting run asked for at most the idle GPUs.
+    """Return the GPU-milliseconds that were idle while a waiting run asked for no more GPUs.
 
     Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.

@@ -110,7 +110,7 @@ class Metrics:
 
 
 def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
-    """Return the window of all of ``outcome`` except its first part ``warm_up``, below 1."""
+    """Return the window of all of ``outcome`` except its first part ``warm_up`` (0 to below 1)."""
     assert 0 <= warm_up < 1, warm_up
     span_ms = outcome.ended_ms - outcome.started_ms
     return Window(from_ms=outcome.started_ms + int(span_ms * warm_up), to_ms=outcome.ended_ms)
@@ -180,7 +180,7 @@ def spread_of(values: Iterable[float]) -> Spread | None:
 
 
 def percentile(ranked: Sequence[float], percent: int) -> float:
-    """Return the percentile of ``ranked``, which ascend, by nearest rank."""
+    """Return a percentile of the ascending values ``ranked``, by nearest rank."""
     return ranked[max(0, -(-percent * len(ranked) // 100) - 1)]
 
 

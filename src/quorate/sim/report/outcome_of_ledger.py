@@ -34,7 +34,7 @@ def outcome_of_ledger(
     prices: Mapping[str, float] = _NO_PRICES,
     seed: int = 0,
 ) -> Outcome:
-    """Return the outcome of ``events``, a whole ledger, by ``now_ms``.
+    """Return the outcome of ``events``, which are a whole ledger, up to ``now_ms``.
 
     If ``now_ms`` is None, it is the time of the last event. ``prices`` are per GPU and hour of each
     flavor; a flavor without a price costs nothing.
@@ -237,7 +237,7 @@ class _Book:
         story.attempt_ms = 0
 
     def close_all(self, now_ms: int) -> None:
-        """Count the leases that are open up to ``now_ms``."""
+        """Count the leases that are still open, each up to ``now_ms``."""
         for lease in list(self._holds):
             self.close(lease, now_ms)
 

@@ -105,7 +105,7 @@ def waiting(outcome: Outcome, *, gpus: bool = False) -> Timeline:
 
 
 def demanded(outcome: Outcome) -> Timeline:
-    """Return the number of GPUs that runs between submission and end asked for, over time."""
+    """Return how many GPUs the runs asked for over time, each from its submission to its end."""
     changes: list[tuple[int, int]] = []
     for run in outcome.runs:
         until_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms
