@@ -156,8 +156,8 @@ class FaultRates:
 class Courier:
     """Delivers commands of people until the engine answers. Some commands come late, some twice.
 
-    After an operator wipes a node, the courier reports it clean, unless another claim has or had
-    the node since.
+    Before the courier reports that a node is clean, the node is wiped by hand. It is not wiped if
+    another claim has left data on it, or if it is in use.
     """
 
     RETRY_MS = 2 * MINUTE_MS

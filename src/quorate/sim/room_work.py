@@ -14,7 +14,7 @@ from quorate.ports.executor_port import Order, StartLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The real behaviour of a run: it works ``work_ms`` on its declared GPUs, exits with ``code``.
+    """The real behaviour of a run: after ``work_ms`` on its declared GPUs it exits with ``code``.
 
     ``speeds_ppm`` has the speed on each flavor; a key with the suffix for several nodes has the
     speed on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
@@ -174,7 +174,11 @@ def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
 
 
 def stands_still(held: Sequence[HeldLease]) -> bool:
-    """Return whether a part is missing that the run needs to make progress."""
+    """Return whether a run with the leases ``held`` makes no progress.
+
+    That is so if a lease is broken, or if a lease of the first bundle is stopping. Spares do not
+    count.
+    """
     for lease in held:
         if lease.fact.role is Role.SPARE:
             continue

@@ -70,7 +70,7 @@ def draw_round_world(
 
 
 def _table() -> tuple[FlavorRates, ...]:
-    """Return the pool's table of job types: some can share GPUs, on some flavors."""
+    """Return the pool's table of job types, some of which can share GPUs on some flavors."""
     found = []
     for flavor, ppm in sorted(_SPEEDS_PPM.items()):
         types = []
@@ -86,10 +86,10 @@ def _table() -> tuple[FlavorRates, ...]:
 
 
 def _typed(chance: Random, arrival: Arrival, owners: Sequence[str]) -> Arrival:
-    """Return ``arrival`` with a known job type; its declared rates may be wrong.
+    """Return ``arrival`` with a job type instead of rates; the pool may not know the type.
 
     The run belongs to one of ``owners``, and usually has the same size as other runs, so that two
-    of them can share GPUs.
+    runs can share GPUs. Some runs are returned unchanged.
     """
     run = arrival.run
     if run.pool != POOL or run.rounds is None or one_in(chance, 4):

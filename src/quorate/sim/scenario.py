@@ -14,7 +14,7 @@ from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
 GENERATE_KEYS: Final = ("lam", "seed", "jobs", "multi", "weights", "slos", "arrivals")
 GAP_MAX_S: Final = 1e9
 SEED_MAX: Final = 2**32 - 10
-"""The largest seed; other random generators have seeds slightly above the simulation's."""
+"""The largest seed. Some random generators are seeded with this number plus a small one."""
 
 
 SECONDS_MAX: Final = 31_536_000
@@ -180,14 +180,14 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
-    """Which jobs to draw, and how many; None means as many as the simulation needs."""
+    """Which jobs to draw, and how many. ``jobs`` is None for as many as the simulation needs."""
 
     wishes: Generated
     jobs: int | None
 
 
 def drawn_of(text: str, seed: int) -> Drawn:
-    """Return the drawn jobs that a text such as ``lam=4500,seed=42,jobs=100,multi=1`` describes.
+    """Return which jobs to draw by a text such as ``lam=4500,seed=42,jobs=100,multi=1``.
 
     If the text has no seed, ``seed`` is used.
     """

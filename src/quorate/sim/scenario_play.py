@@ -99,7 +99,7 @@ class StrictStage:
         return len(self.play.jobs)
 
     def refused(self) -> Sequence[str]:
-        """Return an empty list: the published mechanism accepts every job."""
+        """Return no jobs, because the published mechanism accepts every job."""
         return ()
 
     def outcome(self) -> Outcome:
@@ -297,7 +297,7 @@ def _stream(
         raise ScenarioError("throughputs", f"has no type that runs on {flavor}", "add one")
     wishes = replace(drawn.wishes, templates=templates)
     stream = generated_jobs(wishes, rates_on(table, flavor))
-    # Published: jobs arrive until all measured jobs have ended, unless all arrive at once.
+    # As published, jobs arrive until all measured jobs have ended, unless all arrive at once.
     ends = drawn.jobs is not None or measured is None or not drawn.wishes.lam_s
     limit = drawn.jobs if drawn.jobs is not None else total
     return islice(stream, limit) if ends else stream, total, drawn.wishes.seed
@@ -340,7 +340,7 @@ def _fleet_play(
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
     for job in trace.jobs:
-        flavors, rates, _ = needs_of(fleet, job)  # An error comes before a ledger.
+        flavors, rates, _ = needs_of(fleet, job)  # Errors are raised before a ledger is made.
         most = max(fleet.sizes[flavor][0] for flavor in rates or flavors)
         if job.gpus > most:
             raise ScenarioError(

@@ -1,6 +1,7 @@
 """A trial: one seed, one random world, and the faults of its system.
 
-Each part draws from its own random generator, so that changing one leaves the others unchanged.
+Each part draws from its own random generator, so that a change of one part leaves the draws of all
+other parts as they were.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ class Trial:
         self.simulation.run(world.until_ms + CALM_MS)
 
     def _give_up(self, courier: Courier, run: str, looks: int = _LOOKS_MAX) -> None:
-        """Withdraw a run that still waits; try again later if the engine is down."""
+        """Withdraw a run that still waits.
+
+        Try again later, at most ``looks`` times, if the engine is down or does not know the run.
+        """
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:

@@ -1,10 +1,10 @@
 """The simulated executor: work takes its real duration, which may differ from the declared one.
 
 Work is counted in GPU-milliseconds, and progresses in proportion to the number of the run's GPUs.
-It makes no progress while a part of the first bundle is stopping or lost. At a stop, work
-checkpoints, unless ``saves_at_stop`` is False; the loss of a node sets it back to its last
+Work makes no progress while a part of the first bundle is stopping or lost. At a stop, work
+checkpoints, unless ``saves_at_stop`` is False. The loss of a node sets work back to its last
 checkpoint. The executor also checks its orders: ``wrongs`` names every order that would have put
-two pieces of work on one slot, started a lease twice, or given away slots still in use.
+two pieces of work on one slot, started a lease twice, or freed slots that were still in use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WIPE_MS: Final = 10 * MINUTE_MS
 """The default time to wipe a node."""
 
 Wipe = Callable[[], tuple[int | None, bool]]
-"""Returns how long wiping a node takes (None: for ever), and whether the node is clean then."""
+"""Returns how long wiping a node takes (None: for ever), and whether the node is then clean."""
 
 StopDelay = Callable[[int], int | None]
 """Returns how long a stopping lease takes to end, given its remaining grace; None if it never
@@ -199,7 +199,7 @@ class SimExecutor:
         self._lost_nodes.discard(node)
 
     def clean_by_hand(self, node: str, claim: str) -> None:
-        """Wipe ``node`` by hand, if ``claim`` has left it."""
+        """Wipe ``node`` by hand, if it has data of ``claim`` and no leases."""
         if self._dirty.get(node) != claim or self._on_node.get(node):
             return
         del self._dirty[node]
@@ -299,7 +299,11 @@ class SimExecutor:
         fact_of: Callable[[str], LeaseStarted],
         run_of: Callable[[str], Run],
     ) -> None:
-        """Restore ``saved``; the ledger has the events of open leases and the specs of runs."""
+        """Restore ``saved``.
+
+        ``fact_of`` returns the event of an open lease, and ``run_of`` the spec of a run: both are
+        in the ledger.
+        """
         assert not self._held, "it is new"
         assert not self._work, "it is new"
         for lease in saved.leases:
@@ -440,7 +444,7 @@ class SimExecutor:
             self._plan(delay_ms, LeaseStops(order.lease, stops))
 
     def _hasten(self, order: StopLease, held: HeldLease) -> None:
-        """Move the deadline of a stop forward; the work ends by then, or earlier if so planned."""
+        """Bring forward the deadline of a stop; the work ends by then, or earlier if planned."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
 

@@ -225,9 +225,10 @@ class Simulation:
         return receipts[0] if receipts else None
 
     def send_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Send ``commands`` of one instant to the engine; none is answered if it is down.
+        """Send ``commands`` of one instant to the engine, and return its answers.
 
-        The engine decides them together, before any due work.
+        The engine decides the commands together, before any due work. If the engine is down or
+        ends before it answers, return an empty list.
         """
         if self._engine is None:
             return []
@@ -244,7 +245,7 @@ class Simulation:
         self._engine, self.due_ms = None, None
 
     def reopen(self) -> None:
-        """Open the engine on its store; does nothing if it is open."""
+        """Open the engine on its store; do nothing if the engine is open."""
         if self._engine is not None:
             return
         self._line = None if self._executor is None else _Line(self._executor)
@@ -260,7 +261,10 @@ class Simulation:
         engine.policies = self.policies
 
     def run(self, until_ms: int) -> None:
-        """Run all actions up to ``until_ms``, and a step of the driver whenever it is due."""
+        """Run all actions up to ``until_ms``.
+
+        The driver makes a step after each action, and whenever it is due.
+        """
         steps, instant_ms = 0, self.timeline.now_ms
         while True:
             wake_ms, event_ms = self._wake_ms(), self.timeline.next_ms()

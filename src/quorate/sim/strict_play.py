@@ -42,7 +42,10 @@ _AS_SOLVED: Final = ("max_min_fairness_perf", "max_min_fairness_packed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """The parameters. ``measured`` is (first, last + 1) of the measured jobs; None means all."""
+    """The parameters of an experiment.
+
+    ``measured`` is (first, last + 1) of the measured jobs; None means all jobs.
+    """
 
     policy: str
     cluster: Cluster
@@ -197,7 +200,7 @@ class StrictPlay:
         )
 
     def outcome(self) -> Outcome:
-        """Return the jobs that have arrived as runs.
+        """Return the outcome so far, with a run for each job that has arrived.
 
         All waits of a job have the cause ``ROUNDS``.
         """

@@ -1,7 +1,7 @@
 """Rates of jobs from a table, for simulations.
 
-Strict simulations ask for the rates of a row of jobs. The production engine gets the rates in the
-form that pools have, and the simulated work its speeds as parts of its full speed.
+Strict simulations read the rates of rows of jobs. The production engine reads rates in the form
+that pools have. Simulated work reads its speeds, as parts of its full speed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PairSpeeds = Mapping[tuple[str, str], int]
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
-    """Return a function for the rates of rows of jobs of ``types``, together and spread.
+    """Return a function that returns the rates of a row of jobs, on GPUs together or spread.
 
-    If the table has no rate of a row on spread GPUs, its rate on GPUs together is used. If the
-    table has neither rate, the rate is 0, so two jobs that were never measured as a pair do not
-    share GPUs.
+    ``types`` has the type of each job. If the table has no rate of a row on spread GPUs, the row's
+    rate on GPUs together is used. If the table has neither rate, the rate is 0, so two jobs that
+    were never measured as a pair do not share GPUs.
     """
     rows = {each: row for row, each in enumerate(table.types)}
     columns = {flavor: column for column, flavor in enumerate(table.flavors)}
@@ -128,9 +128,9 @@ def kinds_of(table: ThroughputTable, jobs: Iterable[TraceJob]) -> frozenset[JobT
 def pool_rates(
     table: ThroughputTable, flavors: Sequence[str], kinds: Collection[JobType]
 ) -> tuple[FlavorRates, ...]:
-    """Return the rates of ``kinds`` on ``flavors``, as a pool has them.
+    """Return the rates of ``kinds`` on ``flavors``, in the form that pools have.
 
-    The jobs of a pair have equally many GPUs, and both make progress.
+    Pairs are included only if both jobs have the same number of GPUs and make progress.
     """
     found: list[FlavorRates] = []
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):

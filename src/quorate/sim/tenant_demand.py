@@ -1,4 +1,4 @@
-"""Commands about tenants: new tenants, changed limits, limits below the use, removals.
+"""Draws commands about tenants: new tenants, changed limits, limits below the usage, removals.
 
 Some commands name an outdated version, and some try to remove a tenant in use.
 """
@@ -46,7 +46,7 @@ def draw_tenant_wishes(
 
 
 def _wish(chance: Random, owner: str) -> Command:
-    """Return a command about a tenant; in half of the cases about ``owner``, who owns a run."""
+    """Return a command about a tenant, which is often ``owner``, the owner of a run."""
     if one_in(chance, 4):
         return CreateOwner(_new(chance), "a new group")
     version = _LONG_AGO if one_in(chance, 6) else None

@@ -88,7 +88,7 @@ class BriefHistory:
         self._enter(events)
 
     def _tick_until(self, at_ms: int) -> None:
-        """Tick whenever something is due before ``at_ms``, and confirm stops by then."""
+        """Tick whenever something is due before ``at_ms``, and confirm stops that end by then."""
         while True:
             due_ms = next_due_ms(self._state, has_executor=True, after_ms=self._now_ms)
             stops = [(gone_ms, lease) for lease, gone_ms in self._gone_ms.items()]

@@ -44,7 +44,10 @@ def node(
 
 
 def fleet(domains: dict[str, int], *, gpus: int = 8, flavor: str = "H100") -> list[Node]:
-    """Return nodes of ``gpus`` GPUs, as many as each domain needs; the last may be smaller."""
+    """Return nodes of ``gpus`` GPUs; ``domains`` has the total number of GPUs of each domain.
+
+    The last node of a domain may be smaller.
+    """
     found = []
     for domain, total in domains.items():
         full, rest = divmod(total, gpus)

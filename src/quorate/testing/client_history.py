@@ -10,9 +10,10 @@ got one. ``check_history`` returns the violations of these rules:
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
 - a write that was sent after another request was answered has a higher sequence. A read that may
-  not lag is at least as new as all acknowledged writes, and all reads that may not lag, that were
-  answered before the read was sent. A read that may lag is at least as new as every answer that the
-  same client had before. Each read returns the run as of the sequence in the answer, or later.
+  not lag is at least as new as every acknowledged write that was answered before the read was sent,
+  and as every earlier read that may not lag. A read that may lag is at least as new as every answer
+  that the same client had before. Each read returns the run as of the sequence in the answer, or
+  later.
 
 ``check_orders`` checks an executor: it never obeys orders of an older term after orders of a newer
 term, and starts a lease at most once. ``core/audit/history_audit.py`` checks quotas and slots in
@@ -264,7 +265,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield acknowledged writes that the ledger lacks or repeats, and records of no request."""
+    """Yield a fault for each answer that the ledger contradicts, and each record of no request."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):
@@ -352,13 +353,13 @@ def _may_have_done(each: Operation) -> bool:
 
 
 def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield requests whose sequence contradicts an answer received before they were sent."""
+    """Yield a fault for each request whose sequence contradicts an answer before its sending."""
     answered = sorted(
         (each.answered, number)
         for number, each in enumerate(operations)
         if each.answered is not None
     )
-    # Events that reads that may lag have returned are recorded, but perhaps not acknowledged yet.
+    # A read that may lag can return events that are recorded but not acknowledged yet.
     recorded, known, at = 0, 0, 0
     own: dict[str, int] = {}
     for each in sorted((operations[number] for _, number in answered), key=lambda one: one.sent):

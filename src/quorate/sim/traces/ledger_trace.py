@@ -1,7 +1,7 @@
 """Makes a trace from a ledger: the submissions of runs, and how long each run worked.
 
 The working time of a run is the time its leases were open, weighted by their GPUs, over all its
-starts. Runs that never worked are skipped, because their duration is not known.
+starts. Runs that never worked or have not ended are skipped, because their duration is not known.
 """
 
 from __future__ import annotations

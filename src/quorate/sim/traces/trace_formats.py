@@ -27,8 +27,8 @@ READERS: Final[Mapping[str, Callable[[str], Trace]]] = MappingProxyType(
         "quorate": read_own,
     }
 )
-"""The reader of each form. ``csv`` needs a map of its columns (``read_mapped``), ``ledger``
-events."""
+"""The reader of each form, except two forms: ``csv`` needs a map of its columns (``read_mapped``),
+and ``ledger`` is read from events (``ledger_trace``)."""
 WRITERS: Final[Mapping[str, Callable[[Trace], str]]] = MappingProxyType(
     {
         "quorate": write_own,

@@ -195,7 +195,7 @@ class _Fork:
         return due_ms
 
     def _late(self, due_ms: int) -> int:
-        """Return when a driver that is due at ``due_ms`` wakes up, with the delay of the ledger."""
+        """Return when a driver that is due at ``due_ms`` wakes up: as late as in the ledger."""
         due_ms = max(due_ms, self._clock.true_ms)
         place = bisect_left(self._wakes, due_ms)
         if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:
@@ -292,7 +292,7 @@ class _Fork:
         return {run: steps for run, steps in told.items() if steps is not None}
 
     def _plan_exit(self, effort: Effort) -> None:
-        """Plan the end of a run's work, if its leases stay as they are."""
+        """Plan the end of a run's work for the case that the run's leases do not change."""
         name = effort.spec.name
         known = self._lengths.efforts.get(name)
         if known is None or effort.outcome is not None:

@@ -1,4 +1,4 @@
-"""The claims in a ledger: the early releases, and the wipes of nodes. Pure.
+"""The early releases of the claims in a ledger, and the wipes of their nodes. Pure.
 
 The fork ends a claim at its stated end; only a person's command releases a claim earlier. In the
 fork, the time between a claim's end and a wipe is the same as in the ledger.
@@ -28,7 +28,7 @@ class Wipe:
 
 
 class ClaimedNodes:
-    """The leases that claims have, by node, folded from events."""
+    """The claim and the node of each open lease of a claim, folded from events."""
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[str, str]] = {}
@@ -53,7 +53,7 @@ class RecordedClaims:
 
     ``ends_ms`` has the stated end of each claim, and ``released`` the claims that a person ended
     earlier. ``wipes`` has the wipes of each node after each claim, in order. ``usual`` is the
-    median wipe, or None if no node was ever wiped.
+    median of the wipes that left a node clean, or None if there was no such wipe.
     """
 
     def __init__(self, events: Iterable[e.Event]) -> None:
@@ -80,7 +80,10 @@ class RecordedClaims:
         self.usual = self._usual()
 
     def after(self, claim: str, node: str) -> list[Wipe]:
-        """Return the wipes of ``node`` after ``claim`` has left it."""
+        """Return the wipes of ``node`` after ``claim`` has left it.
+
+        If the claim did not use the node in the ledger, return the usual wipe, if there is one.
+        """
         known = self.wipes.get((claim, node))
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""The executor of a fork: it reports the recorded results that the fork enters into it."""
+"""The executor of a fork, which runs nothing and reports the results that the fork enters."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 All other events follow from these commands, from the work of runs, and from time.
 ``recorded_work.py`` has the duration of work, so a run that starts earlier in the fork also ends
-earlier. A run that was cancelled is cancelled at the same instant in the fork, even if its phase
-differs.
+earlier. A run that was cancelled is cancelled at the same instant in the fork, even if it then has
+another phase.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from quorate.model import events as e
 from quorate.model.specs import Budget, Node, Owner, Pool, System
 from quorate.sim.whatif.recorded_claims import RecordedClaims
 
-# Each event is in exactly one of these lists, so that no new request is left out of a fork.
+# Each type of event is in exactly one of these lists, so that a fork leaves out no new request.
 DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
 """Declarations of documents, and changes of owners."""
 
@@ -56,7 +56,7 @@ REQUESTS = (
     | e.TokenIssued
     | e.TokenRevoked
 )
-"""Each records a request."""
+"""Events that record a request."""
 
 ACTS = (
     e.ConflictDeclared
@@ -67,7 +67,7 @@ ACTS = (
     | e.RunStopping
     | e.RunSubmitted
 )
-"""Each records a command or follows from others, as its fields and its block tell."""
+"""Events that record a command or follow from other events: their fields and blocks show which."""
 
 FOLLOWING = (
     e.BackfillNoted
@@ -97,9 +97,9 @@ FOLLOWING = (
     | e.StepsCounted
     | e.ThresholdCrossed
 )
-"""No command is read from these: they follow from others, from time, or from the driver.
+"""Events that record no command, but follow from other events, from time, or from the driver.
 
-``recorded_claims.py`` reads ``NodesClaimed``; ``RequestKept`` gives its key to the request before.
+``recorded_claims.py`` reads ``NodesClaimed``. The command before a ``RequestKept`` gets its key.
 """
 
 _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
@@ -136,9 +136,10 @@ def inputs_of(
     *,
     has_driver: bool,
 ) -> list[RecordedInput]:
-    """Return the commands behind ``blocks``, pairs of a first sequence and events, in order.
+    """Return the commands that caused the events of ``blocks``, in order.
 
-    ``owners`` has the owners that existed before ``blocks``.
+    A block is a pair of its first sequence and its events. ``owners`` has the owners that existed
+    before ``blocks``.
 
     If a person's block records no known command, the command changed nothing and only due work was
     recorded. Such a block becomes a tick. If ``has_driver`` is False, only commands cause due work,
@@ -264,7 +265,7 @@ def _is_reasoned(event: DECLARED) -> bool:
 
 
 def _change_of_owner(event: DECLARED, owners: set[str]) -> Command | None:
-    """Return the request that created or changed an owner for a reason; None without one."""
+    """Return the request that created or changed an owner; None for any other declaration."""
     if not isinstance(event, e.OwnerApplied):
         return None
     spec = event.owner

@@ -71,10 +71,7 @@ class Effort:
 
 
 class Efforts:
-    """The work of all runs, folded from events.
-
-    ``changed`` has the runs whose leases have changed since the last ``take``.
-    """
+    """The work of all runs, folded from events."""
 
     def __init__(self, rates: RecordedRates) -> None:
         self.runs: dict[str, Effort] = {}
