@@ -110,7 +110,7 @@ def _one(work: str, ledger: Path) -> dict[str, float]:
 
 
 def story(ended: int) -> Iterator[Event]:
-    """Yield declarations, then runs that follow one another until ``ended`` runs have ended."""
+    """Yield declarations, then the events of runs in turn, until ``ended`` runs have ended."""
     owners = [Owner(name=f"team{number:02d}") for number in range(OWNERS)]
     line = envelope("e", 8 * NODES, selector=((REGION, REGION_NAME),))
     money = [budget(f"{owner.name}-b", owner.name, line) for owner in owners]

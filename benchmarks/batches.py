@@ -141,7 +141,7 @@ async def _load(admin: Target, users: list[Target], nodes: int, seconds: int) ->
 async def _send(
     target: Target, requests: Iterator[bytes], what: str, times: Times, end: float
 ) -> None:
-    """Send ``requests`` one after another until ``end``; wait one second after a 503."""
+    """Send ``requests`` one after another until ``end``; wait one second after a 429 or 503."""
     async with connected(target, 1) as (connection,):
         while perf_counter() < end:
             start = perf_counter()

@@ -3,12 +3,12 @@
 Both systems have one node of eight GPUs, all of which are taken, so every job is accepted and
 waits. Equal clients are compared: a process for each job (``sbatch``, ``quorate submit`` and, for
 comparison, ``curl``), and a long-running client (a C program on libslurm, and a keep-alive
-connection of Python's httpx). Like ``sbatch`` for Slurm, ``curl`` is a small C program for REST. In
-Slurm, one request can submit several jobs only as an array, which is one job until its tasks start.
-Quorate's batches, which a program with many runs would send, are therefore reported separately. The
-clients take turns, so that other work on the machine affects both systems equally. Slurm keeps
-accepted jobs in memory and writes them to disk every few seconds; Quorate answers after the run is
-on disk.
+connection of Python's httpx). ``curl`` is the counterpart of ``sbatch``: a small C program that
+uses REST. In Slurm, one request can submit several jobs only as an array, which is one job until
+its tasks start. Quorate's batches, which a program with many runs would send, are therefore
+reported separately. The clients take turns, so that other work on the machine affects both systems
+equally. Slurm keeps accepted jobs in memory and writes them to disk every few seconds. Quorate
+answers after the run is on disk.
 """
 
 from __future__ import annotations

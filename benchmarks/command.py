@@ -1,7 +1,7 @@
 """The time a user waits for a command in a fresh process.
 
-Measured are ``quorate --help``, commands that call a service, their errors, and the completion of
-names.
+The benchmark measures ``quorate --help``, commands that call a service, errors of these commands,
+and the completion of names.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _scan_us(state: State, asks: list[Ask]) -> float:
 
 
 def _case_of(family: int) -> str:
-    """Return the case of family number ``family``, which says what its teams can pay."""
+    """Return the case of family number ``family``, which says who pays for its teams."""
     return ("own", "own", "own", "own", "own", "own", "family", "family", "family", "borrow")[
         family % 10
     ]
@@ -163,7 +163,7 @@ def _world(owners: int) -> State:
 
 
 def _use(state: State, key: EnvelopeId, gpus: int) -> None:
-    """Charge an envelope like leases of ``gpus`` GPUs, or of fewer GPUs if its caps allow fewer."""
+    """Charge an envelope as for leases of ``gpus`` GPUs, or of as many GPUs as its caps allow."""
     account = state.envelopes.own(key)
     caps = [state.caps.own(cap) for cap in account.caps]
     room = [(cap.spec.concurrency_max or 0) - cap.gpus_active for cap in caps]

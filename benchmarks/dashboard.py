@@ -202,7 +202,7 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """The cost of a page; ``cpu`` is the part of a core that the service used at the same time."""
+    """The cost of a page; ``cpu`` is the part of a core that the service used meanwhile."""
 
     name: str
     view_s: float

@@ -1,11 +1,11 @@
 """Compares commits to a ledger in etcd with raw transactions of etcd.
 
 One member runs on this machine, and syncs every write to the disk of this folder. Raw transactions
-compare a key and put two others, as an append does, with the same client. Raw transactions and
-commits take turns, so that other work on the machine affects both. A transaction mostly waits for
-the disk, so its time is wall time. A commit of many commands mostly needs CPU. Its time is the CPU
-time of this process plus the time of a raw transaction of the same size, which is its duration on
-an idle machine. Its wall time is reported as well.
+compare a key, and put this key and another one, as an append does, with the same client. Raw
+transactions and commits take turns, so that other work on the machine affects both. A transaction
+mostly waits for the disk, so its time is wall time. A commit of many commands mostly needs CPU. Its
+time is the CPU time of this process plus the time of a raw transaction of the same size. On an idle
+machine, the commit would take this time. Its wall time is reported as well.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class RawWriter:
         self._revision = 0
 
     def put(self, size: int) -> float:
-        """Return the seconds of a transaction that compares and puts a key, and ``size`` bytes.
+        """Return the seconds of a transaction that compares and puts a key, and puts another one.
 
-        An append of that size does the same.
+        The other key gets ``size`` bytes. An append of that size does the same.
         """
         txn = Txn(
             compare=(ModifiedAt(b"raw/head", self._revision),),

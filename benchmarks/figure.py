@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to measure: full sizes, or with ``quick`` small sizes that prove nothing."""
+    """How much to measure: full sizes, or small sizes (``quick``), whose figures prove nothing."""
 
     quick: bool = False
 

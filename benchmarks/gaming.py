@@ -343,8 +343,9 @@ class Played:
     """The result of a world: the player's work done, and other owners' firm starts.
 
     ``moved`` counts the firm starts that moved later, by cause. ``by_player`` counts the moves
-    whose cause names a lease of the player, and ``moved_ms`` is their total delay. ``faults`` has
-    the faults that ``PromiseBooks`` found, if it was used. Work is in GPU-milliseconds.
+    whose cause names a lease or a run of the player, and ``by_player_ms`` is their total delay.
+    ``faults`` has the faults that ``PromiseBooks`` found, if it was used. Work is in
+    GPU-milliseconds.
     """
 
     player_gpu_ms: int

@@ -6,8 +6,8 @@ traces. Under max-min fairness, 96 jobs arrive over time, and the figure is thei
 time. Under makespan, 100 jobs arrive at once, and the figure is the end of the last job. Default
 mode must not be worse on average. In Gavel's mechanism a job is as fast on several servers as on
 one, so both modes play without the rates on several servers. The benchmark needs the published
-table of rates beside the repository, in ``../shared``; without it, it prints a message and measures
-nothing.
+table of rates beside the repository, in ``../shared``. Without the table, the benchmark prints a
+message and measures nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from quorate.sim.traces.trace_job import Trace, TraceJob
 
 SEEDS: Final = 10
 SHORTER: Final = 6
-"""The published durations are divided by this number. They are 17 hours on average; those of the
-recorded traces are between two and three hours."""
+"""The published durations are divided by this number. Published durations are 17 hours on average;
+durations of the recorded traces are between two and three hours."""
 _RATES: Final = "physical_cluster_throughputs.json"
 _TRACE: Final = "jobs.csv"
 

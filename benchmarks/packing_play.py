@@ -1,7 +1,7 @@
 """Packs the same work by the production engine and by published rules.
 
-In the engine, every node is a separate domain and each run stays in one domain, so a run needs one
-node, as for the other packers. One owner pays for all runs, so only GPUs can be short.
+In the engine, every node is a separate domain and each run stays in one domain. So a run needs one
+node, as it does with the other packers. One owner pays for all runs, so only GPUs can be short.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 ``philly-rounds`` plays all 82,247 jobs on 1,280 GPUs, which takes a quarter of an hour or more, so
 it runs only if ``--only`` names it. ``philly`` plays 1,500 jobs of half a day. Every virtual
 cluster may use all GPUs, so only the rounds divide them. The benchmark needs the published trace
-beside the repository, in ``../shared``; without it, it prints a message and measures nothing.
+beside the repository, in ``../shared``. Without the trace, the benchmark prints a message and
+measures nothing.
 """
 
 from __future__ import annotations

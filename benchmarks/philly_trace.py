@@ -1,9 +1,9 @@
 """The whole Philly trace through the production engine: CPU time and memory.
 
 82,247 jobs run on 1,280 GPUs, with a budget for each virtual cluster. A run keeps its GPUs until it
-ends. A part of the jobs also shares in rounds (``philly_rounds.py`` plays all jobs in rounds). The
-benchmark needs the published trace beside the repository, in ``../shared``; without it, it prints a
-message and measures nothing.
+ends. A part of the jobs is also played in rounds (``philly_rounds.py`` plays all jobs in rounds).
+The benchmark needs the published trace beside the repository, in ``../shared``. Without the trace,
+the benchmark prints a message and measures nothing.
 """
 
 from __future__ import annotations

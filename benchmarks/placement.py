@@ -1,8 +1,8 @@
 """The cost of placing gangs on a fleet that is nine tenths full, while gangs come and go.
 
-A decision is ``pack_gang`` and taking its slots, including the updates of indexes. Random gangs
-leave to make room for the next one, and their time is measured separately. The fragmentation of the
-fleet is the result of the earlier decisions.
+A decision calls ``pack_gang`` and takes the slots that it found, including the updates of indexes.
+Random gangs leave to make room for the next gang, and the time that this takes is measured
+separately. The fragmentation of the fleet is the result of the earlier decisions.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _completion(what: str, found: _Ends, target_ms: float) -> Figure:
 
 
 def _submits(world: Busy, repeats: int) -> list[Figure]:
-    """Return the costs of submissions that wait at once, and of all other submissions."""
+    """Return the costs of submissions that are only accepted to wait, and of all others."""
     away, anew, others = list[float](), list[float](), list[float]()
     for number in range(repeats):
         world.now_ms += STEP_MS // 10

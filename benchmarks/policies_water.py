@@ -1,10 +1,10 @@
 """The time of water filling with entities, compared with the published method.
 
-There are 512 jobs of 26 kinds, and five entities of weights 1 to 5, on three flavors with a
-twentieth of a GPU of each per job, so that GPUs are short. The published loop solves a cone program
-for each level, and then an integer program that finds the stuck jobs. It is repeated here with all
-its parameters, but with HiGHS instead of GLPK, which takes minutes. It needs cvxpy and ECOS (the
-dependency group `gavel`); without them only Quorate's figure is reported.
+There are 512 jobs of 26 kinds, in five entities of weights 1 to 5. Each of three flavors has a
+twentieth of a GPU per job, so that GPUs are short. The published loop solves a cone program for
+each level, and then an integer program that finds the stuck jobs. The loop is repeated here with
+all its parameters, but with HiGHS instead of GLPK, which takes minutes. The loop needs cvxpy and
+ECOS (the dependency group `gavel`); without them only Quorate's figure is reported.
 """
 
 from __future__ import annotations

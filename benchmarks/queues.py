@@ -1,8 +1,8 @@
 """A full fleet with a queue, for the measurements of planning.
 
 Runs of different sizes have all GPUs, and end one after another. Every owner has two envelopes and
-many more waiting runs. Leases and waiting runs are written as events within seconds; to submit each
-run would take an hour.
+many waiting runs. Leases and waiting runs are written as events, which takes seconds. To submit
+each run would take an hour.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GRACE_MS = 2 * MINUTE_MS
 
 @dataclass(slots=True)
 class Busy:
-    """A full fleet with a queue. ``now_ms`` advances with each command."""
+    """A full fleet with a queue. Commands are decided at ``now_ms``, which the caller advances."""
 
     state: State
     chance: Random

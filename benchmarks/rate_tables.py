@@ -79,7 +79,7 @@ def _made_up() -> Table:
 
 
 def jobs_of(rates: Table, jobs: int, *, single: bool = False, packed: bool = False) -> Problem:
-    """Return ``jobs`` jobs with types of a table; with ``single``, each has one GPU."""
+    """Return a problem of ``jobs`` jobs of types in a table; with ``single``, each has one GPU."""
     chance = np.random.default_rng(1)
     of_scale = np.array([SCALES[int(scale)] for scale in rates.scales])
     likely = of_scale / np.array([np.sum(rates.scales == scale) for scale in rates.scales])
@@ -111,7 +111,7 @@ def jobs_of(rates: Table, jobs: int, *, single: bool = False, packed: bool = Fal
 
 
 def jobs_of_types(rates: Table, of: Ints) -> Problem:
-    """Return a job for each of the types ``of``, with only rates and GPUs."""
+    """Return a problem with a job for each of the types ``of``, with only rates and GPUs."""
     jobs = len(of)
     nothing = np.zeros(jobs)
     return Problem(
@@ -135,7 +135,7 @@ def made_different(problem: Problem) -> Problem:
 
 
 def many_flavors(jobs: int, flavors: int) -> Problem:
-    """Return different jobs on many flavors, with the same total of GPUs as on three."""
+    """Return a problem of different jobs on many flavors, with as many GPUs as on three flavors."""
     chance = np.random.default_rng(3)
     rates = np.geomspace(1.0, 6.0, flavors) * chance.lognormal(0.0, 0.5, (jobs, flavors))
     nothing = np.zeros(jobs)

@@ -48,7 +48,7 @@ STARTED_MS = NOW_MS - 30 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The required GPUs: for a planned run of ``groups`` groups, or GPUs freed by hand."""
+    """The required GPUs: for a planned run of ``groups`` groups, or to be freed by hand."""
 
     name: str
     domains: int

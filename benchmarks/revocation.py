@@ -4,7 +4,7 @@ The services and one member of etcd run on this machine as separate programs. An
 issued and, after all services accept it, revoked at one of the services in turn. The first figure
 is the wall time from the response to the revocation until every service has refused the token; the
 services mostly wait for each other. At the end, the leader is killed. The second figure is the time
-until another service accepts a submission that is sent repeatedly.
+until another service issues an access token, which is requested repeatedly.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _refused_after(services: Cluster, asked: Daemon) -> float:
-    """Return how long a service still accepted a token that ``asked`` had revoked."""
+    """Return how long any service still accepted a token that ``asked`` had revoked."""
     with services.client(asked) as http:
         issued = http.post("/tokens", json={"role": "admin", "user": "ada"})
         assert issued.is_success, issued.text

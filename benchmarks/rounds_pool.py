@@ -46,9 +46,9 @@ LEARNING_TARGET_S: Final = 0.2
 def measure(effort: Effort) -> list[Figure]:
     """Return the CPU time of a round, from the end of the last round to its last started grant.
 
-    There are two figures. In the first, runs are as fast as declared, so the policy is not called
-    again. In the second, they are faster or slower, so every round has new measured rates and calls
-    the policy.
+    There are two cases, each with the median and the slowest round. In the first case, runs are as
+    fast as declared, so the policy is not called again. In the second case, runs are faster or
+    slower, so every round has new measured rates and calls the policy.
     """
     known, slowest = _measured(effort, is_true=True)
     learnt, slowest_learnt = _measured(effort, is_true=False)
@@ -100,7 +100,7 @@ class _Watch:
         """Do nothing."""
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Count the decision; a round in which the policy had no answer is reported."""
+        """Count the decision, and note the causes of rounds in which the policy had no answer."""
         del command, view
         for event in receipt.decision.events:
             self.starts += isinstance(event, LeaseStarted)

@@ -1,7 +1,7 @@
 """Finds payers in the plain way: by scanning all envelopes each time.
 
-This is the baseline of ``cover``. Both use ``PayerList`` for the payers' remaining amounts, so they
-differ only in how they find payers.
+This is the baseline of ``cover``. Both methods use ``PayerList`` for the payers' remaining amounts,
+so they differ only in how they find payers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWN, _SIBLING, _PARENT, _SPONSOR = range(4)
 
 
 def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -> Covered | None:
-    """Return the legs of taking the most from each payer in order; None if they do not suffice."""
+    """Return the legs if each payer in turn pays for the most GPUs; None if GPUs remain unpaid."""
     found = []
     for key, account in state.envelopes.items():
         rank = _rank(state, request, account)

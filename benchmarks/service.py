@@ -90,7 +90,7 @@ def fleet_specs() -> tuple[Applied, ...]:
 
 
 def declare(target: Target, specs: tuple[Applied, ...]) -> None:
-    """Apply ``specs`` to the service; nodes in several requests, whose size is limited."""
+    """Apply ``specs`` to the service, in several requests because their size is limited."""
     for start in range(0, len(specs), 2_000):
         trees = [render(spec) for spec in specs[start : start + 2_000]]
         body = _ENCODER.encode({"documents": trees})

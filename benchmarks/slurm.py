@@ -189,7 +189,7 @@ def _all_gpus_taken(environment: dict[str, str], short: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Cancel waiting jobs too, because one of them would start in its place.
+        # Stop the partition first, because otherwise a waiting job would start in its place.
         _run(["scontrol", "update", "PartitionName=bench", "State=DOWN"], environment)
         _run(["scancel", job], environment)
         _until(lambda: not _running(environment), "the first job does not end", short)

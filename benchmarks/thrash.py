@@ -55,7 +55,7 @@ class Week:
 
     @property
     def lost_percent(self) -> float:
-        """The lost part of every hundred GPU-hours done."""
+        """The GPU-hours that were lost for every hundred GPU-hours done."""
         return 100 * self.lost_gpu_ms / max(1, self.done_gpu_ms)
 
 

@@ -49,10 +49,10 @@ def owner_name(number: int) -> str:
 
 
 def budgets(owners: int, *, concurrency: int, now_ms: int = NOW_MS) -> list[Budget]:
-    """Return a budget of five envelopes for each owner, every second one under a cap.
+    """Return a budget of five envelopes for each owner; every second budget has a cap.
 
     One envelope pays anywhere, and four pay in one cluster each. A cap allows four fifths of the
-    sum of its five envelopes. Parents lend a quarter of their first envelope to any owner.
+    sum of the five envelopes. Parents lend a quarter of their first envelope to any owner.
     """
     found = []
     for number in range(owners):

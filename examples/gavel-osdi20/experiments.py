@@ -239,7 +239,7 @@ def _bytes(name: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play all experiments of a form, and write the results."""
+    """Play all experiments of the chosen size, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--table", required=True, help="the table of rates")
     parser.add_argument("--out", required=True, type=Path, help="the folder for the results")

@@ -48,7 +48,7 @@ NOTICE_MS = 1_000
 """The default time that work has to stop."""
 GRACE_MS = 2 * NOTICE_MS
 LATE_MS = 6 * NOTICE_MS
-"""The duration of work that ends after other work, even if a busy machine delays that work."""
+"""The duration of work that ends after other work, even if a busy machine delays the other work."""
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
@@ -143,7 +143,7 @@ class ExecutorContract(ABC):
         role: Role = Role.ACTIVE,
         reason: StartReason = StartReason.START,
     ) -> StartLease:
-        """Return the order to start ``lease``, ``RUN/NUMBER``."""
+        """Return the order to start ``lease``, whose name is ``RUN/NUMBER``."""
         run = self.run_of(lease.rpartition("/")[0], work, lasts_ms=lasts_ms)
         fact = lease_started(lease, slots or {"n1": [0]}, role=role, reason=reason)
         return start_lease(run, fact, grace_ms=GRACE_MS)
@@ -153,7 +153,7 @@ class ExecutorContract(ABC):
         return StopLease(lease, self.now_ms() + within_ms)
 
     def until(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Let time pass as the executor asks, until ``look()`` is true.
+        """Let time pass until ``look()`` is true, each time up to the executor's ``next_ms``.
 
         Fail with ``what`` after ``WAITS_MAX`` waits.
         """
@@ -164,7 +164,10 @@ class ExecutorContract(ABC):
         raise AssertionError(f"{what}: {executor.reports()}")
 
     def poll(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Let time pass until ``look()`` is true; the executor reports no such condition."""
+        """Let time pass until ``look()`` is true, for conditions that an executor does not report.
+
+        Fail with ``what`` after ``WAITS_MAX`` waits.
+        """
         for _ in range(WAITS_MAX):
             if look():
                 return

@@ -52,7 +52,10 @@ class PutBack:
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
-    """Return the firm starts of ``view`` whose room does not come from a conflict, oldest first."""
+    """Return the firm starts of ``view`` whose room does not come from a conflict, oldest first.
+
+    The reservations named in ``without`` are left out.
+    """
     found = []
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
         if record.planned_start_ms is None or record.by_conflict or name in without:
@@ -67,7 +70,10 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return what ``place`` lacks beside ``others`` and open leases, assuming ``put_back``."""
+    """Return a text for each resource that ``place`` lacks beside ``others`` and open leases.
+
+    ``put_back`` has the assumptions of a trial.
+    """
     back = put_back or PutBack()
     return list(_lacking(view, place, others, back))
 
@@ -104,7 +110,7 @@ def _lacking(
 
 
 def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
-    """Yield the domains whose pool gives whole nodes and in which a start uses part of a node."""
+    """Yield a text for each domain of whole nodes in which a start would use part of a node."""
     run = view.runs[place.run].spec
     if not view.pools[run.pool].whole_nodes:
         return
@@ -145,7 +151,10 @@ def _short_of_racks(
 
 
 def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[frozenset[str], int]]:
-    """Yield how many GPUs of a place must be on which nodes, because of selectors of racks."""
+    """Yield sets of nodes, each with the number of GPUs of a place that must be on these nodes.
+
+    Only payers count whose selector, or whose run's selector, names racks.
+    """
     run = view.runs[place.run].spec
     domains = dict(place.slice.domains)
     there = {
@@ -172,7 +181,7 @@ def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[fr
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what the payers of a start, their lending and caps lack for all starts ``there``."""
+    """Yield a text for each payer, lending or cap that cannot pay for all starts ``there``."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -199,7 +208,7 @@ def _unpaid(
 def _over_caps(
     view: StateView, caps: Iterable[CapId], there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield what ``caps`` lack for all starts of ``there``."""
+    """Yield a text for each of ``caps`` that all starts ``there`` together exceed."""
     for cap in caps:
         if ("cap", cap) in back.limits:
             continue
@@ -228,10 +237,10 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield by how many nodes each owner above ``place`` exceeds its quota with starts ``there``.
+    """Yield each owner above ``place``, and by how many nodes its quota is exceeded by ``there``.
 
-    The starts use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the
-    owner already has are used first.
+    The number is below 0 if nodes are left. The starts use as few nodes as possible. If nodes can
+    be shared, unused GPUs of nodes that the owner already has are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -438,7 +447,7 @@ def _used(
 
 
 def share_of(fact: LeaseStarted) -> Share:
-    """Return what the payer of a lease pays for."""
+    """Return the payer's share of a lease: the payer, its tier, the GPUs and the hold."""
     return Share(fact.payer, fact.tier, lease_gpus(fact.slots), fact.hold_gpu_ms)
 
 
@@ -503,9 +512,9 @@ def is_counted(view: StateView, place: Place) -> bool:
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
     """Return the leases that overstay and may be stopped for the firm start ``place``.
 
-    A lease may be stopped if it is marked as backfill, began after the run of ``place`` began to
-    wait, and is past its declared end, and if this end is at least one grace before the planned
-    start. No lease may be stopped for a run that was itself stopped for overstaying.
+    A lease may be stopped if all of this holds: it is marked as backfill; it began after the run of
+    ``place`` began to wait; its declared end has passed; and this end is at least one grace before
+    the planned start. No lease may be stopped for a run that was itself stopped for overstaying.
     """
     waiting = view.runs[place.run]
     is_alone = waiting.spec.follow is None and waiting.spec.array is None
@@ -536,7 +545,7 @@ def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutB
 
     If overlapping starts do not fit together, all of them lack room or money. A lease may then be
     stopped for any of these starts, and ends by the start for which it is stopped. If a start has
-    no domain in common with ``place``, only leases of payers that both of them use are returned.
+    no domain in common with ``place``, only leases of payers that both starts use are returned.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     payers, gone_ms = _pooled(view, place), dict[str, int]()

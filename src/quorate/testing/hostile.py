@@ -14,8 +14,8 @@ def _filled(unit: str, length: int, before: str, after: str) -> str:
 def hostile_yaml(length: int = MIB) -> dict[str, str]:
     """Return YAML texts of about ``length`` characters, keyed by the reason why they are costly.
 
-    Many of the texts are refused. None begins with a bracket, because a text with a bracket is read
-    as JSON.
+    Many of the texts are refused. None of them begins with a bracket, because a text that begins
+    with a bracket is read as JSON.
     """
     keys = length // 16
     node = "apiVersion: quorate/v1\nkind: Node\nmetadata: {name: n}\nspec:\n  gpus: 8\n---\n"

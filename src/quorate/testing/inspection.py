@@ -4,8 +4,8 @@ After every commit, an inspection checks the invariants of the changed objects, 
 whole state. A second tick at the same instant must change nothing, and the executor must get no
 impossible order. A repeated request must get the first response and change nothing. After every
 crash, all acknowledged requests must still be recorded. At the end, the whole history is audited,
-replayed and compared, and no run may hang. Each kind of event is counted, so that a test can
-require it.
+replayed and compared, and no run may hang. Each kind of event is counted, so that a test can check
+that it occurs.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def expect_waiting(view: StateView) -> None:
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
             if not isinstance(answer, Refusal):
-                # A tentative start of an earlier run may keep the quota.
+                # The quota may be kept for the tentative start of an earlier run in the queue.
                 expect_started(view)
 
 

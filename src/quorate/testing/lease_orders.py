@@ -20,7 +20,7 @@ def lease_started(
     role: Role = Role.ACTIVE,
     reason: StartReason = StartReason.START,
 ) -> LeaseStarted:
-    """Return the start of lease ``name``, ``RUN/NUMBER``, on the GPUs of each node."""
+    """Return the start of a lease whose name is ``RUN/NUMBER``; ``slots`` has the GPUs by node."""
     run, _, number = name.rpartition("/")
     place = f"spare/{number}" if role is Role.SPARE else f"group/{number}"
     return LeaseStarted(

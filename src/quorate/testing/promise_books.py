@@ -236,7 +236,7 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """Allow no further delay of missed starts that a decision by ``at_ms`` has considered."""
+        """Allow missed starts no more delay after a decision by ``at_ms`` has considered them."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
@@ -252,7 +252,7 @@ class PromiseBooks:
         self._took[event.lease] = self._events if is_new else self._started.get(event.run, 0)
 
     def _look_around(self, events: Sequence[Event], view: StateView) -> None:
-        """Record the leases that begin and end in a block, and the firm starts that stay in it."""
+        """Record the leases that begin and end in a block, and the firm starts that do not move."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
         self._cut = frozenset(
@@ -341,9 +341,9 @@ class PromiseBooks:
         place = self._place(promise, planned_ms, view)
         if place.run not in view.pending:
             return
-        # Leases that began in this block are left out, because they did not exist before. If a firm
-        # run was activated after the moving start was recorded, its leases are left out, too, and
-        # its recorded start counts instead.
+        # Leases that began in this block are left out, because they did not exist before. If
+        # another firm start was carried out after this start was recorded, the leases of its run
+        # are left out, too, and the other start counts as it was recorded.
         places = {
             run: activated
             for run, activated in self._activated.items()
@@ -388,7 +388,7 @@ class PromiseBooks:
             self.shared_slack += bool(with_all) and not without
 
     def _paid_before(self) -> dict[str, tuple[Share, ...]]:
-        """Return who paid when the current event was written, for leases handed over later.
+        """Return the former payers of the leases that later events of the block hand over.
 
         A start that moves frees its payers, and later events of the block may use them for
         hand-overs.
@@ -428,7 +428,7 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late run; the cause names it or ended leases."""
+        """Return whether a start moves behind a late run, which the cause or its leases name."""
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
@@ -511,7 +511,7 @@ class PromiseBooks:
             )
 
     def _wait_for(self, event: LeaseEnding) -> None:
-        """If the stop ``event`` has no grace, let starts wait that were due a millisecond ago.
+        """Let starts that were due a millisecond ago wait for a stop without grace.
 
         The stop begins a millisecond after the start was due, because the work may end by itself at
         the due instant. If the executor is late, another bundle may be stopped a millisecond later.
@@ -602,8 +602,8 @@ class PromiseBooks:
         """Yield runs that a conflict cuts as overstaying although they overtook no firm run.
 
         In the state before the block, a cut run must have started after the conflict's run began to
-        wait. If the conflict is for no run, it must have started after a run with a firm start
-        began to wait.
+        wait. If the conflict is for no run, the cut run must have started after some run with a
+        firm start began to wait.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)
@@ -621,9 +621,10 @@ class PromiseBooks:
 
 
 def _waits_since(view: StateView, run: RunRecord) -> tuple[int, int]:
-    """Return the event by which a run began to wait, and the instant at which nothing blocked it.
+    """Return the event by which a run began to wait, and the instant since which it may start.
 
-    No bundle may be stopped for a run that was itself stopped because it overstayed.
+    Before this instant, upstreams blocked the start; it is 0 for a run without upstreams. No bundle
+    may be stopped for a run that was itself stopped because it overstayed.
     """
     if run.has_overstayed:
         return _NEVER
@@ -657,10 +658,10 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
 
 
 def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return, for each lease that begins by a hand-over, its event and the leases it replaces.
+    """Return, for each lease that begins by a hand-over, its event's number and what it replaces.
 
-    The number of the first of ``events`` is ``first``. If several leases begin together, all
-    replaced leases are listed with the first one, because only the sum for each payer matters.
+    The number of the first of ``events`` is ``first``. If several leases of a run begin together,
+    all replaced leases are listed with the first one, because only the sum for each payer matters.
     """
     found = dict[str, tuple[int, tuple[str, ...]]]()
     ended = dict[str, list[str]]()
@@ -789,7 +790,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether the run is burst: its owner keeps its target without the run."""
+    """Return whether the run may be burst: its owner reaches its target even without the run."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:

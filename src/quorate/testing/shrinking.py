@@ -98,7 +98,7 @@ class Replay:
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Settled only now, because the program may have ended before this instant.
+                # Conflicts are settled only now, because the program may have been down before.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)

@@ -198,7 +198,7 @@ def throughputs(draw: st.DrawFn) -> tuple[sp.FlavorRates, ...]:
 
 @st.composite
 def pools(draw: st.DrawFn) -> sp.Pool:
-    """Draw a pool; only one of discipline rounds has a policy and a round length."""
+    """Draw a pool; only a pool of discipline rounds has a policy, a round length and rates."""
     unset = sp.Pool(name=draw(names))
     rounds = draw(st.booleans())
     custom = st.dictionaries(st.sampled_from(["tier", "example.com/row"]), lines, max_size=2)
