@@ -1,9 +1,9 @@
 """The latency of small writes while the service decides large batches of other callers.
 
 Four users of four tenants submit batch after batch, each with the most runs that a request may
-have, and an admin applies the whole fleet again and again. The probe runs in another process: it
-calls ``whoami`` at fixed instants, and every half second it submits a run and issues and revokes a
-token. The baseline is the same probe without other callers.
+have, and an admin applies the whole fleet again and again. The probe runs in another process than
+these callers: it calls ``whoami`` at fixed instants, and every half second it submits a run and
+issues and revokes a token. The baseline is the same probe without other callers.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return Quorate's submit rates as multiples of Slurm's, if Slurm is available."""
+    """Return Quorate's submit rates, with Slurm's rates as baselines if Slurm is available."""
     OUT.mkdir(exist_ok=True)
     # Compile the package first, as pip does, so that no measured process compiles modules.
     compile_dir(Path(package.__file__).parent, quiet=2)

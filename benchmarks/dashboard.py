@@ -3,11 +3,11 @@
 10,000 nodes are full and 50,000 runs wait. The first view of a page ends when the page shows its
 subject. Its figure is the CPU time of the service and of the page until then; the wall time is a
 detail. Then a run is submitted every second, and the page updates. One figure is the script time
-per response, as the browser measures it. The other is the CPU time of the service with its readers,
-less the CPU time of the same commits without a page, which is measured just before and just after.
-Waiting runs do not change the map and the timeline, so the script time of these pages is measured
-while a node is cordoned and uncordoned. All readers have read the state before the first
-measurement.
+per response, as the browser measures it. The other figure is the CPU time of the service with its
+readers, less the CPU time of the same commits without a page, which is measured just before and
+just after. Waiting runs do not change the map and the timeline, so the script time of these pages
+is measured while a node is cordoned and uncordoned. All readers have read the state before the
+first measurement.
 """
 
 from __future__ import annotations

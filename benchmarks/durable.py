@@ -121,7 +121,7 @@ class Cluster:
         self.completed += len(leaving)
 
     def checking_percent(self, runs: int, batch: int) -> float:
-        """Return the time of checking invariants, in percent of the other time of commits.
+        """Return the time of checking invariants, in percent of the commits' other CPU time.
 
         The invariants are checked as in a service: for each decision, before its block is appended.
         """

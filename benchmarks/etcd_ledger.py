@@ -1,4 +1,4 @@
-"""A long ledger in etcd: the size of a year, and the opening on a new machine.
+"""A long ledger in etcd: the size of its archive after a year, and the opening on a new machine.
 
 One member runs on this machine, and syncs every write to the disk of this folder.
 """

@@ -1,4 +1,4 @@
-"""Makes a long ledger to replay: a million events of a fleet in use. The ledger is kept.
+"""Makes a long ledger to replay: a million events of a fleet in use. It stays on disk.
 
 The real packer chooses the slots on a fleet that stays four fifths full, so the placement is
 realistic. Payers and times are invented, within the budgets. Nine of ten runs need at most eight
@@ -62,7 +62,8 @@ EVENTS_PER_BLOCK: Final = 128
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 WEIGHTS: Final = (46, 16, 14, 18, 4, 1, 0.6, 0.4)
 AUDITED: Final = 60_000
-"""The events that are checked one by one when a ledger is made; its end is checked as a whole."""
+"""The events that are checked one by one when a ledger is made; the state at its end is checked as
+a whole."""
 ACTOR: Final = "alice@example.org"
 
 

@@ -36,7 +36,7 @@ SNAPSHOT_EVENTS: Final = 2_000
 
 
 class Service:
-    """An engine on a new ledger, with a clock that the benchmark sets."""
+    """An engine on the ledger in ``store``, with a clock that the benchmark sets."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.clock = HandClock(Engine.open(store, HandClock(0)).recorded_ms)

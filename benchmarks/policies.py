@@ -44,7 +44,7 @@ Answer = Callable[[Problem], Allocation | Unsolved]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beside:
-    """A baseline, the factor by which Quorate must be faster, and the baseline's designed error."""
+    """A baseline, the factor by which Quorate must be faster, and the baseline's planned error."""
 
     peer: peer_policies.Peer
     times: float | None = None

@@ -110,7 +110,7 @@ def _submit(engine: Engine, submitter: Submitter) -> float:
 
 
 def filled(store: EventStore, nodes: int, runs: int, submitter: Submitter) -> None:
-    """Declare a fleet with its budgets in the empty ``store``, and start ``runs``."""
+    """Declare a fleet with its budgets in the empty ``store``, and start ``runs`` runs."""
     clock = SystemClock()
     engine = Engine.create(store, clock, ledger_id="race", public_key="", actor="bench")
     lines = budgets(OWNERS, concurrency=1_000, now_ms=clock.now_ms())

@@ -1,4 +1,4 @@
-"""Fleets and families with the sizes of the targets."""
+"""Fleets and families of owners, in the sizes for which the targets are stated."""
 
 from __future__ import annotations
 

@@ -183,7 +183,10 @@ def share_variance(outcome: Outcome) -> float:
 
 
 def _production(gpus: int, owners: Sequence[str], *, has_conflicts: bool) -> Play:
-    """Return the production engine; every owner may use all GPUs, so only GPUs are short."""
+    """Return a function that plays jobs by the production engine.
+
+    Every owner may use all GPUs, so only GPUs are short.
+    """
     usual = Pool(name="simulated")
     rate = usual.disruption_rate_ppm if has_conflicts else 0
     pool = Pool(name=usual.name, disruption_rate_ppm=rate)

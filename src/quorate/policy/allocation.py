@@ -19,7 +19,7 @@ FEASIBLE: Final = 1e-9
 """The largest permitted rounding error in a constraint, relative to the constraint's limit."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of an allocation by ``Method.RULE``: a rule optimises no objective, so it has none."""
+"""The bound of an allocation by ``Method.RULE``: a rule optimises nothing, so it has no bound."""
 
 
 class Method(StrEnum):
@@ -54,7 +54,8 @@ class Allocation:
     dropped: tuple[int, ...] = ()
     """Jobs whose deadlines the policy gave up so that other jobs meet theirs."""
     discounts: Floats | None = None
-    """The factor by which the policy has multiplied each job's shares at the end; usually None."""
+    """The factor by which the policy has multiplied each job's shares at the end; None without such
+    factors."""
     unfinished: tuple[int, ...] = ()
     """Jobs for which the policy does not know whether they could get more: the answer would take
     more work than ``Problem.work_max``, or rounding hides the answer."""

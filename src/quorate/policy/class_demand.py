@@ -1,4 +1,4 @@
-"""The demand of jobs or of classes of jobs, their pairs, and the shares of class members.
+"""The demand of jobs or of classes of equal jobs, and the shares of pairs of class members.
 
 A pair of classes represents the pairs of their members. A class with two or more members also forms
 a pair with itself.

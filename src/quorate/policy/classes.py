@@ -22,8 +22,8 @@ FEW: Final = 256
 """The number of jobs that are read first, to see whether classes help. For this many jobs or fewer,
 a dictionary is faster than arrays."""
 TABLES: Final = 8
-"""The most hash tables that are tried for a job. The next table is tried if the job's place in the
-last one belongs to another class."""
+"""The most hash tables that are tried for a job. The next table is tried if the job's place in a
+table belongs to another class."""
 _BITS: Final = 14
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _PLACE: Final = np.uint64(64 - _BITS)

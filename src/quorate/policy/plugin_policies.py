@@ -36,7 +36,7 @@ class KnownPolicies:
     faults: tuple[str, ...] = ()
 
     def hint(self) -> str:
-        """Return the faults as the end of a sentence about an unknown policy; may be empty."""
+        """Return the faults as the end of a sentence about an unknown policy; empty if none."""
         return f" ({'; '.join(self.faults)})" if self.faults else ""
 
 

@@ -47,7 +47,7 @@ START_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 TEAMS: Final = ("ant", "bee", "cat", "dog")
 MAZE_GPUS: Final = 7
-"""A number of GPUs that the budget ``_maze`` seems able to pay for, but is not."""
+"""A number of GPUs for which the budget ``_maze`` seems to suffice, but does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

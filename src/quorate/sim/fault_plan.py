@@ -97,11 +97,11 @@ class CrashingStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Store ``payload`` as the state at ``head``, and ``ended``."""
+        """Store ``payload`` as the state at ``head``, and the archived runs ``ended``."""
         self._inner.save_snapshot(head, payload, ended, base_seq=base_seq)
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return the kept snapshot."""
+        """Return the stored snapshot and its head, if there is one."""
         return self._inner.load_snapshot()
 
     def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:

@@ -31,12 +31,12 @@ COST_UNIT: Final = "dollars at Gavel's prices"
 
 
 def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
-    """Return ``COSTS`` if it has all of ``flavors``, else no prices, rather than a partial cost."""
+    """Return ``COSTS`` if it has all of ``flavors``, else no prices: a partial cost misleads."""
     return COSTS if set(flavors) <= COSTS.keys() else {}
 
 
 class PolicyShares:
-    """Calls ``policy`` at each reset. ``jobs`` has every job that has arrived.
+    """Calls ``policy`` whenever a new allocation is due. ``jobs`` has every job that has arrived.
 
     Some policies compare a job with its rate on an equal part of the cluster. For these policies,
     each call adds the time that the job's work since the last call would have taken at that rate.

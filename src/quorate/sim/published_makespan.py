@@ -72,9 +72,9 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
-    The makespan is feasible and within 5 % of an infeasible one. After a restart, the lower bound
-    is the former upper bound, which was not tried but is within 5 % of an infeasible makespan. The
-    search may then end within 5 % of this bound.
+    The makespan is feasible and within 5 % of an infeasible one. After a restart with longer
+    bounds, the lower bound is the former upper bound, which was not tried but is within 5 % of an
+    infeasible makespan. The search may then end within 5 % of this bound.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

@@ -53,7 +53,7 @@ class HeldLease:
     """A lease in the simulated machine room.
 
     ``lost`` has the nodes that lost power or were fenced since the lease started. No work of the
-    lease runs there, even after the power is back.
+    lease runs on these nodes, even after the power is back.
     """
 
     fact: LeaseStarted

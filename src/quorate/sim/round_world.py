@@ -42,7 +42,7 @@ def draw_round_world(
     """Return a random world in which a pool shares in rounds under one of ``policies``.
 
     If ``with_pairs``, the pool has rates of job types and of their pairs; most runs have one of
-    these types, and few owners have most runs.
+    these types, and two owners have most runs.
     """
     base = draw_world(chance, size)
     pool = Pool(

@@ -12,7 +12,7 @@ from quorate.ports.executor_port import WipeDone
 
 
 class LeaseStops(Struct, frozen=True, tag="lease-stops"):
-    """A stopping lease ends, unless it was stopped again: ``stops`` counts its stops."""
+    """A stopping lease ends, unless it was stopped again since: ``stops`` counts its stops."""
 
     lease: str
     stops: int

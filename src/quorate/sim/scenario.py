@@ -14,7 +14,7 @@ from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
 GENERATE_KEYS: Final = ("lam", "seed", "jobs", "multi", "weights", "slos", "arrivals")
 GAP_MAX_S: Final = 1e9
 SEED_MAX: Final = 2**32 - 10
-"""The largest seed. Some random generators are seeded with this number plus a small one."""
+"""The largest seed of a simulation. Some random generators add a small number to the seed."""
 
 
 SECONDS_MAX: Final = 31_536_000
@@ -70,7 +70,7 @@ FIELDS: Final = Scenario.__struct_fields__
 
 
 def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario in ``tree``, the content of a file; ``given`` replaces fields of it.
+    """Return the scenario in ``tree``, the content of a file; ``given`` replaces some fields.
 
     Raises ``ScenarioError`` for the first field that is wrong.
     """

@@ -206,7 +206,10 @@ def staged(
 
 
 def _check_policy(policy: str, cluster: Cluster, table: ThroughputTable | None) -> None:
-    """Raise ``ScenarioError`` if ``policy`` does not exist, or lacks prices or rates of pairs."""
+    """Raise ``ScenarioError`` if ``policy`` does not exist.
+
+    Also raise it if the policy needs prices or rates of pairs that are missing.
+    """
     known = known_policies()
     if policy not in known.by_name:
         raise ScenarioError(

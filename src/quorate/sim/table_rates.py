@@ -70,7 +70,7 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
 
 
 def _where_known(spread: Floats, together: Floats) -> tuple[Floats, Floats]:
-    """Return the rates on GPUs together and on GPUs spread, without gaps."""
+    """Return the rates on GPUs together and on spread GPUs, without gaps."""
     near = np.nan_to_num(together, nan=0.0)
     return near, np.where(np.isnan(spread), near, spread)
 

@@ -2,9 +2,9 @@
 
 There is no engine and no store, so a thousand histories take minutes. The history itself confirms
 that leases have stopped: at once, at their deadlines or late. Runs take between a tenth and ten
-times their declared duration, and stop at once or slowly. Some begin and end at the same instants
-as other runs. Some are cancelled while they wait. Nodes are drained and lost, budgets replaced,
-owners moved, and the clock jumps back. ``PromiseBooks`` checks every decision.
+times their declared duration, and stop at once or slowly. Some runs begin and end at the same
+instants as other runs. Some runs are cancelled while they wait. Nodes are drained and lost, budgets
+replaced, owners moved, and the clock jumps back. ``PromiseBooks`` checks every decision.
 """
 
 from __future__ import annotations

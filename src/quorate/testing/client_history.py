@@ -265,7 +265,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield a fault for each answer that the ledger contradicts, and each record of no request."""
+    """Yield a fault for each answer that contradicts the ledger, and each record of no request."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):

@@ -9,7 +9,7 @@
         def is_at_work(self, run: str) -> bool: ...
         def starts_of(self, run: str) -> int: ...
 
-Run with pytest. The adapter's own tests cover how its processes and machines fail.
+Run with pytest. The adapter's own tests cover failures of its processes and machines.
 """
 
 # ruff: noqa: D102 - a test's name states the one behaviour it checks
@@ -120,14 +120,14 @@ class ExecutorContract(ABC):
     # --- What a service does ---
 
     def opened(self, *orders: Order) -> ServedExecutor:
-        """Return a new executor that works for a ledger with ``orders``."""
+        """Return a new executor for a ledger whose open leases have ``orders``."""
         executor = self.make_executor()
         executor.belong_to(self.ledger)
         executor.resume(orders)
         return executor
 
     def served_again(self, executor: ServedExecutor, *orders: Order) -> ServedExecutor:
-        """Return the executor of a service that starts again on a ledger with ``orders``."""
+        """Return the executor of a service that starts again; its open leases have ``orders``."""
         again = self.reopen(executor)
         again.belong_to(self.ledger)
         again.resume(orders)

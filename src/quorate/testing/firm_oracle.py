@@ -237,7 +237,7 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield each owner above ``place``, and by how many nodes its quota is exceeded by ``there``.
+    """Yield each owner above ``place``, and how many nodes ``there`` takes beyond its quota.
 
     The number is below 0 if nodes are left. The starts use as few nodes as possible. If nodes can
     be shared, unused GPUs of nodes that the owner already has are used first.
@@ -315,7 +315,7 @@ def _runs_left(
 
 
 def _lineage(view: StateView, run: str) -> set[str]:
-    """Return the owner of ``run`` and its ancestors."""
+    """Return the owner of ``run`` and the ancestors of this owner."""
     found, level = set[str](), [view.runs[run].spec.owner]
     while level:
         owner = level.pop()

@@ -72,9 +72,9 @@ class Findings:
     moved_later: int = 0
     """How often a firm start moved later."""
     shared_slack: int = 0
-    """How many of the moves in ``moved_later`` needed a younger lease and an overdue lease.
+    """How many of the moves in ``moved_later`` would not have happened without a younger lease.
 
-    The younger lease used slack that the overdue lease had used up.
+    An overdue older lease used up the slack that the younger lease also used.
     """
     deeds: tuple[Deed, ...] = ()
 

@@ -18,7 +18,7 @@ class MemoryLogs:
     def write(
         self, run: str, text: str, *, at_ms: int = 0, node: str = "n1", stream: str = "out"
     ) -> None:
-        """Keep a line of ``run``."""
+        """Store a line of the output of ``run``."""
         line = Line(at_ms=at_ms, node=node, rank=0, stream=Stream(stream), text=text)
         self.kept.setdefault(run, []).append(line)
 
@@ -31,7 +31,7 @@ class MemoryLogs:
         return Output(lines=page, first=first, is_last=first + len(page) >= len(lines))
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run``."""
+        """Return the number of the line that ``run`` will write next."""
         return len(self.kept.get(run, ()))
 
     def reports(self, run: str) -> list[StepReport]:

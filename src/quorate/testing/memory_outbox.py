@@ -39,7 +39,7 @@ class MemoryOutbox:
         return self._of(sink).head
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
-        """Keep ``parcels``, ``cursor`` and ``head``."""
+        """Store ``parcels``, ``cursor`` and ``head``."""
         box = self._of(sink)
         assert cursor >= box.cursor, (sink, box.cursor, cursor)
         assert all(parcel.seq <= cursor for parcel in parcels), (sink, cursor)
@@ -62,7 +62,7 @@ class MemoryOutbox:
         ]
 
     def delivered(self, sink: str, key: str) -> None:
-        """Remove a delivered parcel, and keep its key."""
+        """Remove a delivered parcel, and remember its key."""
         line = self._removed(sink, key)
         if line is not None:
             self._of(sink).failing.pop(line, None)

@@ -4,7 +4,8 @@
         def make_outbox(self) -> Outbox: ...
         def reopen(self, outbox: Outbox) -> Outbox: ...
 
-Run with pytest. The adapter's own tests cover crashes, because they need its process.
+Run with pytest. The adapter's own tests cover crashes, because a crash needs a process of the
+adapter.
 """
 
 # ruff: noqa: D102, PLR2004 - a test's name states what it checks; its numbers are test data

@@ -166,7 +166,7 @@ class PromiseBooks:
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
         for promise in self._promises.values():
-            # Includes a start that was missed before, and that waits for a stop to end.
+            # This includes starts that were missed before and wait for a stop to end.
             due_ms = promise.due_ms
             if due_ms is not None and self._looked_ms <= due_ms < now_ms - 1:
                 promise.missed_ms = promise.due_ms = now_ms
@@ -428,7 +428,10 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late run, which the cause or its leases name."""
+        """Return whether a start moves behind a late run.
+
+        The cause names the run, or names leases that ended in the same block.
+        """
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
@@ -658,10 +661,11 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
 
 
 def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return, for each lease that begins by a hand-over, its event's number and what it replaces.
+    """Return, for each lease that begins by a hand-over, its event and the leases it replaces.
 
-    The number of the first of ``events`` is ``first``. If several leases of a run begin together,
-    all replaced leases are listed with the first one, because only the sum for each payer matters.
+    An event is returned as its number; the number of the first of ``events`` is ``first``. If
+    several leases of a run begin together, all replaced leases are listed with the first one,
+    because only the sum for each payer matters.
     """
     found = dict[str, tuple[int, tuple[str, ...]]]()
     ended = dict[str, list[str]]()

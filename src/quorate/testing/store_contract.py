@@ -4,7 +4,8 @@
         def make_store(self) -> EventStore: ...
         def reopen(self, store: EventStore) -> EventStore: ...
 
-Run with pytest. The adapter's own tests cover crashes, because they need its process.
+Run with pytest. The adapter's own tests cover crashes, because a crash needs a process of the
+adapter.
 """
 
 # ruff: noqa: D102 - a test's name states the one behaviour it checks

@@ -1,7 +1,7 @@
 """AlloX: assigns jobs to GPUs so that jobs end as early as possible on average.
 
 A job that is k-th from the end on a GPU delays k jobs, including itself, so its place costs k times
-its duration. The best plan is an assignment of jobs to places at least cost (AlloX, section 4;
+its duration. The best plan assigns jobs to places with the least total cost (AlloX, section 4;
 Gavel's repository, ``allox.py``). Only the first job of each GPU starts; the rest of the plan is
 computed again at the next change.
 """

@@ -67,7 +67,8 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
 
     This is the analytic center, at which interior point methods end. Within the available GPUs, it
     maximises the product of two factors per job: the time that the job gets above ``time``, and the
-    time that it still lacks. A job of few GPUs gets a larger part of its lacking time than others.
+    time that it still lacks. A job of few GPUs gets a larger part of its lacking time than a job of
+    many GPUs.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time

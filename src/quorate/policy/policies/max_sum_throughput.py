@@ -56,7 +56,7 @@ def max_sum(
 
 
 def _needed(problem: Problem) -> Floats:
-    """Return each job's least rate to meet its deadline: 0 without one, infinite after it."""
+    """Return each job's least rate to meet its deadline: 0 without one, infinite if it is past."""
     needed = np.zeros(len(problem.jobs))
     has = np.isfinite(problem.deadlines_s) & (problem.steps_left > 0)
     late = has & (problem.deadlines_s <= 0)

@@ -122,7 +122,7 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 def _alike(problem: Problem) -> Classes | None:
     """Return the classes of jobs that rise equally, if there are far fewer classes than jobs.
 
-    Equal jobs of an entity rise equally if the entity divides fairly, but not if it is a queue.
+    Equal jobs of an entity rise equally if the entity's rule is fairness, but not if it is fifo.
     """
     jobs = len(problem.jobs)
     kin = np.full(jobs, float(NO_ENTITY))

@@ -1,4 +1,4 @@
-"""The records from which rounds are chosen: the time that each job has had and is owed.
+"""The records for the choice of a round: the time that each job has had, and the time it is owed.
 
 A round is a period in which every chosen job has GPUs of one flavor. The choice follows from the
 present allocation and from the time that each job has had under it (Gavel, section 5). A *row* of

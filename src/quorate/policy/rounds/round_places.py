@@ -45,8 +45,8 @@ class Places:
     next, largest first. A row goes to the server on which it fits and leaves the fewest GPUs free.
     If it fits on no server, it goes to the domain in which it fits and leaves the fewest GPUs free,
     on the servers with most free GPUs first. If it fits in no domain, it is spread over several
-    domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep and take GPUs size by
-    size, servers are filled in order, and rows outside the allocation get no new place.
+    domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep or take GPUs before
+    all smaller rows, servers are filled in order, and rows outside the allocation get no new place.
     """
 
     def __init__(self, servers: Sequence[Server], rules: Rules) -> None:

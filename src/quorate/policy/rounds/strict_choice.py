@@ -1,7 +1,7 @@
 """Makes the published choice of rows without examining rows that cannot be chosen.
 
 A row with a share goes before every row without a share, so rows without a share matter only if
-GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs.
+GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs over.
 Results that depend only on the allocation and on the present rows are kept between rounds.
 """
 
@@ -53,7 +53,7 @@ class StrictChoice:
     def choose(
         self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str]
     ) -> dict[str, list[Candidate]]:
-        """Return, for each flavor of ``order``, the rows that get its GPUs, as they were chosen."""
+        """Return, for each flavor of ``order``, its chosen rows in the order of choice."""
         known = self._known
         if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
             shares = book.shares

@@ -1,4 +1,4 @@
-"""An assignment at least cost: each row of a matrix gets a different column.
+"""The assignment of the least total cost: each row of a matrix gets a different column.
 
 Rows are added one after another; each moves earlier rows along the cheapest path (Crouse, On
 implementing 2D rectangular assignment algorithms, 2016). Columns are visited from the last to the
@@ -46,7 +46,7 @@ def assign(costs: Floats) -> Ints | None:
 def _cheapest(
     costs: Floats, start: int, matched: tuple[Ints, Ints], prices: tuple[Floats, Floats]
 ) -> tuple[int, Ints] | None:
-    """Return the free column that ``start`` reaches at least cost, and each column's previous row.
+    """Return the free column that ``start`` reaches at the lowest cost, and each column's last row.
 
     The prices of the rows and columns on the path are raised so that no reduced cost is below 0.
     """

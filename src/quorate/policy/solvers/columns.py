@@ -34,7 +34,7 @@ class _Entries:
 
 
 def solve_with_few(program: lp.Program, few: Ints, start: lp.Basis) -> lp.Solution | lp.Status:
-    """Return an optimum of ``program``; the search begins with the columns ``few`` and ``start``.
+    """Return an optimum of ``program``; the search begins with the columns ``few``, at ``start``.
 
     All other columns must have the low limit 0 and no high limit.
     """

@@ -68,7 +68,7 @@ class Gauge:
         return None if self._begun is None else priced(self._scaled, self.units, path, self._begun)
 
     def solve(self, filled: Floats) -> Solution | Status | None:
-        """Return shares that miss ``filled`` by the least part of the units, or why none exist.
+        """Return shares that miss ``filled`` the least, in the jobs' units, or the solver's status.
 
         Return None if this takes too much work.
         """

@@ -1,9 +1,9 @@
 """Finds the highest level for all jobs of a problem, by the fastest method for it.
 
-With few classes of equal jobs, a linear program of the classes is fastest; with many different
-jobs, the price method is. With few jobs, or if equal jobs differ in their pairs, the plain linear
-program is fastest; it is also the fallback if the price method runs out of passes. All three give
-the same level; a test checks this.
+With few classes of equal jobs, a linear program of the classes is fastest. With many different
+jobs, the price method is fastest. With few jobs, or if equal jobs differ in their pairs, the plain
+linear program is fastest; it is also the fallback if the price method runs out of passes. All three
+give the same level; a test checks this.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROGRAM_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The quantity that a policy raises: the fields of jobs that it reads, and jobs' needs.
+    """The aim of a policy that raises a level: the fields of jobs that it reads, and jobs' needs.
 
     ``needs`` gets a problem with all jobs, or with one member of each class, and the number of all
     jobs. ``worth`` returns the worth of a unit of each job's rate. If ``worth`` is given, the best

@@ -232,8 +232,8 @@ class Standing:
     """A program that is solved repeatedly, with different lower limits of its first rows.
 
     The first solution starts from ``start``, if given. Each further solution starts from the
-    previous one, which is much faster than from scratch. The tolerance of limits is ``EXACT``. The
-    answers depend only on the calls and their order.
+    previous solution, which is much faster than from scratch. The tolerance of limits is ``EXACT``.
+    The answers depend only on the calls and their order.
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:

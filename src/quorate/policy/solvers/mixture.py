@@ -1,8 +1,8 @@
 """Finds the best mixture of columns within limits, by a small dense linear program.
 
 The program has one row for each limit, and a row for the condition that the parts add up to 1. So
-the revised simplex method of Dantzig needs only a matrix of this size. A solver made for large
-programs takes several times longer to start.
+the revised simplex method of Dantzig needs only a square matrix of this size. A solver made for
+large programs takes several times longer to start.
 """
 
 from __future__ import annotations

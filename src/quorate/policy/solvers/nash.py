@@ -76,7 +76,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Asked:
-    """Rates and GPUs of the jobs in each problem, and which jobs are in it."""
+    """The jobs of each problem, and their rates and numbers of GPUs."""
 
     gains: Floats
     loads: Floats

@@ -80,9 +80,9 @@ class Priced:
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
     """Return a start near the highest level of ``path``; None if the passes ran out.
 
-    The program, without pairs, minimises the part of their ``units`` by which jobs miss a level.
-    Walls found during the search are only as exact as the prices: they lower the level, but do not
-    prove that a job is stuck.
+    The basis is for the program without pairs that minimises by which part of their ``units`` jobs
+    miss a level. Walls found during the search are only as exact as the prices: they lower the
+    level, but do not prove that a job is stuck.
     """
     demand = _demand(scaled)
     level = _lowered(path, first, np.inf)

@@ -176,7 +176,7 @@ class _Search:
     def _look(self, prices: Floats, level: float) -> int:
         """Compute the choices of jobs at ``prices`` for ``level``; return their number.
 
-        Their bound is kept if it is better.
+        The bound of these choices is kept if it is better than the bound so far.
         """
         need, growth = self._needs_at(level)
         per_gpu = prices / self.demand.gpus

@@ -1,4 +1,4 @@
-"""An assignment at least cost if a column can take several rows.
+"""The assignment of the least total cost if a column can take several rows.
 
 As in ``assignment``, rows are added one after another, and each moves earlier rows along the
 cheapest path. Columns with the same cost for every row are merged into one column that takes more

@@ -40,7 +40,7 @@ class Wall:
 
 
 class Walls:
-    """The walls in the order in which they were added; reads are counted as work."""
+    """The walls in the order in which they were added; reading them is counted as work."""
 
     def __init__(self, first: Wall, work: WorkCount) -> None:
         self._sums = np.zeros((_FIRST, len(first.sums)))

@@ -38,13 +38,13 @@ class ForecastScore:
     """The score of the forecasts of a ledger.
 
     ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
-    start. ``undecided`` are runs that still wait and whose P90 is not before the ledger's end. Runs
-    that ended without a start are in no count. ``unforeseen`` are runs that waited and had no
-    planned start, such as those far back in the queue. ``in_rounds`` are runs of pools that share
-    in rounds: these runs have no planned start, so they are in no other count. ``by_p50`` and
-    ``by_p90`` are the parts of ``starts`` in which the run had started by its P50 or P90. Losses
-    are mean quantile losses in seconds, over the runs that started. Of two forecasters of the same
-    waits, the better one has the lower loss.
+    start. ``undecided`` are runs that still wait and whose P90 is not before the ledger's end. A
+    forecast does not count if its run ended without a start. ``unforeseen`` are runs that waited
+    and had no planned start, such as those far back in the queue. ``in_rounds`` are runs of pools
+    that share in rounds: these runs have no planned start, so they are in no other count.
+    ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which the run had started by its P50 or
+    P90. Losses are mean quantile losses in seconds, over the runs that started. Of two forecasters
+    of the same waits, the better one has the lower loss.
     """
 
     starts: int

@@ -13,7 +13,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the GPU-milliseconds that were idle while a waiting run asked for no more GPUs.
+    """Return the idle GPU-milliseconds while a waiting run asked for at most as many GPUs.
 
     Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.

@@ -31,7 +31,7 @@ from quorate.sim.report.timelines import (
 )
 
 SIZES: Final = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 64))
-"""The upper bounds of the classes of runs by GPUs; larger runs have one more class."""
+"""The bounds of the classes of runs by their GPUs; larger runs are in one more class."""
 SHARE_PARTS: Final = 100
 """The number of parts of the window in which shares are compared with targets."""
 _DONE: Final = 1e-9

@@ -126,7 +126,7 @@ def read_own(text: str) -> Trace:
 
 
 def write_own(trace: Trace) -> str:
-    """Return ``trace`` in Quorate's own form; numbers read back exactly."""
+    """Return ``trace`` in Quorate's own form; ``read_own`` reads the same numbers back."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)

@@ -1,7 +1,7 @@
 """Forks a ledger at an instant, applies a change, and plays the later recorded arrivals again.
 
-``recorded_inputs`` finds the commands from outside in the ledger, ``recorded_work`` the duration of
-each run's work, ``recorded_speeds`` the rates of runs in rounds, and ``recorded_claims`` the ends
-of claims. ``fork`` plays these inputs in the production engine, and ``differences`` compares the
-result with the history. Start reading at ``fork.py``.
+The inputs come from the ledger: ``recorded_inputs`` finds the commands from outside,
+``recorded_work`` the duration of each run's work, ``recorded_speeds`` the rates of runs in rounds,
+and ``recorded_claims`` the ends of claims. ``fork`` plays these inputs in the production engine,
+and ``differences`` compares the result with the history. Start reading at ``fork.py``.
 """

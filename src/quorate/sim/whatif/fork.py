@@ -62,7 +62,7 @@ def fork(
     *,
     lottery_secret: bytes | None = None,
 ) -> Forked:
-    """Return the fork of a ledger, given as the events of its blocks, with ``changes``.
+    """Return the fork with ``changes`` of a ledger; ``blocks`` has the events of its blocks.
 
     The changes are applied at ``at_ms``; then the recorded arrivals follow, up to the ledger's end.
     Raises ``CannotForkError`` if the ledger begins after ``at_ms`` or ends before it, if it has
