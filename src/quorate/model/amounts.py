@@ -14,7 +14,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
-"""The least GPU time that a start reserves with its payer, and the step by which it grows."""
+"""The least time that a start reserves for each of its GPUs, and the step that extends a hold."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint unless it states a time."""
@@ -30,9 +30,9 @@ GROUPS_MAX: Final = 4_096
 FLAVORS_MAX: Final = 16
 """How many flavors a run may name; a start is searched on each of them."""
 RATES_MAX: Final = 64
-"""For how many flavors a run may declare its rate."""
+"""The most flavors for which a run may declare its rate."""
 UPSTREAMS_MAX: Final = 1_000
-"""How many runs a run may follow: the number of runs that one request may submit."""
+"""How many runs a run may follow: as many as one request may submit."""
 SPONSORS_MAX: Final = 100
 """How many sponsors a run may name; every envelope of each sponsor is examined."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
@@ -41,7 +41,7 @@ TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
 
 
 def hours_text(gpu_ms: int, *, up: bool = False) -> str:
-    """Return GPU-milliseconds as hours with at most two decimals; round down, or up if ``up``."""
+    """Return GPU-milliseconds as hours with at most two decimals, rounded down, or up if ``up``."""
     hundredths, rest = divmod(gpu_ms, HOUR_MS // 100)
     hundredths += 1 if up and rest else 0
     whole, part = divmod(hundredths, 100)
@@ -49,14 +49,15 @@ def hours_text(gpu_ms: int, *, up: bool = False) -> str:
 
 
 def fits_double(amount: Decimal) -> bool:
-    """Return whether the shortest decimal form of some double is exactly ``amount``."""
+    """Return whether ``amount`` is still the same number after it was stored as a double."""
     return amount.is_finite() and Decimal(repr(float(amount))) == amount
 
 
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
-    """Return ``parts`` rounded to whole multiples of ``unit`` that add up to their rounded sum.
+    """Return ``parts`` as multiples of ``unit`` that add up to the rounded sum of ``parts``.
 
-    First each part is rounded down. Then the parts that lost most by this are rounded up instead.
+    First each part is rounded down. Then as many parts as necessary are rounded up instead, first
+    those that lost most.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

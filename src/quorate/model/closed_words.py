@@ -1,4 +1,4 @@
-"""Words: enumerated strings of documents, events and responses; counts with their nouns."""
+"""The base of the enumerated strings of documents, events and responses; counts with nouns."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The events of a ledger, as facts in the past tense.
 
-A tag names a list of fields for ever; other fields need a new tag with an upcaster in
+The fields of a tag never change. A shape with other fields gets a new tag, and an upcaster in
 ``ledger/codec.py``. Fields are stored by position, so their order here is part of the format.
-``at_ms`` is the ledger's time of the fact. A fact that took effect earlier states that instant in a
-field of its own (``start_ms``, ``end_ms``), and accounting uses that field.
+``at_ms`` is the time at which the fact was recorded. A fact that took effect earlier states that
+instant in a field of its own (``start_ms``, ``end_ms``), and accounting uses that field.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields
 
 
 class Share(Part, frozen=True):
-    """A payer's part of a planned start: it reserves ``hold_ms`` for each of ``gpus`` GPUs."""
+    """A payer's part of a planned start: the payer reserves ``hold_ms`` for each of its GPUs."""
 
     payer: EnvelopeId
     tier: Tier
@@ -154,7 +154,7 @@ class Share(Part, frozen=True):
 
 
 class Slice(Part, frozen=True):
-    """The GPUs of a planned start: GPUs by domain, spares included, in pack order."""
+    """The GPUs of a planned start: how many in each domain, with spares, in pack order."""
 
     flavor: str
     gpus: int
@@ -184,7 +184,7 @@ class Token(Part, frozen=True):
 
 
 class Cut(Part, frozen=True):
-    """A bundle that ends, or only loses its spares, to make room, and the leases that end."""
+    """A bundle that ends or loses its spares to make room; ``leases`` are the leases that end."""
 
     step: CutStep
     run: str
@@ -202,7 +202,7 @@ class DrawnToken(Part, frozen=True):
 
 
 class RunOdds(Part, frozen=True):
-    """A run that a planned conflict may end, with its present odds: draws in a million."""
+    """A run that a planned conflict may end: ``ppm`` in a million lotteries would draw it now."""
 
     owner: str
     run: str
@@ -230,7 +230,8 @@ class RoundShare(Part, frozen=True):
     ``shares_ppm`` are parts of the run's time, alone and in pairs. ``rates`` are the rates from
     which the shares were computed, in millionths of a step per second of the whole run. Bit n of
     ``measured`` is set if rate n is measured, not declared. ``paired_ppm`` has the part of each
-    share for which the run is to share its GPUs with another run; it is empty if there is none.
+    share for which the run is to share its GPUs with another run. If the run is to share no GPUs,
+    ``paired_ppm`` is empty.
     """
 
     run: str
@@ -243,8 +244,8 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
 
-    If it ``stays``, the run keeps its lease. ``nodes`` has the nodes chosen for the run, with their
-    GPUs, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
+    If ``stays`` is true, the run keeps its lease. ``nodes`` has the nodes chosen for the run, with
+    their GPUs, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
     """
 
     run: str
@@ -281,7 +282,10 @@ class LedgerOpened(Fact, frozen=True, tag="ledger-opened/1"):
 
 
 class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
-    """The hash chain of the lottery was fixed: link 0 of ``length``, in hex."""
+    """The hash chain of the lottery was fixed.
+
+    ``commitment`` is link 0, in hex, and ``length`` is the number of links after it.
+    """
 
     commitment: str
     length: int
@@ -290,8 +294,8 @@ class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
 class LotterySealed(Fact, frozen=True, tag="lottery-sealed/1"):
     """The encrypted secret of a chain was recorded; the ledger's signing key decrypts it.
 
-    ``commitment`` is link 0 of ``length``, in hex, of the present chain or of the next chain. The
-    next chain is used once the present one is used up.
+    The chain is the present chain or the next one, which is used once the present chain is used up.
+    ``commitment`` is the chain's link 0, in hex, and ``length`` is the number of links after it.
     """
 
     commitment: str
@@ -377,7 +381,7 @@ class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
 class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
     """An owner has used ``percent`` of a soft budget.
 
-    If not ``is_above``, the owner's use has fallen clearly below ``percent`` again.
+    If ``is_above`` is false, the owner's use has fallen clearly below ``percent`` again.
     """
 
     owner: str
@@ -389,9 +393,9 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     """An accounting system reported an owner's hours left, which replace the ledger's own figure.
 
-    The hours count until the next report, or until ``budget-fell-back``. A field is None if the
-    report does not have its kind of hours. ``resource`` is the resource of the accounting system
-    that the owner is linked to; it is empty in older ledgers.
+    The hours count until the next report, or until ``budget-fell-back``. ``gpu`` is None if the
+    report has no GPU-hours, and ``node`` is None if it has no node-hours. ``resource`` is the
+    resource of the accounting system that the owner is linked to; it is empty in older ledgers.
     """
 
     owner: str
@@ -405,7 +409,7 @@ class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures apply to an owner again, as no accounting system reports its budget.
 
     ``is_linked`` is true if the accounting system does not answer, and false if the owner was
-    unlinked. ``resource`` is as in ``BudgetReported``, and empty if the owner is linked to none.
+    unlinked. ``resource`` is as in ``BudgetReported``, and empty if the owner has no link.
     """
 
     owner: str
@@ -449,10 +453,11 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
     """A run got slots, and ``payer`` is charged for them from ``start_ms`` on.
 
     ``partner`` is the second of two runs that share the GPUs. A ``bundle`` is a part of a run that
-    starts and ends together: number 0 is a fixed run or a malleable run's minimum, and n is its
-    n-th step. ``backfill`` is true if the lease started while a run before it in the queue had a
-    planned start and waited. A lease with ``backfill`` may be stopped after its declared end, for a
-    firm start of a run that was waiting when the lease started.
+    starts and ends together: number 0 is a fixed run or a malleable run's minimum, and n is the
+    n-th step of a malleable run. ``backfill`` is true if another run, which was earlier in the
+    queue and had a planned start, was waiting when the lease started. A lease with ``backfill`` may
+    be stopped after its declared end, for a firm start of a run that was waiting when the lease
+    started.
     """
 
     lease: str
@@ -587,8 +592,8 @@ class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
     """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
 
-    ``natural_start_ms`` is when the run could start without a conflict. ``planned_start_ms`` is
-    earlier than that if the run may call a conflict (``by_conflict``).
+    ``natural_start_ms`` is when the run could start without a conflict. If the run may call a
+    conflict (``by_conflict``), ``planned_start_ms`` is earlier than ``natural_start_ms``.
     """
 
     reservation: str
@@ -606,7 +611,7 @@ class MoveCode(Word):
     LEASE_OVERRAN = "LeaseOverran"
     """Leases run longer than declared, or than their recall allows, and the start cannot end them.
 
-    A start ends only backfill that started ahead of it, and only to get GPUs, not to get quota.
+    A start can end only backfill that started ahead of it, and only for its GPUs, not for quota.
     """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
@@ -615,7 +620,7 @@ class MoveCode(Word):
     NODES_CHANGED = "NodesChanged"
     """Nodes were removed, shrunk, relabelled, claimed or set apart."""
     BUDGET_CHANGED = "BudgetChanged"
-    """An envelope that was to pay was changed or retired, or its window is closed at that time."""
+    """An envelope that was to pay was changed or retired, or its window is closed by the start."""
     CAP_CHANGED = "CapChanged"
     OWNER_MOVED = "OwnerMoved"
     """Parents were changed, so that a payer is no longer in the family of the run's owner."""
@@ -746,9 +751,9 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
 class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
     """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
 
-    ``runs`` are the runs whose owners are notified. When the conflict is first planned, or when its
-    instant or scope has changed, these are all runs that may be drawn. In later announcements they
-    are the runs of owners whose odds have changed.
+    ``runs`` are the runs whose owners are notified. In the first announcement, and after a change
+    of ``due_ms`` or ``scope``, these are all runs that may be drawn. Other announcements have only
+    the runs of owners whose odds have changed.
     """
 
     reservation: str
@@ -832,10 +837,10 @@ class RoundCode(Word):
 
 
 class RoundCause(Part, frozen=True):
-    """One cause of a round, by ``policy``.
+    """One cause of a round; ``policy`` is the policy that the cause is about.
 
-    ``runs`` is a count, because owners do not see each other's runs. ``note`` is empty unless the
-    description of the code defines its content. ``note`` names no run and no owner.
+    ``runs`` is a count, because owners do not see each other's runs. ``note`` is used only by codes
+    whose description mentions it, and names no run and no owner.
     """
 
     code: RoundCode

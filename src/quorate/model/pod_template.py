@@ -30,7 +30,8 @@ class Medium(Word):
 class Volume(Spec, frozen=True, kw_only=True):
     """A volume at ``mount_path`` of every container of a run.
 
-    ``name`` is the name of the object with its content; for an empty volume it is the medium.
+    ``name`` is the name of the claim, config map or secret that has the volume's content. For an
+    empty volume, ``name`` is the medium.
     """
 
     mount_path: str

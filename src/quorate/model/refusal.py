@@ -47,7 +47,10 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One domain or payer with too few GPUs: ``available`` of ``wanted``, bounded by ``limit``."""
+    """One domain or payer with too few GPUs: it has ``available`` of the ``wanted`` GPUs.
+
+    ``limit`` names the limit that determines ``available``.
+    """
 
     where: str
     wanted: int = 0
@@ -63,8 +66,9 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Why an action was refused: its subject, and the numbers behind it.
 
-    ``also`` is a second reason, which refuses the action even without the first. A refusal by a
-    quota has ``current``, the amount in use, and its ``limit``; its owner is the ``subject``.
+    ``also`` is a second reason, which refuses the action even without the first. If a quota refuses
+    the action, ``subject`` is the owner of the quota, ``current`` is the amount in use, and
+    ``limit`` is the limit of the quota.
     """
 
     code: RefusalCode
@@ -79,7 +83,7 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
 
 
 SHORTAGES_MAX = 12
-"""How many shortages a refusal keeps; further ones would add little information."""
+"""The most shortages in a refusal; further shortages would add little information."""
 
 
 def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per code
@@ -159,11 +163,11 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
 
 
 NAMES_MAX: Final = 3
-"""How many names a sentence lists before it counts the rest."""
+"""How many names a sentence lists; the other names are only counted."""
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the first names, with commas, and a count of the others."""
+    """Return the first ``NAMES_MAX`` names, separated by commas, and a count of the others."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 

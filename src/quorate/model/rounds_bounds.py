@@ -1,8 +1,8 @@
 """Bounds of the values that a run in a pool of rounds may declare.
 
-Within these bounds every policy has an answer, whatever the other runs of the pool declare; each
-bound was tested at its value and beyond. A document beyond a bound is refused. A ledger from before
-a bound may have any value: a round uses the bound in place of a value beyond it.
+Within these bounds every policy has an answer, whatever the other runs of the pool declare. Each
+bound was tested at its value and beyond. A document beyond a bound is refused. A ledger that is
+older than a bound may have a value beyond it; a round uses the bound instead of the value.
 """
 
 from __future__ import annotations

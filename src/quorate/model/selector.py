@@ -25,7 +25,7 @@ def selector_of(labels: Mapping[str, str]) -> Selector:
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` matches ``selector``; it must have each label."""
+    """Return whether a place with ``labels`` matches ``selector``, all of whose labels it needs."""
     for label, value in selector:
         found = labels.get(label)
         if found is None or (value not in (found, ANY)):
@@ -34,7 +34,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether ``selector`` excludes all places with ``labels``, whatever labels they add."""
+    """Return whether ``selector`` excludes each place with ``labels``, even with more labels."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

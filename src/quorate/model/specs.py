@@ -47,7 +47,10 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def location(self) -> dict[str, str]:
-        """The labels that selectors may name; custom labels count for pools only."""
+        """The node's labels of places, which every selector may name.
+
+        Custom labels are not among them, because only the selectors of pools may name those.
+        """
         found = {REGION: self.region, CLUSTER: self.cluster, DOMAIN: self.domain}
         if self.rack is not None:
             found[RACK] = self.rack
@@ -134,7 +137,7 @@ class Envelope(Spec, frozen=True, kw_only=True):
     def gpu_ms_granted(self) -> int:
         """The GPU-milliseconds that the envelope may pay in all.
 
-        By default these are its full concurrency over its whole window.
+        Without ``gpu_ms_max``, this is the envelope's full concurrency over its whole window.
         """
         if self.gpu_ms_max is not None:
             return self.gpu_ms_max
@@ -184,8 +187,8 @@ class PoolExecutor(Word):
 class TypeRates(Spec, frozen=True, kw_only=True):
     """How fast a type of job is on one flavor, in millionths of a step per second of the whole job.
 
-    ``beside`` has the types with which it can share GPUs, sorted: (type, rate of this type, rate of
-    the other). Each pair is stored only with the first of its two types.
+    ``beside`` has the types with which this type can share GPUs, sorted: (other type, rate of this
+    type, rate of the other type). Each pair is stored only with the first of its two types.
     """
 
     job_type: str
@@ -205,10 +208,10 @@ class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations that are not set follow from ``notice_ms``.
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it. The value 0 still forbids conflicts; other values are ignored. If ``executor`` is None,
-    the service's own executor runs the work of the pool. ``cluster`` is for Kubernetes.
-    ``costs_micros`` is the price of a GPU of each flavor for an hour, in millionths of the unit of
-    currency.
+    sets it. Its value 0 still forbids conflicts, and other values are ignored. If ``executor`` is
+    None, the service's own executor runs the work of the pool. ``cluster`` names the cluster of the
+    executor ``kubernetes``. ``costs_micros`` is the price of a GPU of each flavor for an hour, in
+    millionths of the unit of currency.
     """
 
     name: str
@@ -244,8 +247,9 @@ class Pool(Spec, frozen=True, kw_only=True):
     def counts_gpus(self) -> bool:
         """Whether a lease says how many GPUs of a node it has, but not which ones.
 
-        The device plugin of a cluster chooses the devices. The slots of a lease are then its share
-        of the node in the ledger, so that no GPU is given twice; they are not device numbers.
+        In a cluster, the device plugin chooses the devices. The slots of a lease are then not
+        device numbers: they only reserve a part of the node in the ledger, so that no GPU is given
+        to two leases.
         """
         return self.executor is PoolExecutor.KUBERNETES
 
@@ -258,8 +262,8 @@ class Pool(Spec, frozen=True, kw_only=True):
     def least_runtime_ms(self) -> int:
         """How long a bundle runs before it may enter a lottery: by default four notice periods.
 
-        The time is never less than a second, and by default never less than a minute. ``pause_ms``
-        keeps two runs from ending each other in turn.
+        The time is never less than a second, and by default never less than a minute. A short time
+        is safe, because ``pause_ms`` keeps two runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -278,8 +282,8 @@ class Pool(Spec, frozen=True, kw_only=True):
 class System(Spec, frozen=True, kw_only=True):
     """Settings of the whole installation that affect decisions.
 
-    ``instant_weight_ppm`` is the weight of an owner's present use in its share; the rest is the
-    weight of its recent use.
+    ``instant_weight_ppm`` is the weight of an owner's present use in its share, in millionths. The
+    remaining millionths are the weight of the owner's recent use.
     """
 
     sensitive_pool_size: int | None = None
@@ -314,8 +318,9 @@ class UpstreamFailure(Word):
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs and arrays that must complete first, or only end if ``UpstreamFailure.START`` is set.
+    """The runs and arrays that a run follows.
 
+    Runs and arrays in ``after`` must complete, or only end if ``on_upstream_failure`` is ``START``.
     Runs and arrays in ``after_any`` must be over, however they end. ``after_task`` names arrays:
     each task of the following array follows the task with the same index in each of these arrays.
     """
@@ -328,7 +333,7 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """What a submission does with a run that exceeds its owner's hard quota now."""
+    """Whether a run that exceeds its owner's hard quota now is refused, or waits for the quota."""
 
     REFUSE = "refuse"
     WAIT = "wait"

@@ -23,7 +23,7 @@ _PARTS: Final = re.compile(r"(?P<array>[^\[\]]+?)_?\[(?P<tasks>[^\[\]]*)\]")
 
 
 class Upstream(NamedTuple):
-    """A run or an array that another run follows; it need not complete if ``any_end``."""
+    """A run or an array that another run follows; if ``any_end``, it may end in any way."""
 
     name: str
     any_end: bool
@@ -48,7 +48,7 @@ def tasks_text(array: TaskArray) -> str:
 
 @lru_cache(maxsize=256)
 def indexes_of(tasks: str) -> tuple[int, ...]:
-    """Return the indexes of the tasks of an array, ascending."""
+    """Return the indexes that ``tasks`` lists, such as ``0-9,20``, ascending."""
     return _indexes(tasks)
 
 
@@ -102,8 +102,8 @@ def task_run(run: Run, index: int) -> Run:
 def task_runs(run: Run) -> tuple[Run, ...]:
     """Return the runs that a document asks for: the tasks of its array, or the run alone.
 
-    If the array has a limit, its tasks may have to wait for each other, so each task has a
-    ``follow``.
+    If the array has a limit (``at_once_max``), its tasks may have to wait for each other, so each
+    task has a ``follow``.
     """
     array = run.array
     if array is None:
@@ -134,7 +134,7 @@ def alone(run: Run) -> Run:
 
 
 def is_alike(first: Run, run: Run) -> bool:
-    """Return whether both are tasks of one array, submitted with one document."""
+    """Return whether ``first`` and ``run`` are tasks of one array, submitted with one document."""
     return (
         run.task is not None
         and first.array is not None
@@ -146,7 +146,7 @@ def is_alike(first: Run, run: Run) -> bool:
 def upstreams_of(run: Run) -> tuple[Upstream, ...]:
     """Return the upstreams that the document of ``run`` states.
 
-    A task follows tasks with its own index.
+    In the arrays of ``after_task``, a task follows the task with its own index.
     """
     follow = run.follow
     if follow is None:

@@ -12,12 +12,13 @@ from quorate.views.runs.instant import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``tree`` is for programs, ``lines`` (wide or not) for people. They are made on demand.
+    """The answer to a read, made on demand: ``tree`` for programs, ``lines`` for people.
 
-    ``csv`` is for spreadsheets, if the answer is a table. ``notes`` go to standard error or a
-    header. ``done`` describes the recorded changes, in case the output can no longer be printed.
-    ``etag`` is the version of the one resource that is shown. ``stream`` is set if the answer may
-    be too long for memory: its lines, each with its newline, are sent as they are made.
+    The argument of ``lines`` is whether the lines are wide. ``csv`` is for spreadsheets, if the
+    answer is a table. ``notes`` go to standard error or a header. ``done`` describes the recorded
+    changes, in case the output can no longer be printed. ``etag`` is the version of the one
+    resource that is shown. ``stream`` is set if the answer may be too long for memory: its lines,
+    each with its newline, are sent as they are made.
     """
 
     tree: Callable[[], Any]
@@ -43,7 +44,7 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """``unchanged`` is the message if the order changes nothing.
+    """A command to carry out; ``unchanged`` is the message if the command changes nothing.
 
     ``notes`` go to standard error or a header.
     """

@@ -1,4 +1,4 @@
-"""Which process answers each request, and its CPU limit, so that no read blocks the ledger."""
+"""Which process answers each request, and the CPU time of an answer: no read blocks the ledger."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Place(StrEnum):
     AT_ONCE = "at-once"
     """In the receiving process: the answer depends on the caller and the tenants alone."""
     PAGE = "page"
-    """By a reader process: it costs as much as reading one page of the state."""
+    """By a reader process: the answer costs as much as reading one page of the state."""
     QUEUE = "queue"
-    """By a reader process: it costs as much as planning the queue several times.
+    """By a reader process: the answer costs as much as planning the queue several times.
 
-    Includes dry runs.
+    Dry runs are answered here, too.
     """
     LEDGER = "ledger"
-    """By a reader process: the cost grows with the length of the ledger."""
+    """By a reader process: the cost of the answer grows with the length of the ledger."""
     WRITER = "writer"
     """By the ledger thread: writes, and reads of data that only this thread has."""
 
 
 CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
-"""The CPU seconds that a reader may use for one answer; then the request is refused."""
+"""The CPU seconds that a reader may use for one answer; a request that needs more is refused."""
 
 
 def place_of(operation: Operation, asked: Struct) -> Place:

@@ -36,10 +36,10 @@ def answer(context: AnyContext | CallerContext, operation: Operation, asked: Str
 def ordered_at_end(
     context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return what ``ordered`` returns; before a command is refused, read the ledger to its end.
+    """Return the result of ``ordered``; if it refuses a command, try again at the ledger's end.
 
-    The command may be allowed at the ledger's end. For example, another writer may have submitted
-    the run that the command cancels.
+    The ledger is read to its end first, because the command may be allowed there. For example,
+    another writer may have submitted the run that the command cancels.
     """
     is_dry_run = getattr(asked, DRY_RUN, False)
     while True:

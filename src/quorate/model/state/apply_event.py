@@ -1,8 +1,8 @@
 """The effect of each event on the state: the only code that changes a state.
 
-``apply`` can apply every event that a ledger can have; an assertion fails only if the ledger or
-this code is wrong. ``apply`` works the same on the owned state and on an overlay, because it gets
-every record that it changes with ``own``.
+``apply`` can apply every event that a ledger can have. An assertion fails only if the ledger or
+this code is wrong. ``apply`` works the same on the owned state and on an overlay, because it calls
+``own`` to get every record that it changes.
 """
 
 from __future__ import annotations
@@ -332,9 +332,9 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
 
 
 def _submit(state: State, event: e.RunSubmitted, *, following: e.Event | None) -> None:
-    """Add a run; add it to the queue as well, unless the ``following`` event starts it.
+    """Add a run to the state, and to the queue as well unless the ``following`` event starts it.
 
-    Adding a run to the indexes of the queue, and removing it, takes as long as starting it.
+    To add a run to the indexes of the queue and to remove it would take as long as to start it.
     """
     run, seq = event.run, state.seq + 1
     record = RunRecord(
@@ -428,11 +428,11 @@ def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
 def _use(  # noqa: PLR0913, PLR0917 - positional arguments are the fastest
     state: State, fact: e.LeaseStarted, owner: str, gpus: int, gpu_ms: int, at_ms: int
 ) -> EnvelopeAccount:
-    """Count ``gpus`` more (negative: fewer) of ``owner`` under lease ``fact``; return the payer.
+    """Count ``gpus`` more (negative: fewer) of ``owner`` under lease ``fact``.
 
-    ``gpu_ms`` is charged to the payer and its caps and, if the lease is borrowed, to the payer's
-    lending. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a
-    replay runs it for every second event.
+    Return the account of the payer. ``gpu_ms`` is charged to the payer and its caps and, if the
+    lease is borrowed, to the payer's lending. The owner's meter changes as in ``Meter.add``, whose
+    body is repeated here because a replay runs it for every second event.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus

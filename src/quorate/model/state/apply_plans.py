@@ -47,7 +47,7 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 
 def mark_backfill(state: State, run: RunRecord, bundle: int, at_ms: int) -> None:
-    """Record that the present event started a bundle of ``run`` out of order."""
+    """Record that the present event started a bundle of ``run`` as backfill."""
     if all(mark.bundle != bundle for mark in run.backfills):
         run.backfills = (*run.backfills, BackfillMark(bundle, state.seq + 1, at_ms))
         state.backfilled[run.spec.name] = None
@@ -65,7 +65,7 @@ def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
 
 
 def _ends_changed(state: State, run: str, bundle: int) -> None:
-    """Forget the expected ends of a bundle's leases; if it is the first bundle, of all leases."""
+    """Forget the expected ends of a bundle's leases, or of all the run's leases for bundle 0."""
     for name in state.runs[run].leases:
         lease = state.leases[name]
         if bundle in (0, lease.fact.bundle):
@@ -75,7 +75,8 @@ def _ends_changed(state: State, run: str, bundle: int) -> None:
 def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
     """Forget the recall of a bundle when the last of its leases has ended for good.
 
-    The end of the first bundle ends all others, so its recall lasts until no lease is left.
+    The end of bundle 0 ends all other bundles, so the recall of bundle 0 lasts until the run has no
+    lease left.
     """
     key = (run.spec.name, bundle)
     if key in state.recalls and not any(
@@ -218,7 +219,7 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
 
 
 def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> None:
-    """Charge the cost of a conflict to the account of the owner that called it, and to no other."""
+    """Charge the cost of a conflict only to the disruption account of the owner that called it."""
     if event.lost_gpu_ms:
         lacking = lacking_gpu_ms(state, owner, pool, event.at_ms)
         state.disruption[owner, pool] = (lacking + event.lost_gpu_ms, event.at_ms)

@@ -20,8 +20,8 @@ def _request_kept(state: State, event: RequestKept) -> None:
     old = takewhile(lambda entry: entry[1].is_forgotten(event.at_ms), requests.items())
     for key, _ in tuple(old):
         del requests[key]
-    # Some expired requests may stay. In an overlay a key that was used again keeps its old
-    # position, so it comes before older requests.
+    # Some expired requests may stay: in an overlay, a key that was used again keeps its old
+    # position, and expired requests that come after it are not found.
     earlier = requests.pop(event.key, None)
     assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(

@@ -2,8 +2,8 @@
 
 Between two events about an owner its use is known for all future time. Use grows with the GPUs and
 nodes that the owner has, and falls when past use leaves the rolling window. So the instant is
-computed again only after an event about the owner, or when it has passed. A query reads the first
-few instants, however many owners there are.
+computed again only after an event about the owner, or when the instant has passed. A query reads
+the first few instants, however many owners there are.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from quorate.model.state.records import ReportRecord
 PERCENTS: Final = (80, 100, 120)
 """The thresholds, in percent of a budget."""
 REARM_POINTS: Final = 5
-"""How far use must fall below a threshold, in percentage points, before it can cross it again."""
+"""How far use must fall below a threshold before it can cross the threshold upwards again.
+
+The unit is percentage points.
+"""
 _WHOLE: Final = 100
 """100 percent."""
 _AT_ONCE: Final = 0
 """An instant before all decisions."""
 _OUTDATED_MAX: Final = 1_024
-"""How many more outdated entries than names a heap may have."""
+"""A heap may have as many outdated entries as it has names, and this many more."""
 
 
 class UseView(Protocol):
@@ -74,7 +77,7 @@ class UseView(Protocol):
 
 
 def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
-    """Return the meters that count towards each budget of hours of ``owner``, and the budget."""
+    """Return, for each budget of hours of ``owner``, the meters that count towards it, and it."""
     quota, found = owner.quota, list[tuple[list[Meter], int]]()
     if quota.gpu_ms_budget is not None:
         meters = [view.meters.get((owner.name, flavor)) for flavor in view.metered]
@@ -188,7 +191,7 @@ class Crossings:
         self._touched: dict[str, None] = {}
 
     def layer(self) -> Crossings:
-        """Return crossings that read through to these and keep their changes to themselves."""
+        """Return a layer over these crossings; changes in the new layer do not change these."""
         over = Crossings()
         over._rises, over._falls = Agenda(self._rises), Agenda(self._falls)
         return over
@@ -237,9 +240,10 @@ class Crossings:
 
 
 def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]:
-    """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
+    """Return the instants before which the use of ``name`` neither rises nor falls to a threshold.
 
-    An instant is None if the use never crosses without a further event about the owner.
+    The first instant is for rising, the second for falling. An instant is None if the use crosses
+    no threshold that way without a further event about the owner.
     """
     owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
@@ -277,11 +281,12 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the start of the window at which the use in the window falls to ``percent``.
+    """Return the start of the window at which its use may first be ``percent`` or less.
 
-    ``from_ms`` is the present start. The result assumes that no further use is added, and may be
-    too early. Of n meters, at least one has to lose an n-th of the excess. The result is the first
-    start at which some meter has lost an n-th.
+    ``from_ms`` is the present start of the window. The result assumes that no use is added, and may
+    be too early. None means that the use does not fall so far. Before the use can be ``percent``,
+    at least one of n meters has to lose an n-th of the use above ``percent``. The result is the
+    first start of the window at which some meter has lost that much.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -1,4 +1,4 @@
-"""Disruption accounts: how much work of others an owner's conflicts may still cost in a pool.
+"""Disruption accounts: how much work the conflicts of an owner may still cost in a pool.
 
 An account is stored as the amount that it lacks to be full. So an account that was never charged is
 full, whatever its size. An account fills continuously, with a part of the pool's GPUs times the
@@ -13,7 +13,7 @@ from quorate.model.amounts import PPM
 from quorate.model.state.state_view import StateView
 
 PARTS: Final = PPM * PPM
-"""The parts of a GPU in which the filling rate of an account is counted."""
+"""The filling rate of an account is counted in parts of a GPU; this many parts are one GPU."""
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:

@@ -41,11 +41,11 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, 
 def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
     """Return, of the times of ``entitlements_ms``, the part in which runs share GPUs in pairs.
 
-    Only runs have an entry that have shared GPUs or were due shared GPUs. A run whose shares of a
-    flavor are partly alone and partly in pairs is due each part. If its total due time is reduced
-    because the run is owed the most that it can be, both parts are reduced alike. In either part a
+    A run has an entry only if it has shared GPUs or was due shared GPUs. If a run's share of a
+    flavor is partly alone and partly in pairs, the run is due both parts. If the run is owed its
+    maximum, so that its due time is reduced, both parts are reduced in proportion. In either part a
     run can be ahead by the same maximum as in total. The time that exceeds this maximum counts
-    against the other part, so no part is owed more than the total and that maximum.
+    against the other part, so no part is owed more than the total plus that maximum.
 
     A run that has a share of the flavor in one part only is owed its total in this part, because
     a debt in the other part could not be paid.
@@ -131,7 +131,7 @@ def _add_waiting(
 def _paired(
     state: StateView, pool: str, until_ms: int, totals: Mapping[str, Entitlement]
 ) -> dict[str, Entitlement]:
-    """Return the part of ``totals`` that is in pairs, of runs that have such a part."""
+    """Return the part of ``totals`` that is in pairs, for each run that has such a part."""
     found: dict[str, Entitlement] = {}
     round_: RoundShared = state.rounds[pool].shared
     in_rounds = state.in_rounds

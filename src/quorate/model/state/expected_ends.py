@@ -21,7 +21,7 @@ End = tuple[int, int, str]
 
 @dataclass(slots=True)
 class Kept:
-    """Ends in order, and their curves: as declared, and as last expected.
+    """Ends of leases in order, with their curves: ``said`` as declared, ``expected`` as expected.
 
     An overdue lease is expected to end later than declared. ``expected`` is valid from ``from_ms``
     up to and including ``until_ms``, because no other lease becomes overdue in this time.
@@ -42,7 +42,10 @@ _NOTHING: Final = frozenset[str]()
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
-    """Ends by island, payer or hard quota, and the leases of each key that changed since then."""
+    """The cached ends of leases by key: an island, a payer, or the owner of a hard quota.
+
+    ``changed`` has the leases of each key that have changed since the key's ends were cached.
+    """
 
     found: dict[K, Kept] = field(default_factory=dict)
     changed: dict[K, set[str]] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class EndsBy(Generic[K]):
             layer = layer.below
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Cache ``kept`` for ``key``, in the layer below unless this layer has its own entries."""
+        """Cache ``kept`` for ``key``, in the layer below unless this layer has entries for it."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return

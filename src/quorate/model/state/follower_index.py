@@ -1,6 +1,6 @@
 """The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
-A decision examines only the followers of runs that have ended in it, however many runs wait.
+A decision examines only the followers of the runs that end in it, however many runs wait.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FollowerIndex:
         return found
 
     def layer(self) -> FollowerIndex:
-        """Return an index that reads through to this one and keeps its changes to itself."""
+        """Return a layer over this index; changes in the new layer do not change this index."""
         over = FollowerIndex()
         over.after = self.after.layer()
         over.blocked = self.blocked.layer()
@@ -51,7 +51,7 @@ class FollowerIndex:
         return over
 
     def entries(self) -> list[object]:
-        """Return every entry, for comparing."""
+        """Return every entry, so that two indexes can be compared."""
         return [
             {name: set(followers) for name, followers in self.after.items()},
             dict(self.blocked),

@@ -74,14 +74,14 @@ class Island:
 
     @property
     def whole(self) -> int:
-        """The nodes whose slots are all free."""
+        """The nodes whose slots are all free, as a bit mask of positions."""
         found = 0
         for size, nodes in self.sizes.items():
             found |= self.buckets[size] & nodes
         return found
 
     def slots_left(self, position: int) -> int:
-        """Return the slots of a node that no lease has, offered or withheld."""
+        """Return the mask of a node's slots that no lease has, whether offered or withheld."""
         return self.withheld.get(position, self.free[position])
 
     def withhold(self, position: int) -> None:
@@ -110,7 +110,10 @@ class Island:
         return -mask.bit_count() if taking else mask.bit_count()
 
     def move(self, nodes: int, was: int, now: int) -> int:
-        """Record that each of ``nodes`` went from ``was`` to ``now`` free slots; return the sum."""
+        """Record that each of ``nodes`` went from ``was`` to ``now`` free slots.
+
+        Return by how many slots the island's free slots grew; negative if they became fewer.
+        """
         self.buckets[was] ^= nodes
         self.buckets[now] ^= nodes
         change = (now - was) * nodes.bit_count()

@@ -1,8 +1,8 @@
-"""Holdings: the nodes and runs of owners with a hard quota, and of their descendants.
+"""Holdings: how many nodes and runs the owners with a hard quota have, with their descendants.
 
 Holdings count running runs, and the nodes on which an owner has a lease or a filled spare, each
-node once. Holdings change with each event. Owners without a hard quota, of their own or of an
-ancestor, are not counted, which saves time.
+node once. Holdings change with each event. To save time, owners are not counted if neither they nor
+their ancestors have a hard quota.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Holdings:
         self.kept_on: Mapping[tuple[str, str], int] = {}
         """How many nodes a start may keep for a quota; only set if a start is tried against a plan.
 
-        The key is (owner, node), for each node that present work leaves before the new run would
-        end. A start that takes this node may keep at most this many nodes from the instant at which
-        the work leaves it.
+        The key is (owner of the quota, node), for each node that present work leaves before the new
+        run would end. If the start takes this node, it may keep at most this many nodes from the
+        instant at which the present work leaves the node.
         """
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
-        """Return holdings that read through to these and keep their changes to themselves."""
+        """Return a layer over these holdings; changes in the new layer do not change these."""
         over = Holdings(owners, has_bounds=self.has_bounds)
         over._bounds = self._bounds
         over._uses = self._uses.layer()
@@ -101,7 +101,7 @@ class Holdings:
         return (owner, node) in self._uses
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Return (nodes, running runs) of every owner with a quota that has any of them."""
+        """Return (nodes, running runs) of every owner with a quota that has nodes or runs."""
         return {
             name: (self.nodes.get(name, 0), self.runs.get(name, 0))
             for name in sorted({*self.nodes, *self.runs})

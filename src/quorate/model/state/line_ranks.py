@@ -1,8 +1,9 @@
 """The lines of waiting runs in the order of their ranks, kept from one decision to the next.
 
-A rank is valid until an event concerns its owner or the first run of its line, or until its score
-may have changed by a step. Only lines whose rank may be outdated are ranked again, so a walk over
-the queue does not visit every line. An overlay records its own changes and reads the rest below.
+A rank is valid until an event concerns its owner or the first run of its line, or until the owner's
+score may have changed by a step. Only lines whose rank may be outdated are ranked again, so a walk
+over the queue does not visit every line. An overlay records its own changes, and reads all other
+ranks from the layer below.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Ranked = tuple[Rank, Place, Line]
 """A line with its rank and its first run: the order in which lines are tried."""
 
 _OUTDATED_MAX: Final = 1_024
-"""How many more outdated instants than lines there may be before they are removed."""
+"""There may be as many outdated instants as lines, and this many more, before they are removed."""
 
 
 _NO_LINES: Final = frozenset[Line]()

@@ -200,10 +200,10 @@ class Meter:
         return last >= bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known)
 
     def past_ms(self, from_ms: int, amount: int) -> int | None:
-        """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
+        """Return the first instant by which ``amount`` has been used since ``from_ms``.
 
-        The result assumes that the present use continues; it is None if ``amount`` is then never
-        reached. Call this only if ``was_corrected(from_ms)`` is false.
+        The result assumes that the present use continues. The result is None if ``amount`` is then
+        never used. Call this only if ``was_corrected(from_ms)`` is false.
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None
@@ -220,7 +220,7 @@ class Meter:
         return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
-        """Return the use until ``at_ms``, decayed: use halves with every half-life after it."""
+        """Return the decayed use until ``at_ms``: past use counts half after each half-life."""
         faded, before = self._faded_by(at_ms, half_life_ms)
         span_ms = at_ms % HOUR_MS
         left = faded * halved(span_ms, half_life_ms)

@@ -91,8 +91,8 @@ class NodeMark(Struct, frozen=True, gc=False):
 class UnwipedNode(Record):
     """A node that ``claim`` uses, or that was not wiped yet after ``claim``.
 
-    Only the claim's user may use the node. ``leases`` counts the open leases of the claim on it.
-    ``is_quarantined`` is true if its wipe failed.
+    Only the claim's user may use the node. ``leases`` is how many open leases the claim has on the
+    node. ``is_quarantined`` is true if the wipe of the node failed.
     """
 
     claim: str
@@ -123,9 +123,9 @@ class EnvelopeAccount:
     ``committed_gpu_ms`` is spent + held: the cost of ended leases and the full holds of open
     leases. This sum does not depend on the time, because use turns held GPU-milliseconds into spent
     ones. A ``retired`` envelope is no longer in its budget: it starts no new payments, and past
-    ones stay. ``metered`` is the key of the meter for the leases that it pays for, unless it shares
-    or lends. The key is stored, because creating it for every lease is a large part of the cost of
-    a replay.
+    payments stay recorded. ``metered`` is the key of the meter for leases of the envelope's own
+    owner. The key is stored, because creating it for every lease is a large part of the cost of a
+    replay.
     """
 
     envelope_id: EnvelopeId
@@ -248,7 +248,7 @@ class Unstarted(Struct, frozen=True, gc=False):
 
 
 class BackfillMark(NamedTuple):
-    """A bundle that started out of order, with the event that started it, and its instant."""
+    """A bundle that started as backfill, with the event that started it, and its instant."""
 
     bundle: int
     seq: int
@@ -258,9 +258,9 @@ class BackfillMark(NamedTuple):
 class RunRecord(Record):
     """A run: its spec, its phase, and its charges by payer.
 
-    ``since_ms`` is when it last began to run; swaps, hand-overs and growth do not change it.
-    ``waiting_seq`` is the event by which it was last submitted or requeued. ``backfills`` has each
-    bundle that started out of order.
+    ``since_ms`` is when the run last began to run; swaps, hand-overs and growth do not change it.
+    ``waiting_seq`` is the sequence of the event by which the run was last submitted or requeued.
+    ``backfills`` has each bundle that started as backfill.
 
     ``cut_ms`` and ``cut_by`` are the instant and the name of the last conflict that ended the run.
     ``steps_cut_by`` is the last conflict that cut steps of the run and left it running.
@@ -297,7 +297,7 @@ class RunRecord(Record):
 
     @property
     def quota_blocker(self) -> str | None:
-        """The owner whose hard quota is the run's only reason to wait; None if there are others."""
+        """The owner whose hard quota is the run's only reason to wait, or None."""
         refusal = self.refusal
         if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
             return None
@@ -337,10 +337,11 @@ class RunRecord(Record):
 class ArrayRecord(Record):
     """The progress of an array: its first task, which has its document, and its tasks' outcomes.
 
-    ``open_tasks`` wait or run. ``uncompleted`` tasks have failed or were cancelled, the first of
-    them at ``failed_ms``. ``ended_ms`` is when the last of the ended tasks ended. If the array has
-    a limit, ``released`` has the open tasks that may run, with the instants of their releases.
-    ``next_position`` is the position of the first task that was never released.
+    ``open_tasks`` is how many tasks wait or run. ``uncompleted`` is how many tasks have failed or
+    were cancelled, and ``failed_ms`` is when the first of them did. ``ended_ms`` is the latest end
+    of a task so far. If the array has a limit, ``released`` has the open tasks that may run, with
+    the instants of their releases. ``next_position`` is the position of the first task that was
+    never released.
     """
 
     first: str
@@ -563,10 +564,10 @@ class RoundsRun(Record):
     ``received_ms`` and ``entitled_ms`` in which the run shares its GPUs with another run is in
     ``received_paired_ms`` and ``entitled_paired_ms``.
 
-    ``lease`` is the lease that it shares as a partner. ``nodes`` are the last nodes on which it had
-    GPUs. ``started_ms`` is its last start: a run that keeps its GPUs in the next round, or whose
-    payer changes, does not start again. The mappings by flavor are never changed, but replaced, so
-    that copies may share them.
+    ``lease`` is the open lease of another run whose GPUs this run shares; empty if there is none.
+    ``nodes`` are the last nodes on which the run had GPUs. ``started_ms`` is its last start: a run
+    that keeps its GPUs in the next round, or whose payer changes, does not start again. The
+    mappings by flavor are never changed, but replaced, so that copies may share them.
     """
 
     pool: str

@@ -2,10 +2,10 @@
 
 A site is a set of domains that runs may use. For a site and a number of GPUs, the index has a bound
 for each domain: an instant before which the domain cannot have so many GPUs free. The bound is
-valid until an event concerns the domain. As time passes, late leases are only expected to end
+valid until an event concerns the domain. As time passes, overdue leases are only expected to end
 later, so a bound in the past is still valid. Each past bound is computed again once, because
-otherwise every search would examine its domain. An overlay records which domains change in it and
-reads the rest below.
+otherwise every search would examine its domain. An overlay records which domains change in it, and
+reads everything else from the base index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BoundOf = Callable[[IslandKey, int], int | None]
 _CHANGES_MAX: Final = 4_096
 """How many changes of domains are remembered before all bounds are computed again."""
 _KEPT_MAX: Final = 1_024
-"""For how many sites and numbers of GPUs bounds are cached."""
+"""For how many pairs of a site and a number of GPUs bounds are cached."""
 
 
 class Domain(Struct, frozen=True, gc=False):
@@ -48,7 +48,10 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The heap of bounds of one site for a number of GPUs; ``changes`` changes are included."""
+    """The heap of bounds of one site for a number of GPUs.
+
+    The bounds include the first ``changes`` entries of ``RoomIndex.changes``.
+    """
 
     __slots__ = ("changes", "found", "site", "stale")
 
@@ -98,7 +101,7 @@ class RoomIndex:
         """The payers whose leases or GPU-hours have changed since that walk."""
 
     def layer(self) -> RoomIndex:
-        """Return an index over this one, which records its changes separately."""
+        """Return a layer over this index, which records its changes separately."""
         return RoomIndex(self)
 
     @property
@@ -138,7 +141,7 @@ class RoomIndex:
                 self.changes, self.bounds = [], {}
 
     def payer_changed(self, payer: EnvelopeId) -> None:
-        """Record that a lease of ``payer``, or the amount that it has promised, has changed."""
+        """Record that a lease of ``payer``, or the amount promised by ``payer``, has changed."""
         if self.below is not None:
             self.changed_payers.add(payer)
         elif self.plan is not None:
@@ -176,9 +179,10 @@ class RoomIndex:
         base.touched_payers = self.payers_changed_above()
 
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
-        """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).
+        """Return a heap of (instant, number of a domain in ``site``).
 
-        Instants may be in the past. Domains that never have that many GPUs free are left out.
+        Before the instant, the domain cannot have ``gpus`` GPUs free. Instants may be in the past.
+        Domains that never have that many GPUs free are left out.
         """
         changed, base = self.changed_above(), self.base
         base._drop_some()  # noqa: SLF001 - an object of the same class
@@ -193,7 +197,8 @@ class RoomIndex:
         else:
             stale = cached.stale.union(base.changes[cached.changes :])
             cached.changes, cached.stale = len(base.changes), stale & changed
-            # These bounds depend on leases that are overdue by now, and are expected to end later.
+            # These bounds depend on leases that are overdue by now, and so are expected to end
+            # later than before.
             late = (number for at_ms, number in cached.found if 0 < at_ms < now_ms)
             stale.update(site.domains[number].key for number in late)
         _find(cached.found, site, gpus, stale - changed, bound_of)
@@ -210,7 +215,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Compute the bounds of ``stale`` domains again in the heap ``bounds``, and no others."""
+    """Compute only the bounds of ``stale`` domains again, in the heap ``bounds``."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return

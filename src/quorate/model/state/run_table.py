@@ -20,11 +20,12 @@ from quorate.model.state.tables import LayeredTable, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list; a field of None matches all runs. ``owners`` may be listed, no others.
+    """Which runs to list; a field of None matches all runs.
 
-    ``after_seq`` is the sequence of an event: runs submitted by this event or earlier are excluded.
-    ``before_seq`` is the sequence of an event, too: runs submitted by that event or later are
-    excluded. The order is that of submission; ``is_newest_first`` reverses it.
+    Only runs of ``owners`` are listed. ``after_seq`` is the sequence of an event: runs submitted by
+    this event or earlier are excluded. ``before_seq`` is the sequence of an event, too: runs
+    submitted by that event or later are excluded. Runs are listed in the order of submission;
+    ``is_newest_first`` reverses this order.
     """
 
     owners: frozenset[str] | None = None
@@ -60,7 +61,7 @@ class ArchivedRuns(Protocol):
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        If a run has changed since it was archived, its archived fields are compared.
+        If a run has changed since it was archived, the query is compared with its archived fields.
         """
         ...
 
@@ -95,7 +96,7 @@ class Runs(Mapping[str, RunRecord]):
         """Return whether a run in memory is also in the archive, as it was before it changed."""
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of runs that match ``query``; only consumed names are read."""
+        """Yield the names of runs that match ``query``; the archive is read only as needed."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
@@ -191,7 +192,10 @@ class RunTable(Table[str, RunRecord], Runs):
         self._changed = None
 
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
-        """Thaw the table, and drop the runs ``names``, which ``archive`` has; changed runs stay."""
+        """Thaw the table, and drop the runs ``names`` from memory, because ``archive`` has them.
+
+        Runs that have changed since the table was frozen stay in memory.
+        """
         changed, self._changed = self._changed, None
         assert changed is not None, "a table is frozen before runs are archived"
         self._archive = archive
@@ -232,7 +236,7 @@ class RunTable(Table[str, RunRecord], Runs):
         return record
 
     def layer(self) -> Table[str, RunRecord]:
-        """Return a table that reads through to this one and keeps its changes to itself."""
+        """Return a layer over this table; changes in the new layer do not change this table."""
         return cast("Table[str, RunRecord]", LayeredRuns(self))
 
     def __missing__(self, key: str) -> RunRecord:

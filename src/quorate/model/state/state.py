@@ -33,7 +33,7 @@ class State(TenancyState):
         self.ledger_id = self.public_key = ""
 
     def overlay(self) -> State:
-        """Return a state that reads through to this one and keeps its changes to itself.
+        """Return an overlay of this state; changes in the overlay do not change this state.
 
         Making an overlay costs the same however large the state is. This state must not change
         while the overlay is in use.
@@ -46,8 +46,8 @@ class State(TenancyState):
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        # The cache is shared until a budget or an owner changes in the overlay; ``budgets_changed``
-        # makes a new one.
+        # These three caches are shared until a change in the overlay makes one of them outdated;
+        # the overlay then gets a new, empty cache.
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
         over.owed_cache = self.owed_cache

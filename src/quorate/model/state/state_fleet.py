@@ -61,7 +61,10 @@ class FleetState(PlanState):
         return self._nodes
 
     def taken_slots(self, name: str) -> int:
-        """Return the taken slots of a node (0 if it is unknown), without placing new nodes."""
+        """Return the mask of a node's taken slots, 0 for an unknown node.
+
+        New nodes that wait to be placed are not placed by this call.
+        """
         if name in self._pending_nodes:
             node = self._pending_nodes[name]
             return 0 if node is None else all_slots(node.gpus) ^ self._pending_free[name]
@@ -71,7 +74,7 @@ class FleetState(PlanState):
         return all_slots(record.spec.gpus) ^ self.islands[record.island].slots_left(record.position)
 
     def slots_left(self, name: str) -> int:
-        """Return the slots of a node that no lease has, offered or withheld."""
+        """Return the mask of a node's slots that no lease has, whether offered or withheld."""
         record = self.nodes[name]
         return self.islands[record.island].slots_left(record.position)
 
@@ -261,7 +264,10 @@ class FleetState(PlanState):
         return island.move(1 << position, free.bit_count(), left.bit_count())
 
     def _own_island(self, key: IslandKey) -> Island:
-        """Return the island under ``key`` for changing, and record that its count will change."""
+        """Return the island under ``key`` for changing.
+
+        The number of its free GPUs is recorded as outdated in the index of domains.
+        """
         island = self.islands.own(key)
         self.room_index.island_changed(key)
         if not island.stale:

@@ -96,7 +96,7 @@ class MoneyState(WorkState):
         return self._holds_ending
 
     def list_hold(self, name: str, lease: Lease) -> None:
-        """Add the renewal and the end of the hold of ``lease`` to the heaps, if in use."""
+        """Add the renewal and the end of the hold of ``lease`` to the heaps that exist already."""
         if self._below is not None:
             end_ms = lease.hold_ends_ms
             self._listed_end_ms = min(self._listed_end_ms, end_ms)
@@ -156,4 +156,4 @@ _RENEW = attrgetter("renew_ms")
 _END = attrgetter("hold_ends_ms")
 NEVER_MS: Final = inf
 _OUTDATED_MAX = 1_024
-"""How many more outdated entries than leases the heap of holds may have."""
+"""The heap of holds may have as many outdated entries as there are leases, and this many more."""

@@ -88,7 +88,7 @@ class TenancyState(MoneyState):
         return self._soft
 
     def recount(self) -> None:
-        """Drop what is cached by hard quota, because families or quotas have changed."""
+        """Drop the caches that depend on hard quotas, because families or quotas have changed."""
         self._holdings = None
         self.ends_cache.quotas = EndsBy()
 
@@ -116,7 +116,7 @@ class TenancyState(MoneyState):
             self._crossings.touch(owner)
 
     def report(self, owner: str, record: ReportRecord | None) -> None:
-        """Set the report of an accounting system for ``owner``; None means that it is unlinked."""
+        """Set the report of an accounting system for ``owner``; None if the owner is unlinked."""
         if record is None:
             self.reports.pop(owner, None)
         else:
@@ -137,7 +137,7 @@ class TenancyState(MoneyState):
         note(slots, at_ms)
 
     def begin_node_meter(self, owner: str, at_ms: int) -> None:
-        """Count the nodes of ``owner`` from ``at_ms`` on; it now has a budget of node-hours."""
+        """Count the nodes of ``owner``, which now has a budget of node-hours, from ``at_ms`` on."""
         nodes = self.node_meters[owner] = NodeMeter(at_ms)
         for lease in self.leases.values():
             if self.runs[lease.fact.run].spec.owner == owner:

@@ -125,7 +125,7 @@ class WorkState(FleetState):
     def follower_index(self) -> FollowerIndex:
         """The followers that wait, by upstream.
 
-        Indexed on first use, so that a replay need not do it.
+        The index is built on first use, so that a replay need not build it.
         """
         if self._follower_index is None:
             records = (self.runs[name] for name in (*self.pending, *self.in_rounds))
@@ -137,7 +137,7 @@ class WorkState(FleetState):
     def waiting(self) -> Waiting:
         """The waiting runs by line and by shape.
 
-        Indexed on first use, so that a replay need not do it.
+        The index is built on first use, so that a replay need not build it.
         """
         if self._waiting is None:
             known = self.follower_index
@@ -241,7 +241,11 @@ class WorkState(FleetState):
             self.parked[blocker] = {name: None}
 
     def dequeue(self, record: RunRecord) -> None:
-        """Take a run out of the queue; its refusal must say whether the run is parked."""
+        """Take a run out of the queue.
+
+        The run must still have the refusal with which it was put into the queue, because the
+        refusal tells whether the run is parked.
+        """
         name = record.spec.name
         del self.pending[name]
         blocker = record.quota_blocker
@@ -255,12 +259,12 @@ class WorkState(FleetState):
             del self.parked[blocker]
 
     def count_queued(self, run: Run) -> None:
-        """Count ``run`` among the ``queued``."""
+        """Count ``run`` among the queued runs of its pool and owner."""
         whose = (run.pool, run.owner)
         self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
 
     def discount_queued(self, run: Run) -> None:
-        """Stop counting ``run`` among the ``queued``, if the counts exist yet."""
+        """Stop counting ``run`` among the queued runs of its pool and owner, if counts exist."""
         if not self.leases_indexed:
             return
         whose = (run.pool, run.owner)
@@ -301,8 +305,9 @@ class WorkState(FleetState):
     def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
         """Release as many open tasks as the array's limit allows, in the order of their indexes.
 
-        So the first tasks that are not over are always the ones that may run. A task that was
-        cancelled while it waited is skipped. A task that is not submitted yet keeps its position.
+        So the tasks that may run are always the first ones that are not over. A task that was
+        cancelled while it waited is skipped. A task that is not submitted yet keeps its position,
+        and no later task is released before it.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
         if limit is None:
@@ -383,7 +388,7 @@ class WorkState(FleetState):
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:
-        """Record that a run has its first GPUs of a round; it counts as running to its end."""
+        """Record that a run has its first GPUs of a round; it counts as running until it ends."""
         record.phase, record.refusal = Phase.RUNNING, None
         if record.spec.follow is not None and self._follower_index is not None:
             self._follower_index.remove(record)

@@ -27,7 +27,7 @@ class Table(dict[K, V]):
     """Return the record under a key for changing; in the base this is the record itself."""
 
     def layer(self) -> Table[K, V]:
-        """Return a table that reads through to this one and keeps its changes to itself."""
+        """Return a layer over this table; changes in the new layer do not change this table."""
         return cast("Table[K, V]", LayeredTable(self))
 
 
@@ -41,9 +41,10 @@ class _LayeredItems(ItemsView[K, V]):
 
 
 class LayeredTable(MutableMapping[K, V], Generic[K, V]):
-    """A table over another: reads fall through, writes and deletions stay here.
+    """A layer over another table, which it never changes.
 
-    Iteration yields the records below first, in their order, then those added here.
+    A key that was neither written nor deleted in the layer is read from the table below. Iteration
+    yields the keys of the table below first, in their order, and then the keys added in the layer.
     """
 
     __slots__ = ("_base", "_gone", "_local")
@@ -100,7 +101,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and records; those of the table below if this one is empty."""
+        """Return keys and records; without changes in this layer, those of the table below."""
         return _LayeredItems(self) if self._local or self._gone else self._base.items()
 
     def _merged_items(self) -> Iterator[tuple[K, V]]:
@@ -116,7 +117,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key, record
 
     def values(self) -> ValuesView[V]:
-        """Return the records; those of the table below if this one is empty."""
+        """Return the records; without changes in this layer, those of the table below."""
         return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:
@@ -136,8 +137,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             return local[key]
         if key in self._gone:
             raise KeyError(key)
-        # The type is ``Any``, because a record that is changed has a ``copy``, and a cast would
-        # take time.
+        # The type is ``Any``: a record that is changed has a method ``copy``, and a cast to such a
+        # type would take time.
         record: Any = self._base[key]
         mine: V = record.copy()
         local[key] = mine
@@ -149,7 +150,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             yield key, record, self._base.get(key)
 
     def layer(self) -> Table[K, V]:
-        """Return a layer over this table or, if this table is empty, over the table below.
+        """Return a layer over this table or, if it has no changes, over the table below.
 
         This table must not change while the layer is in use.
         """

@@ -34,8 +34,9 @@ class UpstreamView(Protocol):
 class Ended(NamedTuple):
     """The outcome of a run or an array.
 
-    ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled. ``over_ms`` is
-    when it, or the last of its tasks, ended. None means that this has not happened yet.
+    ``failed_ms`` is when the run, or the first task of the array, failed or was cancelled.
+    ``over_ms`` is when the run, or the last task of the array, ended. None means that this has not
+    happened yet.
     """
 
     failed_ms: int | None
@@ -62,7 +63,7 @@ def ended(view: UpstreamView, name: str) -> Ended:
 
 
 def is_released(view: UpstreamView, run: Run) -> bool:
-    """Return whether the limit of its array, if any, lets ``run`` start."""
+    """Return whether ``run`` may start under the limit of its array; True if there is no limit."""
     if run.array is None or run.array.at_once_max is None:
         return True
     return run.task in view.arrays[run.array.name].released
@@ -88,7 +89,7 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 
 
 class WaitStart(NamedTuple):
-    """When a run began to wait in the queue: by an event, and not before an instant."""
+    """When a run began to wait in the queue: with the event ``seq``, and not before ``at_ms``."""
 
     seq: int
     at_ms: int
@@ -99,12 +100,13 @@ class WaitStart(NamedTuple):
 
 
 def overtaken_since(view: UpstreamView, record: RunRecord) -> WaitStart | None:
-    """Return since when bundles that started out of order may be stopped for a waiting run.
+    """Return when a waiting run began to wait; backfill that started later may be stopped for it.
 
-    Such a bundle is stopped only if it overstays. A follower, or a task above the limit of its
-    array, waits in the queue only from the instant at which nothing else blocks its start. The
-    result is None if the run was itself stopped because it overstayed. Without this rule, runs that
-    take longer than declared, and lose their work when they stop, could stop each other for ever.
+    Backfill is stopped only if it overstays. A follower, or a task above the limit of its array,
+    waits in the queue only from the instant at which nothing else blocks its start. The result is
+    None while something blocks the start, or if the run was itself stopped because it overstayed.
+    Without the last rule, runs that take longer than declared, and lose their work when they stop,
+    could stop each other for ever.
     """
     if record.has_overstayed:
         return None
@@ -117,8 +119,8 @@ def overtaken_since(view: UpstreamView, record: RunRecord) -> WaitStart | None:
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
     """Return when a follower fails because of a failed upstream; None if it does not fail.
 
-    The follower's grace begins when the first upstream fails. If that was before the follower was
-    submitted, it begins at the submission.
+    The follower's grace begins when the first upstream fails. If the upstream failed before the
+    follower was submitted, the grace begins at the submission.
     """
     follow = record.spec.follow
     if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:

@@ -1,10 +1,10 @@
 """The waiting runs that no upstream blocks, indexed by line and by shape.
 
 A line has the runs of one owner that ask one pool for the same flavors, so they have one score. A
-shape is the properties of a run (such as size and duration) that decide whether there is room for
-it, and which payers it has within its line. A walk over the queue reads the first runs of each
-line. Beyond the ``reservationDepth`` of the pool, it reads only runs whose shape fits. Its cost
-does not grow with the number of waiting runs.
+shape is a set of properties of a run, such as size and duration. These properties decide whether
+there is room for the run and, for the runs of one line, which payers the run has. A walk over the
+queue reads the first runs of each line. Beyond the ``reservationDepth`` of the pool, it reads only
+runs whose shape fits. The cost of a walk does not grow with the number of waiting runs.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
 
 
 def need_ms_of(run: Run) -> int:
-    """Return for how long a run declares to need its GPUs, including grace."""
+    """Return the declared duration of a run, or 0 without one, plus its time to checkpoint."""
     return (run.expected_duration_ms or 0) + run.checkpoint_ms
 
 
 class Waiting:
-    """Every waiting run that may start: by line, and by shape and line; each in order.
+    """Every waiting run that may start, by line, and also by shape and line, in order.
 
     A follower is added when the last of its upstreams is over, at the position of a run that was
-    submitted at that instant. ``needs`` has the runs of a shape and a line once more, the shortest
+    submitted at that instant. ``needs`` has the same runs by shape and line, but the shortest run
     first.
     """
 
@@ -117,14 +117,14 @@ class Waiting:
 
     @classmethod
     def of(cls, records: Iterable[tuple[RunRecord, int | None]]) -> Waiting:
-        """Return the index of ``records``, which are pairs of arguments of ``add``."""
+        """Return the index of the runs in ``records``, each with its ``since_ms`` as in ``add``."""
         found = cls()
         for record, since_ms in records:
             found.add(record, since_ms)
         return found
 
     def layer(self) -> Waiting:
-        """Return an index that reads through to this one and keeps its changes to itself."""
+        """Return a layer over this index; changes in the new layer do not change this index."""
         over = Waiting()
         over._is_layer = True
         over.lines = self.lines.layer()
@@ -133,7 +133,7 @@ class Waiting:
         return over
 
     def entries(self) -> list[object]:
-        """Return every entry, for comparing."""
+        """Return every entry, so that two indexes can be compared."""
         return [
             {line: each.places for line, each in self.lines.items()},
             dict(self.shapes),
