@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTHS_MAX: Final = 1_000
 """The most widths of all runs in one request to a service; deciding them takes at most 1 s."""
 LARGE: Final = 100
-"""A request with more widths, or documents, is large: it waits while small requests are decided."""
+"""A request with more widths or documents than this waits while smaller requests are decided."""
 
 
 def check_count(documents: int, widths_max: int | None) -> None:
@@ -37,7 +37,7 @@ def check_count(documents: int, widths_max: int | None) -> None:
 def is_large(documents: Iterable[object]) -> bool:
     """Return whether deciding ``documents``, which are not checked yet, takes long.
 
-    A document that declares its widths in the expected form counts once for each of them; any other
+    A document that declares its widths in the expected form counts once for each width. Any other
     document counts once.
     """
     left = LARGE
@@ -76,8 +76,8 @@ def _steps_of(malleable: object) -> int:
 def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | None) -> None:
     """Raise ``CommandError`` if deciding ``specs`` at once would block other requests for too long.
 
-    A run counts once for each of its widths. Any other document counts once, but not for an admin,
-    who may describe a whole fleet.
+    A run counts once for each of its widths. Any other document counts once or, if an admin sent
+    it, not at all, because an admin may describe a whole fleet.
     """
     if widths_max is None:
         return

@@ -32,20 +32,21 @@ QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING
 
 
 def actor_of(tenant: str, user: str) -> str:
-    """Return the actor to record: ``TENANT/USER`` for a tenant's user; no tenant has a slash.
+    """Return the actor to record: ``TENANT/USER`` for a tenant's user, else the user's name.
 
-    So a tenant's identity provider, which chooses its users' names, cannot impersonate users of
-    another tenant.
+    No tenant's name has a slash. So a tenant's identity provider, which chooses the names of its
+    users, cannot impersonate users of another tenant.
     """
     return f"{tenant}/{user}" if tenant else user
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """``actor`` is recorded in every event. ``tenant`` is empty for a caller without one.
+    """Who makes a request, and the permissions of the caller's credential.
 
-    ``scopes`` are those of the caller's credential: areas, and the right to claim nodes. ``token``
-    is the id of its access token. ``until_ms`` is when the credential expires; a long watch checks
-    it again (``caller_standing.py``).
+    ``actor`` is recorded in every event. ``tenant`` is empty for a caller that belongs to no
+    tenant. ``scopes`` are the scopes of the credential: areas, and the right to claim nodes.
+    ``token`` is the id of the caller's access token. ``until_ms`` is when the credential expires; a
+    long watch checks this again (``caller_standing.py``).
     """
 
     actor: str

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 PAGE_MAX: Final = 1_000
 """The most resources that one answer of a service lists."""
 MORE: Final = f"note: there are more than these {PAGE_MAX}; narrow the request, or get all: -o json"
-"""The note on an answer that is cut off at the most that a service lists."""
+"""The note on an answer that a service cuts off after ``PAGE_MAX`` resources."""
 DOCUMENTS_MAX: Final = 10_000
 """The most documents in one request."""
 NOTE_CHARS_MAX: Final = 1_000
@@ -27,7 +27,7 @@ class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, renam
 
 
 def within_a_page(asked: Asked_) -> Asked_:
-    """Return ``asked`` with the limit of a page if its own limit is null or was not sent."""
+    """Return ``asked``, limited to ``PAGE_MAX`` if its own limit is null or was not sent."""
     if getattr(asked, _LIMIT, UNSET) is None:
         return replace(asked, **{_LIMIT: PAGE_MAX})
     return asked
@@ -44,6 +44,6 @@ class Write(Asked, kw_only=True, frozen=True):
 
 
 class KeyedWrite(Write, kw_only=True, frozen=True):
-    """A write with a key; repeating it within a day returns the first answer."""
+    """A write that may have a key; if it is repeated within a day, it gets the first answer."""
 
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None

@@ -33,10 +33,10 @@ class Place(Given, kw_only=True, frozen=True):
 class Outcome(Given, kw_only=True, frozen=True):
     """The result of a command; ``head`` is null if nothing was recorded.
 
-    ``effect`` is the effect on runs, ``tenant`` the fields of the tenant that have changed. A
-    request with an idempotency key gets no ``effect``, so that a repetition gets the same answer;
-    its dry run shows the effect. ``other_events`` is the number of its events that the caller may
-    not see.
+    ``effect`` is the effect on runs, and ``tenant`` has the fields of the tenant that have changed.
+    A request with an idempotency key gets no ``effect``, so that a repetition gets the same answer.
+    A dry run of the request shows the effect. ``other_events`` is the number of events of the
+    command that the caller may not see.
     """
 
     dry_run: bool

@@ -20,8 +20,8 @@ class Shown(NamedTuple):
 
     If names were redacted, ``seen`` are the owners whose names are shown, and only watchers that
     see the same owners get this ``tree``. If nothing was redacted, ``seen`` is None and all
-    watchers share the tree, so it must not be changed. Unless ``is_common``, the item is for one
-    watcher only: lines of output are cut for each watcher.
+    watchers share the tree, so it must not be changed. If ``is_common`` is false, the item is for
+    one watcher only, such as a part of a run's output that begins where this watcher reads on.
     """
 
     seq: int
@@ -31,7 +31,7 @@ class Shown(NamedTuple):
 
 
 class Cursor:
-    """``seq`` is the sequence of the last event that was read.
+    """The position of a follower: ``seq`` is the sequence of the last event that it read.
 
     ``view`` returns the state, which must be at least as new as the blocks that are read.
     """

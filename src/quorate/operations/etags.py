@@ -18,7 +18,10 @@ VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "syst
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
-    """Return the spec that was applied under ``name``, or None. A run never changes."""
+    """Return the spec that was applied under ``name``; None if there is none.
+
+    Kinds without versions have no spec here, such as runs, which never change.
+    """
     match kind:
         case "node":
             record = view.nodes.get(name)

@@ -133,7 +133,8 @@ def recorded_answer(
 class _Leases:
     """The leases that were open before an order, and which of them were stopping.
 
-    A commit changes lease records in place; only the shown ones are restored to their former state.
+    A commit changes lease records in place. Only the leases that are shown are restored to their
+    former state.
     """
 
     open: Mapping[str, Lease]
@@ -146,7 +147,10 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the earlier leases of the runs of ``events``; all leases for a node's event."""
+        """Return the leases, as before the order, of the runs that ``events`` are about.
+
+        If one of ``events`` marks a node, return all leases.
+        """
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
             # A lease's name begins with its run's name, which has no slash.
@@ -164,7 +168,10 @@ class _Leases:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """The state before an order: the head, the leases, and the runs whose effect is shown."""
+    """The state before an order: the head, the leases, and the runs if the effect on them is shown.
+
+    ``picture`` is None if the effect is not shown.
+    """
 
     head: Head
     leases: _Leases
@@ -252,7 +259,8 @@ class _Outcome:
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
     """Return ``decision`` with the events that the caller may see, and the number of hidden events.
 
-    The record of the request itself is the caller's own, so it is not counted.
+    The event that records the request itself (``request-kept``) is not counted, because it is the
+    caller's own.
     """
     seen = [event for event in decision.events if sight.sees(event)]
     others = sum(
@@ -283,7 +291,7 @@ def _changes_others(command: Command) -> bool:
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
-    """Return a ``Picture`` of the state with all changes applied that are due by now."""
+    """Return a ``Picture`` of the state after all changes that are due by now."""
     settled = engine.view.overlay()
     due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
     apply_all(settled, due.events)
@@ -311,7 +319,7 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, which is an overlay in a dry run, and the events."""
+    """Return the state after ``decision``, for a dry run as an overlay, and the events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:

@@ -64,20 +64,22 @@ class Repeat(StrEnum):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """``handler`` is ``module:function``, imported on first use.
+    """One operation: its types, its addresses, and the function that answers it.
 
-    In ``path``, which is below ``/api/v1``, a name in braces is a field of ``takes``; the other
-    fields are in the query or, if the method has a body, in the body. ``about`` is the kind of
-    resource, if one handler serves several kinds. ``cli`` are its commands, and ``rpc`` its gRPC
-    name if that differs. ``media`` is the media type of a REST response; if the response has
-    several documents, ``gives`` is the type of each. An operation ``of_blocks`` reads only blocks,
-    and works even if the state cannot be read. An operation that ``is_long`` changes nothing, and
-    its cost grows with the ledger, the queue or the request, but not with the ledger if it is
-    ``of_queue``. An operation that ``is_apart`` reads only the request. If ``is_for_any_scope``, a
-    token for any area is enough, because the area depends on the request. The result of an
-    operation ``of_caller`` depends on the caller and the tenants alone. An operation ``of_service``
-    needs a running service. An operation ``of_leader`` needs the leader, if several services share
-    one ledger.
+    ``handler`` is ``module:function``, imported on first use. In ``path``, which is below
+    ``/api/v1``, a name in braces is a field of ``takes``. The other fields are in the query or, if
+    the method has a body, in the body. ``about`` is the kind of resource, if one handler serves
+    several kinds. ``cli`` are the commands of the operation. ``rpc`` is its gRPC name if that name
+    is not made from ``name``. ``media`` is the media type of a REST response; if the response has
+    several documents, ``gives`` is the type of each.
+
+    An operation ``of_blocks`` reads only blocks, and works even if the state cannot be read. An
+    operation that ``is_long`` changes nothing, and its cost grows with the ledger, the queue or the
+    request. If it is also ``of_queue``, its cost does not grow with the ledger. An operation that
+    ``is_apart`` reads only the request. If ``is_for_any_scope``, a token for any area is enough,
+    because the area depends on the request. The result of an operation ``of_caller`` depends on the
+    caller and the tenants alone. An operation ``of_service`` needs a running service. An operation
+    ``of_leader`` needs the leader, if several services share one ledger.
     """
 
     name: str

@@ -205,7 +205,7 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
 
 
 def _lends(view: StateView, lender: str, owner: str) -> bool:
-    """Return whether ``lender`` lends to ``owner``; then the owner may know of the lender."""
+    """Return whether ``lender`` lends to ``owner``; if so, ``owner`` may know its name."""
     return any(
         line.lending.allow and line.lending.admits(owner)
         for name in view.owner_budgets.get(lender, ())
@@ -242,7 +242,7 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
 
 
 def _is_wider(caller: Caller, command: IssueToken) -> bool:
-    """Return whether the new token would allow more than the issuer's own."""
+    """Return whether the new token would allow more areas than the issuer's own token."""
     areas = set(command.scopes) - {CLAIM}
     return bool(caller.areas) and not (areas and caller.areas.issuperset(areas))
 

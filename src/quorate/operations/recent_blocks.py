@@ -46,7 +46,10 @@ class Page:
         return found
 
     def notices(self, view: StateView) -> Sequence[Notice]:
-        """Return the notices of the block, shared by all callers; ``view`` must have its events."""
+        """Return the notices of the block; all callers share them.
+
+        The state ``view`` must include the block's events.
+        """
         if self._notices is None:
             self._notices = notices_of(self.first_seq, self.events, KnownView(view))
         return self._notices
@@ -80,7 +83,7 @@ class Recent:
     def height_of(self, seq: int) -> int:
         """Return the height of the block that has the event ``seq``, which must exist.
 
-        Finds the block by bisection, without decoding any.
+        The block is found by bisection; no block is decoded.
         """
         low, high = 1, self.head().height
         while low < high:

@@ -1,8 +1,8 @@
 """The request context: a ledger as of now, and the caller.
 
 For readers, changes that are due since the last event, such as holds that ran out, are made in an
-overlay. So amounts are right to the millisecond. These changes are recorded by the next command
-that writes.
+overlay. So amounts are right to the millisecond. The next command that writes records these
+changes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ Signer = Callable[[State, Head, int], Checkpoint]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideLedger:
-    """What a service has beside its ledger to answer requests, on any thread or in any process.
+    """The signer, logs, reports and mail domains with which a service answers requests.
 
-    The fields are those of ``RequestContext``.
+    Unlike the ledger, they can be used on any thread and in any process. The fields are those of
+    ``RequestContext``.
     """
 
     name: str = "the ledger"
@@ -57,7 +58,7 @@ ONLY_A_LEDGER: Final = BesideLedger()
 class Instant:
     """A state at one instant, and values derived from it, shared by all requests about it.
 
-    The state must not change while this is used.
+    The state must not change while the instant is used.
     """
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool) -> None:
@@ -180,7 +181,7 @@ class RequestContext:
         return found
 
     def aside(self) -> tuple[str, ...]:
-        """Return the notes, with the runs whose money has ended."""
+        """Return the notes, including the note about runs whose money has ended."""
         _ = self.moment
         return tuple(self.notes)
 

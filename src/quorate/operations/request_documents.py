@@ -86,7 +86,8 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
     """Return the specs of ``documents``, runs with the client's defaults, and arrays as tasks."""
-    # This needs the ledger's tables; a client that only sends documents does without them.
+    # The imported module needs the ledger's tables, and a client that only sends documents does
+    # not.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()

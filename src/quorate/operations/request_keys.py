@@ -23,7 +23,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic", decimal_format="st
 
 
 def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command) -> Command:
-    """Return ``command``, to be carried out once if ``asked`` has a key.
+    """Return ``command``; if ``asked`` has a key, as ``Keyed``, which is carried out only once.
 
     A dry run needs no key, because it changes nothing.
     """
@@ -35,9 +35,10 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 
 
 def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
-    """Return whether the ledger remembers a request with the key of ``asked``.
+    """Return whether the ledger remembers a request with the key and the content of ``asked``.
 
-    If so, the effects of the first request are in the ledger: a resource that it removed is gone.
+    If so, the effects of this first request are in the ledger. For example, a resource that the
+    first request removed is gone.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):
@@ -54,7 +55,10 @@ def _digest(operation: Operation, asked: Struct) -> str:
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return ``key`` as the ledger has it: after the caller's tenant and user, without slashes."""
+    """Return the key as the ledger records it: ``TENANT/USER/KEY``, for the tenant of the caller.
+
+    Slashes in the names of the tenant and the user are encoded.
+    """
     return f"{quote(caller.tenant, safe='')}/{quote(caller.user, safe='@')}/{key}"
 
 

@@ -30,8 +30,8 @@ HINTED_MAX: Final = 10_000
 def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:
     """Return the error that there is no ``kind`` with the name ``name``.
 
-    It suggests the nearest name, or else the command that lists the names; ``more`` is added in
-    either case.
+    The error suggests the nearest name, or else the command that lists the names. ``more`` is added
+    in either case.
     """
     known = _known(view, caller, kind)
     tasks = array_tasks(view, caller, name) if kind == "run" else None
@@ -45,7 +45,10 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
 
 
 def array_tasks(view: StateView, caller: Caller, name: str) -> str | None:
-    """Return which tasks an array has, if ``name`` is that of a task which it does not have."""
+    """Return the text that lists the tasks of an array, if ``name`` looks like one of its tasks.
+
+    None if ``name`` does not look like a task of an array that the caller may see.
+    """
     array, underscore, index = name.rpartition("_")
     if not (underscore and index.isdecimal() and sees_array(view, caller, array)):
         return None
@@ -55,7 +58,7 @@ def array_tasks(view: StateView, caller: Caller, name: str) -> str | None:
 
 
 def _begun(name: str, known: Collection[str]) -> str | None:
-    """Return the first of ``known`` that is ``name``, a dash and more, like a generated name."""
+    """Return the first of ``known`` that begins with ``name`` and a dash, like a generated name."""
     return next((each for each in known if each.startswith(f"{name}-")), None)
 
 

@@ -74,7 +74,10 @@ def sees_owner(view: StateView, caller: Caller, owner: str) -> bool:
 
 
 def knows_token(view: StateView, caller: Caller, record: TokenRecord) -> bool:
-    """Return whether ``caller`` may see a token: one of its own, or of a tenant-admin's tenants."""
+    """Return whether ``caller`` may see a token.
+
+    Callers see their own tokens. A tenant-admin also sees the tokens of its tenants.
+    """
     issued = record.issued
     if caller.oversees:
         return True

@@ -59,7 +59,7 @@ _EVERYBODYS: Final = (
 
 
 class Sight:
-    """What one caller may see, as of the state ``view``; used for one answer."""
+    """Decides which events and names one caller may see, by the state ``view``, for one answer."""
 
     def __init__(self, view: StateView, caller: Caller) -> None:
         self._view = view
@@ -77,7 +77,7 @@ class Sight:
         return not self._mine.isdisjoint(self._owners_of(event))
 
     def told(self, event: Event) -> Event:
-        """Return ``event``, which the caller sees, with only the names that it may see."""
+        """Return ``event``, which the caller may see, without the names that are hidden from it."""
         return self.redaction.event(event)
 
     def warnings(self, decision: Decision) -> tuple[str, ...]:

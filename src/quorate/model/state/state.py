@@ -90,7 +90,8 @@ class State(TenancyState):
     def lift_lease(self, name: str) -> Lease:
         """Remove a lease as if its work had ended; the commitments of its payer stay.
 
-        The lease stays in ``lifted``: its payer's GPUs come free at its expected end, no later.
+        The lease stays in ``lifted``, because the GPUs that its payer pays for come free at the
+        expected end of the lease, as without the trial.
         """
         lease = self.leases.pop(name)
         self.owed_changed()

@@ -23,7 +23,7 @@ Duration = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class MarkNode(Write, kw_only=True, frozen=True):
-    """A node, and the reason."""
+    """A node, and the reason for its new status."""
 
     node: Name
     note: Note = ""
@@ -63,7 +63,7 @@ class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
 
 
 class ReleaseClaim(Write, kw_only=True, frozen=True):
-    """A claim, and the reason."""
+    """A claim, and the reason for its release."""
 
     claim: Name
     note: Note = ""
@@ -73,10 +73,10 @@ class Resolve(KeyedWrite, kw_only=True, frozen=True):
     """How many GPUs to free, in addition to those that are free, and in which scope.
 
     If no domains are given, the scope has all domains. A domain is given by its key,
-    region/cluster/domain, or by its last part if that is unique. ``regions`` and ``clusters`` limit
-    the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and
-    pool: GPUs that it bounds are freed. The default ``pool`` is ``default``, or the only pool that
-    has the flavor.
+    region/cluster/domain, or by the last part of its key if that part is unique. ``regions`` and
+    ``clusters`` limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces
+    flavor, domains and pool: GPUs that the cap bounds are freed. Without ``pool``, the pool is
+    ``default`` if it has the flavor, else the only pool that has it.
     """
 
     deficit: Count

@@ -94,7 +94,10 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
 
 
 def kept_logs(context: RequestContext, name: str) -> Logs:
-    """Return where the output of a run is or will be kept; refused if no executor keeps it."""
+    """Return the logs that have, or will have, the output of a run.
+
+    Raises ``CommandError`` if no executor keeps the output.
+    """
     check_run(context, name)
     record = context.recorded.runs[name]
     if context.logs is None:

@@ -67,7 +67,7 @@ class Use(Given, kw_only=True, frozen=True):
 
 
 class FlavorUse(Given, kw_only=True, frozen=True):
-    """All GPUs of one flavor; ``queued`` counts the GPUs of waiting runs that prefer it."""
+    """All GPUs of one flavor; ``gpus_queued`` are the GPUs of waiting runs that prefer it."""
 
     flavor: str
     gpus_used: int
@@ -123,7 +123,7 @@ class LeaseColumns(Given, kw_only=True, frozen=True):
 class HeldColumns(Given, kw_only=True, frozen=True):
     """Consecutive GPUs that one lease has on one node, from the ordinal ``first`` on.
 
-    ``node`` and ``lease`` are positions in the other columns, counted from 0.
+    ``node`` and ``lease`` are positions in the columns of nodes and of leases, counted from 0.
     """
 
     node: tuple[int, ...]
@@ -184,8 +184,8 @@ class RunProgress(Given, kw_only=True, frozen=True):
     """The reports of a run: its last step, and the reports before it, oldest first.
 
     ``total`` is the number of steps that the run declares, or reports as the figure ``total``.
-    ``steps_per_second`` is the rate since its processes last started, as far back as reports are
-    kept.
+    ``steps_per_second`` is the rate since the run's processes last started, as far back as reports
+    are kept.
     """
 
     run: str

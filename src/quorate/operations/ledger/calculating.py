@@ -17,7 +17,7 @@ ROUNDS: Final = "rounds"
 STEPS_MAX: Final = 100
 """The most steps of a scenario that a service plays."""
 THINGS_MAX: Final = 500
-"""The most nodes, runs and documents in its world, because each step shows all of them."""
+"""The most nodes, runs and documents in the world of a scenario; each step shows all of them."""
 _THINGS: Final = ("nodes", "runs", "documents")
 
 

@@ -38,7 +38,8 @@ class Follower:
     def read(self, limit: int) -> list[Shown]:
         """Return the next events that the caller may see, at most ``limit``.
 
-        An empty list is not the end, because hidden events move the cursor too; see ``is_behind``.
+        An empty list does not mean that the end is reached, because hidden events move the cursor,
+        too. ``is_behind`` says whether there is more to read.
         """
         assert limit > 0, limit
         found: list[Shown] = []

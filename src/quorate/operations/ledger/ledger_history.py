@@ -35,7 +35,7 @@ EXPORT_FORMAT: Final = "quorate-export/1"
 LOOKED_AT_MAX: Final = 100_000
 """The most events that one page reads; the answer says where to continue."""
 BACK_BLOCKS: Final = 128
-"""The number of blocks in one read on the way back from the end."""
+"""The most blocks in one read while the ledger is read backwards from its end."""
 
 
 def list_events(context: RequestContext, asked: ListEvents, operation: Operation) -> Answer:
@@ -101,7 +101,7 @@ def _first_from(
 def _last(
     context: RequestContext, wanted: _Wanted, limit: int | None
 ) -> tuple[Sequence[Entry], tuple[str, ...]]:
-    """Return the last ``limit`` events, and a note about those before them."""
+    """Return the last ``limit`` events, and a note if not all earlier events were read."""
     if limit is None or wanted.is_about_one:
         # The requested events may be anywhere, so the ledger is read from the first possible event
         # on.
@@ -188,15 +188,15 @@ def _is_there(view: StateView, sight: Sight, kind: str, name: str) -> bool:
         case "resolveroutcome":
             return name in view.conflicts
         case "reservation":
-            # A closed resource is not in the state, but its events are in the ledger; so the caller
-            # must see its run.
+            # A closed reservation is not in the state, but its events are in the ledger. So the
+            # check is whether the caller sees its run.
             return sight.sees_run(name.rpartition("@")[0])
         case _:
             return sight.sees_run(name)
 
 
 def sign_checkpoint(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return a signed checkpoint of the ledger's end; verifies the chain up to it."""
+    """Return a signed checkpoint of the ledger's end, after verifying the chain up to this end."""
     del asked, operation
     if context.signer is None:
         raise CommandError(

@@ -28,8 +28,9 @@ class WatchEvents(PictureRequest, kw_only=True, frozen=True):
 class ListEvents(Asked, kw_only=True, frozen=True):
     """At most ``limit`` events: from the event ``from`` on or, without ``from``, the last ones.
 
-    To read on, ask from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and
-    ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events.
+    To read on, set ``from`` to ``next`` of the answer, until ``next`` is beyond the ledger's end.
+    ``run`` and ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select
+    events.
     """
 
     first: Seq | None = field(default=None, name="from")
@@ -93,9 +94,10 @@ class EventListed(EventTold, kw_only=True, frozen=True):
 
 
 class Events(Given, kw_only=True, frozen=True):
-    """Events in order; ask from ``next`` to read on. An empty or short page may not be the end.
+    """Events in order; to read on, set ``from`` to ``next``.
 
-    A page reads a bounded number of events, and the caller may not see all of them.
+    An empty or short page need not be the last page: a page reads a bounded number of events, and
+    the caller may not see all of them.
     """
 
     items: tuple[EventListed, ...]
@@ -121,8 +123,8 @@ class Agreed(Given, kw_only=True, frozen=True):
 class Verification(Given, kw_only=True, frozen=True):
     """Everything that was checked is correct; otherwise the answer is an error.
 
-    ``end_known`` is false if no record of the end is kept apart from the log. Without this record,
-    a ledger that was cut short would still verify.
+    ``end_known`` is false if there is no record of the ledger's end besides the ledger. Without
+    such a record, a ledger that was cut short would still verify.
     """
 
     verifies: bool
@@ -162,7 +164,10 @@ class ExportedBlock(Struct, kw_only=True, frozen=True):
 
 
 class Lottery(Given, kw_only=True, frozen=True):
-    """The committed chain, and how far it is revealed; null if the ledger has no lottery."""
+    """The committed chain, and how far it is revealed.
+
+    ``commitment`` is null if the ledger has no lottery.
+    """
 
     commitment: str | None
     length: int

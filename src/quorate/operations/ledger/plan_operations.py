@@ -51,7 +51,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """A run, a pool or all pools to show; of pools everything, or only the firm starts."""
+    """The run, the pool or all pools to show; with ``reservations``, only the firm starts."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -63,9 +63,10 @@ class Forecast(Given, kw_only=True, frozen=True):
 
     ``exact`` is set if the start was searched beyond the pool's depth. Its field ``reached`` says
     whether the search reached the run, and ``runs`` how many waiting runs the search planned, at
-    most ``runsMax``. The run starts by ``p50Start`` in half, and by ``p90Start`` in nine of ten
-    cases, judging by how long the owners' last runs took. ``closingWindows`` has the payers whose
-    window closes before ``expectedEnd``, and when it closes.
+    most ``runsMax``. The run starts by ``p50Start`` in half of all cases, and by ``p90Start`` in
+    nine of ten. Both instants are estimated from how long the owners' last runs took.
+    ``closingWindows`` has the payers whose window closes before ``expectedEnd``, and when it
+    closes.
     """
 
     run: str
@@ -134,10 +135,10 @@ class QueueStartsGiven(Given, kw_only=True, frozen=True):
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """The state of a run, its cause, and the changes, tried by dry run, that would start it.
+    """The state of a run, its cause, and the changes that would start the run.
 
-    ``wait`` is how long the run had no GPUs since its submission, in milliseconds: ``totalMs``, and
-    its parts ``byCause``, which add up to it.
+    Each of these changes was tried in a dry run. ``wait`` is how long the run had no GPUs since its
+    submission, in milliseconds: ``totalMs``, and its parts ``byCause``, which add up to it.
     """
 
     run: str

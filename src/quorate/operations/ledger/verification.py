@@ -302,7 +302,7 @@ def _checkpoint(kept: KeptCheckpoint) -> Checkpoint:
 
 
 def events_of(blocks: Iterable[Block]) -> Iterator[Event]:
-    """Yield the events of ``blocks``; verifies everything on the way."""
+    """Yield the events of ``blocks``; each block is verified before its events are yielded."""
     for _, events in open_blocks(blocks):
         yield from events
 

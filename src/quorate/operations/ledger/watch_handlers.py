@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The target of a watch: a run, a pool or all pools; of pools perhaps only reservations."""
+    """The target of a watch: a run, a pool or all pools; or only the reservations of pools."""
 
     run: str | None = None
     reservations: bool = False
@@ -71,7 +71,7 @@ class Watched:
 
 
 def watched_of(asked: PictureRequest) -> Watched:
-    """Return what to watch; raises ``CommandError`` if the request names two things."""
+    """Return the target to watch; raises ``CommandError`` if the request names two targets."""
     run = None if asked.run is None else asked.run.removeprefix("run/")
     if run is not None and (asked.pool is not None or asked.reservations):
         raise CommandError(
@@ -135,7 +135,7 @@ class _Table:
 
 
 def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
-    """Return the tables of reservations or of a pool, with what ``caller`` may see."""
+    """Return the tables of reservations or of a pool, with resources that ``caller`` may see."""
     view, pool = moment.view, watched.pool
     runs = view.runs
     conflicts = [
@@ -174,9 +174,9 @@ def picture_lines(  # noqa: PLR0913 - what is shown, to whom, and what is asked 
     forecast: Callable[[str], Forecast],
     progress: Callable[[str], Progress | None],
 ) -> Iterator[str]:
-    """Yield the state of ``watched`` for people; ``forecast`` is for a run.
+    """Yield the state of ``watched`` for people.
 
-    ``progress`` is what the run has reported.
+    For a run, ``forecast`` and ``progress`` return its forecast and its reported progress.
     """
     if watched.run is not None:
         yield from forecast_lines(forecast(watched.run), prefix)

@@ -1,4 +1,4 @@
-"""A ledger's events up to an instant, and the state after them: the input of accounts.
+"""A ledger's events up to an instant, and the state after them: the input of usage and statements.
 
 Holds that have run out without a record are settled first, as for every read. So amounts are exact
 to the millisecond.
@@ -24,9 +24,10 @@ from quorate.views.runs.event_text import entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The ``events`` before ``end_ms``, for one pass, and ``view``, the state after them.
+    """The ``events`` before ``end_ms``, and ``view``, the state after these events.
 
-    If ``end_ms`` is the present, events at ``end_ms`` itself are included.
+    ``events`` can be read only once. If ``end_ms`` is the present, events at ``end_ms`` itself are
+    included.
     """
 
     view: StateView
@@ -37,8 +38,8 @@ class Accounts:
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
     """Return the accounts as of ``end_ms``, or as of now if ``end_ms`` is later.
 
-    A note of the context names the figures that are computed now and not recorded yet. The cost
-    grows with the length of the ledger.
+    For accounts as of now, the context gets a note about runs whose money has ended although no
+    event records it yet. The cost grows with the length of the ledger.
     """
     now_ms = context.now_ms
     if end_ms is None or end_ms > now_ms:

@@ -1,4 +1,4 @@
-"""The status of links to an accounting system: the figure used, and waiting reports."""
+"""The status of links to an accounting system: whose figure counts, and reports that wait."""
 
 from __future__ import annotations
 

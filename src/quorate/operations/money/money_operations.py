@@ -123,9 +123,9 @@ class UserUsages(Given, kw_only=True, frozen=True):
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     """The usage of a tenant's own runs in a period, and its soft budgets, null without one.
 
-    ``fraction`` is the larger of the two used fractions; it is null without a budget, and for any
-    use of a budget of 0. ``budget_source`` is the source of what remains: an accounting system that
-    the tenant is linked to, or the ledger.
+    ``fraction`` is the larger of the two used fractions. It is null without a budget, and for any
+    use of a budget of 0. ``budget_source`` is the source of the remaining hours: an accounting
+    system that the tenant is linked to, or the ledger.
     """
 
     period_start: str
@@ -182,7 +182,7 @@ class Borrowed(Given, kw_only=True, frozen=True):
 
 
 class Money(Given, kw_only=True, frozen=True):
-    """Granted always equals spent + held + free."""
+    """The amounts of an envelope, or sums of them; granted always equals spent + held + free."""
 
     name: str
     granted_gpu_ms: int = field(name="grantedGPUMs")

@@ -93,9 +93,10 @@ def user_usage(
 
 
 def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[UserUsage, ...]:
-    """Return the rows that the caller may see: of its own tenants, for any user of that name.
+    """Return the rows that the caller may see: those of its own tenants.
 
-    Each tenant names its own users, so a user's name alone proves nothing.
+    Each tenant names its own users, so a user of the same name in another tenant may be another
+    person.
     """
     if context.caller.oversees:
         return found

@@ -171,9 +171,10 @@ class NoticeReading:
         return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
-        """Return the next notices, about ``limit``: notices of one event stay together.
+        """Return the next notices: ``limit`` at most, but all notices of one event together.
 
-        An empty list is not the end; see ``is_behind``.
+        An empty list does not mean that the end is reached. ``is_behind`` says whether there is
+        more to read.
         """
         assert limit > 0, limit
         place = self._place

@@ -15,7 +15,7 @@ from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 NOTICES_SHOWN: Final = 50
 """The default number of notices in one answer."""
 KINDS_MAX: Final = 32
-"""The most kinds in one request; there are fewer."""
+"""The most kinds in one request: more than there are kinds."""
 
 
 class WatchNotices(Asked, kw_only=True, frozen=True):
@@ -32,8 +32,9 @@ class WatchNotices(Asked, kw_only=True, frozen=True):
 class ListNotices(WatchNotices, kw_only=True, frozen=True):
     """The first ``limit`` notices from the event ``from`` on or, without ``from``, the last ones.
 
-    To read on, ask from ``next``. All notices of one event stay together, so there may be a few
-    more than ``limit``. ``kind`` (several may be given) and ``owner`` select notices.
+    To read on, set ``from`` to ``next`` of the answer. All notices of one event stay together, so
+    there may be a few more than ``limit``. ``kind`` (several may be given) and ``owner`` select
+    notices.
     """
 
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = NOTICES_SHOWN
@@ -59,7 +60,7 @@ class Notice(Given, kw_only=True, frozen=True):
 
 
 class Notices(Given, kw_only=True, frozen=True):
-    """Notices in order; ask from ``next`` to read on."""
+    """Notices in order; to read on, set ``from`` to ``next``."""
 
     items: tuple[Notice, ...]
     next: int

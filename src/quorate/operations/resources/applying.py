@@ -1,4 +1,4 @@
-"""Applies documents: all of a request, one by name, or fields of one; and removes documents."""
+"""Applies all documents of a request or one by its name, changes fields, and removes documents."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from quorate.views.runs.instant import Moment
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
     """Return the page of runs after the cursor, and the cursor of the next page if there is one.
 
-    The function reads little more than the runs that it returns, even if there are many more.
+    Little more than the returned runs is read, even if there are many more.
     """
     runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
     owners = seen
@@ -101,7 +101,10 @@ def _stale(cursor: str) -> CommandError:
 
 
 def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
-    """Return the runs of ``names``, all visible, with the requested owner and phase."""
+    """Return the runs of ``names`` with the requested owner and phase.
+
+    The caller must be allowed to see all of ``names``.
+    """
     owner, phase = asked.owner, asked.phase
     records = [moment.view.runs[name] for name in names]
     # An owner that was removed still has runs that are over. A hidden owner counts as missing.

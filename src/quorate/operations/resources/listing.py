@@ -247,7 +247,7 @@ def _hinted(
 ) -> Sequence[str]:
     """Return the names that an unknown name is compared with.
 
-    Of runs it returns only the last ones, because all runs ever submitted would be too many.
+    For runs, these are only the last runs, because all runs ever submitted would be too many.
     """
     if kind.called_by is None:
         return known

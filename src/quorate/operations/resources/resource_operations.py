@@ -94,14 +94,14 @@ class PutSystem(Write, kw_only=True, frozen=True):
 
 
 class PatchSystem(Write, kw_only=True, frozen=True):
-    """Fields of the System to set: ``PATH=VALUE``."""
+    """Fields to set in the System document: ``PATH=VALUE``."""
 
     assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
     if_match: str | None = None
 
 
 class PatchDocument(Write, kw_only=True, frozen=True):
-    """Fields of the document with the name ``name`` to set: ``PATH=VALUE``."""
+    """Fields to set in the document with the name ``name``: ``PATH=VALUE``."""
 
     name: Name
     assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
@@ -155,10 +155,10 @@ class Description(Given, kw_only=True, frozen=True):
 
 
 class _Kind(Struct, frozen=True):
-    """``kind`` is its name in documents, ``path`` and ``plural`` its names in requests.
+    """A kind of resource, with its names: ``kind`` in documents, ``path``, ``plural`` in requests.
 
-    The last three fields are its commands. A tenant is an owner under its administrative name, and
-    has commands of its own.
+    ``listed_by``, ``shown_by`` and ``described_by`` are the commands that list, show and describe
+    its resources. A tenant is an owner under its administrative name, and has commands of its own.
     """
 
     kind: str

@@ -79,7 +79,7 @@ def _submitted(context: RequestContext, runs: list[Run]) -> Order:
 def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, ...]:
     """Return a warning if runs ask for mail that the service does not send.
 
-    ``domains`` are the domains to which it sends mail; None without a service.
+    ``domains`` are the domains to which the service sends mail; None without a service.
     """
     wanted = dict.fromkeys(domain_of(run.mail.to) for run in runs if run.mail is not None)
     if domains is None or not wanted:
@@ -122,7 +122,7 @@ def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
 
 
 def _copy(context: RequestContext, like: str, name: str) -> Document:
-    """Return the run ``like`` as a document with the name ``name``, and its own nonce and user.
+    """Return the run ``like`` as a document with the name ``name``, without its nonce and user.
 
     The copy of a task is a single run, and the copy of an array is another array.
     """

@@ -24,7 +24,8 @@ class SubmitRun(KeyedWrite, kw_only=True, frozen=True):
 class SubmitRuns(KeyedWrite, kw_only=True, frozen=True):
     """Run documents that are accepted together, or not at all.
 
-    A service accepts up to 1,000 widths in one request: a malleable run has one for each step.
+    A service accepts up to 1,000 widths in one request: a malleable run has one width for each
+    step, and any other run has one width.
     """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]

@@ -20,7 +20,7 @@ def show_clock(context: RequestContext, asked: Nothing, operation: Operation) ->
 
 
 def accept_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Trust the clock as it is now, as the operator asks; return its status."""
+    """Trust the present time of the clock, as the operator requests; return the clock's status."""
     del asked, operation
     return _answer(_control(context).accept(context.caller.shown))
 

@@ -56,7 +56,7 @@ def _tree(found: ReportFile) -> dict[str, object]:
 
 
 def _read(read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; raises ``CommandError`` if the folder cannot be read."""
+    """Return the result of ``read``; raises ``CommandError`` if the folder cannot be read."""
     try:
         return read()
     except OSError as error:

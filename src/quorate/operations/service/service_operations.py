@@ -48,14 +48,14 @@ class ListTokens(Asked, kw_only=True, frozen=True):
 
 
 class RevokeToken(Write, kw_only=True, frozen=True):
-    """The token, by its id, and why."""
+    """The id of the token, and the reason."""
 
     token: Name
     note: Note = ""
 
 
 class Token(Given, kw_only=True, frozen=True):
-    """An access token. ``secret`` is the whole token, and is shown only when it is issued.
+    """An access token. ``secret`` is the whole token, which is shown only when it is issued.
 
     A token without areas among ``scopes`` may do all that its role may do. A token without
     ``expires`` never expires.
@@ -100,7 +100,8 @@ class Whoami(Given, kw_only=True, frozen=True):
 class ClockState(Given, kw_only=True, frozen=True):
     """The wall clock, and the trusted time; ``step_ms`` is the difference.
 
-    While not ``deciding``, ``why`` says what happened and what to do; reads continue.
+    While ``deciding`` is false, ``why`` says what happened and what to do. Reads are answered all
+    the time.
     """
 
     deciding: bool

@@ -175,7 +175,7 @@ def _fits(asked: service_operations.ListTokens, record: TokenRecord) -> bool:
 
 
 def token_tree(record: TokenRecord, redaction: Redaction) -> dict[str, Any]:
-    """Return a token for programs, without an issuer of a tenant that the caller does not see."""
+    """Return a token for programs; an issuer of a tenant that the caller does not see is hidden."""
     issued = record.issued
     return {
         "id": issued.token,
