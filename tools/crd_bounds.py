@@ -1,7 +1,8 @@
 """The parts of CRD schemas that types do not have: values, bounds, required fields, rules.
 
-Bounds are those of ``documents``, but looser if a schema cannot be exact. Rules are in CEL. API
-servers older than 1.25 ignore rules; there, Quorate refuses resources that break a rule.
+The bounds are those of ``documents``, or looser ones where a schema cannot be exact. Rules are in
+CEL. API servers older than 1.25 ignore rules. In such clusters, Quorate itself refuses resources
+that break a rule.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ VERSION: Final = "v1"
 class Kind:
     """A custom resource; ``kubectl get`` prints ``columns`` besides name and age.
 
-    ``kubectl get -o wide`` also prints ``wide``. ``kubectl`` prints a date as the time since it, so
-    future instants are text. It prints only the first value of a path, so no path has several
-    values.
+    ``kubectl get -o wide`` also prints ``wide``. ``kubectl`` prints a date as the time since that
+    date, so columns with future instants are texts. ``kubectl`` prints only the first value of a
+    path, so no path has several values.
     """
 
     name: str
@@ -306,12 +306,15 @@ def _value(kind: Any, above: tuple[type, ...], *, is_declared: bool) -> Tree:
 
 _TEXT: Final[Tree] = {"type": "string"}
 _INNER_TEXT: Final[Tree] = {"type": "string", "nullable": True}
-"""A text in a list or mapping: servers of 1.20 read an empty one as null, which is refused."""
+"""A text in a list or mapping.
+
+API servers of 1.20 read an empty text as null, which they would refuse if it were not nullable.
+"""
 _LISTED_TEXT: Final[Tree] = {**_INNER_TEXT, "maxLength": 131_072}
 
 
 def _mapping(value: Any) -> Tree:
-    """Return the schema of a mapping by names: rates may be nested, others are flat."""
+    """Return the schema of a mapping from names to ``value``; mappings to ``Any`` may be nested."""
     if value is Any:
         return dict(_ANY)
     kinds: Mapping[Any, Tree] = {str: _INNER_TEXT, int: {"type": "integer", "format": "int64"}}

@@ -39,7 +39,7 @@ _MASKS: Final = (
     (r"(?<=told to stop: )\d+ s\b", "<s>"),
     (r"(?<= )(?:in )?\d+[smhd](?: \d+[smh])?(?= )", "<s>"),
 )
-"""The texts that differ from one play to the next."""
+"""Patterns of the texts that differ from one play to the next, and their replacements."""
 _MASKED: Final = re.compile(r"<[a-z.]+>")
 _GAP: Final = re.compile(r"(?<=\S) {2,}")
 _DRAWN: Final = "$ quorate get resolveroutcomes"
@@ -80,7 +80,7 @@ def as_any_user(transcript: str) -> str:
 
 
 def masked(transcript: str) -> str:
-    """Return ``transcript`` without random and timed parts; the drawn run is ``victim``."""
+    """Return ``transcript`` without random and timed parts; the drawn run is called ``VICTIM``."""
     transcript = as_any_user(transcript)
     victim, owner = victim_of(transcript)
     other, other_owner = ("listen", "speech") if victim == "detect" else ("detect", "vision")

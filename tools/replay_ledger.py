@@ -1,8 +1,9 @@
 """Writes the ledgers that later versions must replay: ``python -m tools.replay_ledger``.
 
-The command makes ``tests/replay/VERSION-*.db.xz``, ledgers written by this version, and beside each
-a JSON file with the resulting state. Each release is recorded once, and its files are never written
-again. ``--format`` only adds the state hashes of a new snapshot format to all existing files.
+The command makes ``tests/replay/VERSION-*.db.xz``, ledgers written by this version. Beside each
+ledger it writes a JSON file with the resulting state. Each release is recorded once, and its files
+are never written again. ``--format`` only adds the state hashes of a new snapshot format to all
+existing JSON files.
 """
 
 from __future__ import annotations

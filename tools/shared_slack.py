@@ -1,9 +1,9 @@
 """Counts firm starts that moved because leases shared slack: ``python -m tools.shared_slack``.
 
-A firm start may move later if an older lease overruns. Sometimes the start would not have moved
-without a younger lease, which used the slack that the overdue older lease needed. The command plays
-the brief random histories of ``testing/brief_history.py``, in which ``testing/promise_books.py``
-checks every firm start, and counts such moves. A history ends at its first fault; faults are
+A firm start may move to a later time if an older lease overruns. Sometimes the start would not have
+moved without a younger lease, which used the slack that the overdue older lease needed. The command
+counts such moves. It plays the brief random histories of ``testing/brief_history.py``, in which
+``testing/promise_books.py`` checks every firm start. A history ends at its first fault. Faults are
 printed, and the exit code is then 1.
 """
 
@@ -24,7 +24,7 @@ SHOW_EVERY: Final = 100
 
 @dataclass(slots=True)
 class Slack:
-    """The numbers of histories, of events and firm starts in them, and of their moves."""
+    """How many histories were played, and how many events, firm starts and moves they had."""
 
     histories: int = 0
     events: int = 0

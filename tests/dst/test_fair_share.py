@@ -1,6 +1,6 @@
 """Fair share over a simulated week: the production engine decides, ``sim`` plays the runs.
 
-Two teams with equal targets always ask for all GPUs. Before, one team had all of them.
+Two teams with equal targets always ask for all GPUs. Before that, one team had all GPUs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAST_MS: Final = 2 * DAY_MS
 """For how long the old team had all GPUs."""
 WEEK_MS: Final = 7 * DAY_MS
 PROMISED: Final = 4
-"""How many starts are planned at a time; the next owner is chosen when one of them starts."""
+"""How many starts are planned at a time; the next owner is chosen when a planned run starts."""
 
 
 @dataclass
@@ -196,7 +196,7 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
 @pytest.mark.slow
 @pytest.mark.parametrize("apart_ms", few_of([0, MINUTE_MS, 10 * SECOND_MS], 2))
 def test_what_is_still_stopping_is_not_counted_on_when_more_is_cut(apart_ms: int) -> None:
-    """Three teams whose targets are half each: the lottery is not tested here."""
+    """Each of three teams has a target of one half. The lottery is not tested here."""
     owners = [*_teams(500_000), Owner(name="third", quota=Quota(fair_share_target_ppm=500_000))]
     pool = Pool(
         name="default",

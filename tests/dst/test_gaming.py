@@ -29,7 +29,10 @@ pytestmark = pytest.mark.slow
 SEEDS = range(2)
 HOURS = 8
 GAIN_MAX = 25.0
-"""In percent, over these few worlds, which vary by chance; docs/reference/gaming.md has many."""
+"""The limit of a gain, in percent.
+
+These few worlds vary by chance. docs/reference/gaming.md has the gains over many worlds.
+"""
 PLANNED = [each for each in STRATEGIES if not each.needs_conflicts]
 
 
@@ -53,7 +56,10 @@ def of_others(found: Played) -> list[str]:
 
 @pytest.mark.parametrize("strategy", few_of([Strategy, *PLANNED], 2), ids=lambda each: each.name)
 def test_no_strategy_delays_a_firm_start_of_another_owner(strategy: type[Strategy]) -> None:
-    """Except by a lease that began before the other run waited and overruns: the cause names it."""
+    """An exception is a lease that overruns and began before the other run waited.
+
+    The recorded cause names this lease.
+    """
     for seed in SEEDS:
         found = played(strategy, seed)
         assert found.firm > 0

@@ -1,7 +1,7 @@
 """Narrow runs that are due in every round, beside gangs that take most of a small pool.
 
-No choice of whole rounds gives all runs their shares. In the pool below the best choice misses the
-shares by 18 % (a linear program over all sets of runs that fit at once).
+No choice of whole rounds gives all runs their shares. In the pool below, even the best choice
+misses the shares by 18 %, as a linear program over all sets of runs that fit at once shows.
 """
 
 from __future__ import annotations

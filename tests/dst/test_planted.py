@@ -1,8 +1,8 @@
 """The simulation is sensitive: planted bugs are found within fifty seeds.
 
-Each bug changes one or two lines in a copy of the sources; if a line no longer exists, a test says
-so. The seed that finds a bug is printed (``-s``). A soak plants all bugs, ``make test`` the first
-ones.
+Each bug changes one or two lines in a copy of the sources. If a line no longer exists, a test
+fails. The seed that finds a bug is printed (``-s``). A soak plants all bugs, ``make test`` only the
+first one.
 """
 
 from __future__ import annotations

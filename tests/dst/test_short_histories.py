@@ -1,8 +1,9 @@
 """Short histories of small worlds, in which almost every decision meets a limit.
 
-``make test`` plays the same few seeds of every theme, ``make soak`` thousands of new ones.
-``QUORATE_SHORT=pools:17`` (or ``pools:3,8,100-120``) plays others instead. A failure prints the
-world, the commands that still fail, and the command line that repeats it.
+``make test`` always plays the same few seeds of every theme, and ``make soak`` thousands of new
+seeds. ``QUORATE_SHORT=pools:17`` (or ``pools:3,8,100-120``) plays the named seeds instead. A
+failure prints the world, the commands that are needed to fail, and the command line that repeats
+the history.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def test_a_seed_of_a_theme_is_one_history() -> None:
 
 
 def _seeds() -> Iterable[int]:
-    """Return the seeds to play: those that were asked for, new ones in a soak, or the first."""
+    """Return the seeds to play: the chosen seeds, or new ones in a soak, or else the first ones."""
     if _CHOSEN:
         return seeds_of(_CHOSEN.partition(":")[2])
     first = SystemRandom().randrange(_FIRST_MAX) if IS_SOAK else 0

@@ -1,8 +1,9 @@
 """Whole-system simulation: the production engine in a machine room with all kinds of faults.
 
-``make test`` runs the seeds below, always the same. ``QUORATE_SEEDS=17`` (or ``3,8,100-120``) runs
-others instead, and ``make soak SEEDS=0-499`` many, on all cores. A failure names its seed and the
-command that runs it again, and writes the shortest story that still fails to a scenario file.
+``make test`` always runs the seeds below. ``QUORATE_SEEDS=17`` (or ``3,8,100-120``) runs the named
+seeds instead, and ``make soak SEEDS=0-499`` runs many seeds on all cores. A failure names its seed
+and the command that runs the seed again. It also writes the shortest story that still fails to a
+scenario file.
 """
 
 from __future__ import annotations
@@ -132,7 +133,10 @@ def _in(counts: Sequence[int]) -> str:
 
 
 def _shorten(failed: Findings, path: Path) -> None:
-    """Write the shortest story that fails like ``failed`` to ``path``, if a story alone fails."""
+    """Write the shortest story that fails like ``failed`` to ``path``.
+
+    Nothing is written if the story fails only with its machine room around it.
+    """
     how = failure_of(failed.deeds) if failed.deeds else ""
     if not how:
         print(f"seed {failed.seed} fails only with its machine room around it")  # noqa: T201 - shown when a seed fails

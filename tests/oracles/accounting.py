@@ -1,4 +1,4 @@
-"""A simple account of use: every lease, every node and every instant, one after the other."""
+"""A simple count of use, which visits every lease, node and instant one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quorate.model.specs import EnvelopeId, Run
 
 @dataclass(frozen=True)
 class Held:
-    """``gpus`` of one node, leased for a run from one instant to another; None means not ended."""
+    """``gpus`` of one node, leased for a run; ``until_ms`` is None while the lease is open."""
 
     name: str
     run: Run
@@ -36,7 +36,7 @@ class Held:
 
 
 def holds_of(events: Iterable[Event]) -> list[Held]:
-    """Return all leases by node; a filled spare has no GPUs."""
+    """Return an entry for each node of each lease, and of each filled spare, which has no GPUs."""
     runs: dict[str, Run] = {}
     flavors: dict[str, str] = {}
     found: list[Held] = []
@@ -117,7 +117,10 @@ class Paid:
     until_ms: int | None = None
 
     def charged(self, from_ms: int, until_ms: int) -> int:
-        """Return its charge for [``from_ms``, ``until_ms``), which is at most its hold."""
+        """Return the GPU-milliseconds charged for the lease in [``from_ms``, ``until_ms``).
+
+        An open lease is charged up to the end of its hold at most.
+        """
         end_ms = self.until_ms
         if end_ms is None:
             end_ms = self.from_ms + self.hold_gpu_ms // self.gpus
@@ -126,7 +129,7 @@ class Paid:
 
 
 def paid_of(events: Iterable[Event]) -> list[Paid]:
-    """Return all leases."""
+    """Return all leases, with their payers."""
     runs: dict[str, Run] = {}
     found: dict[str, Paid] = {}
     for event in events:

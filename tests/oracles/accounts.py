@@ -70,7 +70,7 @@ class LinkWorld:
         self.link = self.begin()
 
     def begin(self) -> Link:
-        """Return a new link, as at the start of a service: it knows only what is stored.
+        """Return a new link, as at the start of a service: it knows only the stored data.
 
         If no owner is linked, the service records this at its start, and its link does nothing.
         """
@@ -124,16 +124,17 @@ class LinkWorld:
         return None if found is None else (1_000 * found + ONE // 2) // ONE
 
     def truth(self, until_ms: int) -> dict[Figure, int]:
-        """Return the use from the begin of the link to ``until_ms``, in milliseconds."""
+        """Return the use from the beginning of each link to ``until_ms``, in milliseconds."""
         return truth(self.events(), self.links_ever, until_ms)
 
 
 def truth(  # noqa: C901 - as plain as can be
     events: Iterable[Event], links: Sequence[LinkedOwner], until_ms: int
 ) -> dict[Figure, int]:
-    """Return the use up to ``until_ms`` while each link belonged to the owner, in milliseconds.
+    """Return the use of linked owners up to ``until_ms``, in milliseconds.
 
-    ``links`` has all links that ever existed.
+    For each link, only the use while its owner had this link counts. ``links`` has all links that
+    ever existed.
     """
     owners: dict[str, str] = {}
     linked: list[tuple[int, str, str]] = []

@@ -30,7 +30,10 @@ class Job:
 
 
 def places(division: Sequence[Heap], machines: Sequence[Machine]) -> dict[str, Demand]:
-    """Return the GPUs to pay for in each place, in pack order: domains, or racks if they matter."""
+    """Return the labels of each place, and the GPUs to pay for there, in pack order.
+
+    Places are domains, or racks if racks matter.
+    """
     found: dict[str, Demand] = {}
     for heap in division:
         for (rack, _), gpus in heap.takes:
@@ -47,7 +50,11 @@ def places(division: Sequence[Heap], machines: Sequence[Machine]) -> dict[str, D
 
 
 def starts(fleet: Mapping[str, list[Machine]], bank: Bank, job: Job) -> Iterator[Start]:
-    """Yield every start of ``job``: widest, then family money, then flavors and places in order."""
+    """Yield every start of ``job``, the widest first.
+
+    Of one width, starts with family money come first, then starts of earlier flavors, then starts
+    in earlier places.
+    """
     for width, ask in job.widths:
         by_flavor = [replace(job.purchase, flavor=flavor) for flavor in job.flavors]
         tries = [phases(bank, purchase) for purchase in by_flavor]

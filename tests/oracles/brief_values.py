@@ -1,4 +1,4 @@
-"""Texts of commands and specs that a person can read: without the fields that have defaults."""
+"""Readable texts of commands and specs: fields that have their defaults are left out."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.oracles.lives import Life
 from tests.oracles.resolving import committed, link
 
 SWEEP_EVERY: Final = 8
-"""The whole state, not only the changed objects, is checked after this many blocks."""
+"""Once in this many blocks, the whole state is checked, not only the changed objects."""
 
 
 class CheckedLife(Life):
@@ -57,10 +57,10 @@ class CheckedLife(Life):
         self.happened.clear()  # What happened since, not what was declared.
 
     def play(self, command: Command, at_ms: int) -> Decision:
-        """Decide a command and record it unless it is refused; check what can be checked.
+        """Decide a command, record it unless it is refused, and make all checks.
 
-        A draw gets its link of the lottery's chain here. ``now_ms`` stays the latest time, even if
-        ``at_ms`` is before it.
+        A draw gets its link of the lottery's chain here. ``now_ms`` never goes back, even if
+        ``at_ms`` is earlier.
         """
         self.deeds.append(Deed(at_ms, command))
         self._books.looked(at_ms)
@@ -108,7 +108,10 @@ class CheckedLife(Life):
         expect_waiting(self.state)
 
     def _check_again(self, command: Command, decision: Decision, at_ms: int) -> None:
-        """Check that a second tick at this instant changes nothing, and that nothing is left."""
+        """Check that a second tick at this instant changes nothing.
+
+        After a tick, also check that nothing more is due at this instant.
+        """
         if decision.events:
             now_ms = max(at_ms, self.state.at_ms)
             again = decide(self.state, Tick(), now_ms=now_ms, actor="again", has_executor=True)
@@ -126,9 +129,9 @@ class CheckedLife(Life):
 
 
 def replayed(life: CheckedLife, deeds: Sequence[Deed]) -> str:
-    """Return how ``deeds`` fail on ``life``, in a line; empty if they do not fail.
+    """Return the failure of ``deeds`` on ``life``, in a line; empty if they do not fail.
 
-    Rounds get the next number of their pool, because a round before them may be left out.
+    Each round gets the next number of its pool, because ``deeds`` may lack an earlier round.
     """
     try:
         for deed in deeds:

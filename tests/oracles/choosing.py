@@ -1,7 +1,8 @@
 """Two ways to draw worlds: with Hypothesis, which shrinks failures, or uniformly.
 
-Hypothesis prefers small and regular examples, which are easy to read, but rarely have what breaks a
-packer: ties, full domains and limits that meet. So every second world is drawn uniformly.
+Hypothesis prefers small and regular examples. They are easy to read, but rarely have the properties
+that break a packer: ties, full domains and limits that meet. So every second world is drawn
+uniformly.
 """
 
 from __future__ import annotations

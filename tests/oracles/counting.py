@@ -10,7 +10,7 @@ from types import FrameType
 
 @contextmanager
 def counting(function: Callable[..., object]) -> Iterator[list[int]]:
-    """Yield a list with one number: the calls of ``function`` in this thread."""
+    """Yield a list with one number: how often this thread has called ``function`` so far."""
     calls, code = [0], function.__code__
 
     def note(frame: FrameType, event: str, argument: object) -> None:

@@ -48,7 +48,8 @@ def problem(
 def problems(draw: st.DrawFn, *, flavors_max: int = 8, jobs_max: int = 12) -> Problem:
     """Return a problem in which every job has a rate above 0 on a flavor with GPUs.
 
-    Rows are drawn from a few, so that equal jobs are common, or all differ by a factor.
+    The rates of each job are one of a few rows, so that equal jobs are common. In half of the
+    problems, the rates of each job are also multiplied by a factor.
     """
     flavors = draw(st.integers(1, flavors_max))
     gpus = draw(st.lists(st.integers(0, 6), min_size=flavors, max_size=flavors))

@@ -1,4 +1,4 @@
-"""How many examples a test tries, which are more in a soak, and which seeds it plays."""
+"""How many examples a test tries, of which a soak has more, and which seeds a test plays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 
 def examples(times: float) -> settings:
-    """Return settings with ``times`` as many examples as in the profile, at least five."""
+    """Return settings with ``times`` the examples of the profile, but with five at least."""
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
     return settings(max_examples=max(5, round(times * profile.max_examples)))
@@ -29,7 +29,7 @@ def sized(default: int, soak: int) -> int:
 
 
 def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
-    """Return ``cases`` as parameters of a test; only a soak runs those after the first ``most``."""
+    """Return ``cases`` as parameters of a test; only a soak runs more than the first ``most``."""
     return [
         pytest.param(case, marks=() if number < most else pytest.mark.soak)
         for number, case in enumerate(cases)

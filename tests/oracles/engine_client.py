@@ -1,4 +1,4 @@
-"""The answers of an engine to its own client, as operations of a history."""
+"""The answers of an engine to its own client, in the form of ``testing/client_history.py``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from quorate.testing.client_history import (
 def ask(engine: Engine, spec: Run, request: Request) -> Answer:
     """Return the answer of ``engine`` to ``request`` about the run in ``spec``.
 
-    The spec has the nonce of the client, like its submission. Before a read that may not lag, the
-    engine reads new blocks.
+    The nonce of ``spec`` must be the nonce of the client's submission. Before a read that may not
+    lag, the engine reads new blocks.
     """
     match request:
         case Read():
@@ -41,7 +41,7 @@ def ask(engine: Engine, spec: Run, request: Request) -> Answer:
 
 
 def seen(engine: Engine, name: str) -> Copy | None:
-    """Return the run in the state of ``engine``."""
+    """Return the run in the state of ``engine``; None if there is no such run."""
     record = engine.view.runs.get(name)
     return None if record is None else Copy(record.spec.nonce, record.phase in TERMINAL)
 

@@ -1,8 +1,8 @@
 """Checks of four properties of a policy, for jobs with equal claims.
 
-Jobs are new, take one GPU each, have the same weight and no deadline; only policies that let two
-jobs share GPUs get the rates of pairs. Jobs may differ in their rates on each flavor, alone and
-beside each other job, and in their number of steps.
+Jobs are new, take one GPU each, have the same weight and no deadline. Jobs may differ in their
+number of steps, and in their rates on each flavor, alone and beside each other job. Only policies
+that let two jobs share GPUs get the rates of pairs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def solved(policy: str, problem: Problem) -> Allocation:
 
 
 def loss(policy: str, problem: Problem, asked: Property) -> float:
-    """Return by which part of its present or possible rate a job misses a property here.
+    """Return how far the answer of ``policy`` misses the property ``asked``.
 
-    Strategy-proofness needs a lie: see ``gain_by_lie``.
+    The result is relative to the present or possible rates of jobs, and above 0 if the property
+    does not hold here. Strategy-proofness needs a lie: see ``gain_by_lie``.
     """
     found = solved(policy, problem)
     rates = job_rates(problem, found)
@@ -66,7 +67,8 @@ def loss(policy: str, problem: Problem, asked: Property) -> float:
 def _in_place_of_others(problem: Problem, found: Allocation) -> Floats:
     """Return each job's rate (row) with the shares of each other job (column), partners included.
 
-    If the other job shares with this job, the job would be its own partner, and keeps its rate.
+    If the other job shares GPUs with this job, this job would be its own partner. So it keeps its
+    own place there, beside the other job.
     """
     jobs = len(problem.jobs)
     as_others: Floats = problem.rates @ found.shares[:jobs].T
@@ -95,7 +97,7 @@ def _beside(problem: Problem) -> dict[tuple[int, int], Floats]:
 
 
 def gain_by_lie(policy: str, problem: Problem, job: int, said: list[float]) -> float:
-    """Return by which part of its honest rate ``job`` is faster if it states the rates ``said``."""
+    """Return the gain of ``job`` if it states the rates ``said``, as a part of its honest rate."""
     lied = solved(policy, _as_told(problem, job, said))
     honest = float(job_rates(problem, solved(policy, problem))[job])
     gained = float(job_rates(problem, lied)[job])
@@ -103,7 +105,7 @@ def gain_by_lie(policy: str, problem: Problem, job: int, said: list[float]) -> f
 
 
 def _as_told(problem: Problem, job: int, said: list[float]) -> Problem:
-    """Return the problem in which ``job`` states these rates, and in proportion in pairs."""
+    """Return the problem in which ``job`` states these rates, and rates in pairs in proportion."""
     told = problem.rates.copy()
     told[job] = said
     pairs = problem.pairs
@@ -117,7 +119,10 @@ def _as_told(problem: Problem, job: int, said: list[float]) -> Problem:
 
 
 def _wasted(problem: Problem, rates: Floats) -> float:
-    """Return the sum of what jobs could gain at no other's cost, relative to best rates."""
+    """Return the sum of the rates that jobs could gain without making any other job slower.
+
+    Each gain is relative to the fastest rate of its job.
+    """
     space = space_of(problem, paired=True)
     unit = space.fastest()
     gains = added(space.columns, space.rates / unit[space.jobs], len(space.rows))
@@ -146,7 +151,7 @@ def alike(draw: st.DrawFn, *, jobs_max: int = 4, paired: bool = False) -> Proble
 
 
 def entitled_alike(shown: Mapping[str, Any]) -> Problem:
-    """Return the problem of the written jobs: ``pairs`` are (first, second, rates)."""
+    """Return the problem that ``shown`` writes out; its ``pairs`` are (first, second, rates)."""
     rates, gpus = shown["rates"], shown["gpus"]
     jobs, pairs = len(rates), shown.get("pairs", [])
     return Problem(

@@ -1,4 +1,4 @@
-"""A slow water filling: one program for each level, and one for each job that may be stuck.
+"""A slow water filling: a linear program for each level, and one for each job that may be stuck.
 
 The problems have few jobs and small whole numbers, so that ties and zeros are common.
 """

@@ -19,9 +19,10 @@ from quorate.testing.builders import NOW_MS, opening
 
 
 class Life:
-    """One ledger; ``now_ms`` is the time of the last command, and of the next unless given.
+    """One ledger; ``now_ms`` is the time of the last command.
 
-    With ``audits`` False the audit, whose time grows with the history, runs only at the end.
+    It is also the time of the next command, unless another time is given. If ``audits`` is False,
+    the audit, whose cost grows with the history, runs only when ``audit`` is called.
     """
 
     def __init__(
@@ -85,7 +86,10 @@ class Life:
         return self.state.runs[run].phase
 
     def on(self, run: str, *roles: Role) -> dict[str, int]:
-        """Return the GPUs of a run on each node, of working leases or in ``roles``."""
+        """Return the GPUs of a run on each node, in leases with ``roles``, by default working ones.
+
+        Working leases have the role Active or Borrowed.
+        """
         wanted = roles or (Role.ACTIVE, Role.BORROWED)
         found: dict[str, int] = {}
         for lease in self.state.runs[run].leases:
@@ -96,7 +100,7 @@ class Life:
         return found
 
     def gpus(self, run: str, *roles: Role) -> int:
-        """Return the sum of ``on``."""
+        """Return the sum of the GPUs that ``on`` returns."""
         return sum(self.on(run, *roles).values())
 
     def filled(self, run: str) -> int:

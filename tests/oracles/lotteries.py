@@ -81,7 +81,10 @@ def declaration(
 def outcome(
     declared: ConflictDeclared, *, draws: int = 3, spared: Sequence[int] = (1,), beacon: str = ""
 ) -> ConflictResolved:
-    """Return the outcome of ``declared`` with these ``draws``, of which ``spared`` continue."""
+    """Return the outcome of ``declared`` with ``draws`` draws.
+
+    ``spared`` are the numbers of the draws, from 0, whose runs continue.
+    """
     preimage = link(declared.preimage_index)
     seed = seed_of(seed_parts(declared, preimage, beacon))
     taken = [

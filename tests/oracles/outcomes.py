@@ -89,12 +89,12 @@ def has_at(run: SimulatedRun, ms: int, flavor: str | None = None) -> int:
 
 
 def busy_at(runs: Iterable[SimulatedRun], ms: int, flavor: str | None = None) -> int:
-    """Return the GPUs of all ``runs``."""
+    """Return the GPUs of all ``runs`` in the millisecond after ``ms``."""
     return sum(has_at(run, ms, flavor) for run in runs)
 
 
 def there_at(outcome: Outcome, ms: int, flavor: str | None = None) -> int:
-    """Return the existing GPUs."""
+    """Return how many GPUs exist in the millisecond after ``ms``."""
     now: dict[str, int] = {}
     for step in outcome.capacity:
         if step.at_ms <= ms and flavor in (None, step.flavor):
@@ -103,20 +103,20 @@ def there_at(outcome: Outcome, ms: int, flavor: str | None = None) -> int:
 
 
 def is_live(outcome: Outcome, run: SimulatedRun, ms: int) -> bool:
-    """Return whether ``run`` was submitted and not over."""
+    """Return whether ``run`` is submitted and not over in the millisecond after ``ms``."""
     until_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms
     return run.submitted_ms <= ms < until_ms
 
 
 def waiting_at(outcome: Outcome, ms: int) -> Iterator[SimulatedRun]:
-    """Yield the runs that waited."""
+    """Yield the runs that wait in the millisecond after ``ms``."""
     for run in outcome.runs:
         if is_live(outcome, run, ms) and not has_at(run, ms):
             yield run
 
 
 def idle_wanted_at(outcome: Outcome, ms: int) -> int:
-    """Return the idle GPUs if a waiting run asked for no more than that, otherwise 0."""
+    """Return the sum of the idle GPUs of all flavors on which a waiting run would fit."""
     total = 0
     for flavor in {step.flavor for step in outcome.capacity}:
         idle = there_at(outcome, ms, flavor) - busy_at(outcome.runs, ms, flavor)

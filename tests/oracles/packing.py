@@ -87,9 +87,11 @@ def usable(machines: list[Machine], ask: Ask) -> list[Machine]:
 def divisions(machines: list[Machine], ask: Ask) -> Iterator[tuple[Heap, ...]]:
     """Yield every way to divide ``ask`` among domains, in pack order; some may be repeated.
 
-    ``tight`` and one-domain requests try single domains first: ``tight`` from the one with the
-    fewest free GPUs, ``classic`` from the one with the most. Then domains are filled one after the
-    other: first those in use, by what is left there, then the others, by what is free; ties by key.
+    If the request is ``tight`` or for one domain, single domains are tried first: ``tight`` begins
+    with the domain that has the fewest free GPUs, ``classic`` with the one that has the most.
+    Unless the request is for one domain, domains are then filled one after the other. Domains in
+    use come before the others, and those with more free GPUs before those with fewer. Ties are
+    ordered by key.
     """
     domain_offers: DomainOffers = {}
     for machine in usable(machines, ask):
@@ -139,7 +141,10 @@ def _in_one(
 
 
 class _Filling:
-    """Fills items and domains in order, with the most first, and tries no failed state again."""
+    """Places items into domains in order, as many GPUs as possible first.
+
+    A state that failed is not tried again.
+    """
 
     def __init__(self, ask: Ask, items: list[_Item]) -> None:
         self.ask, self.items = ask, items
@@ -251,7 +256,7 @@ def _split(node_classes: list[tuple[NodeClass, int]], gpus: int) -> Iterator[dic
 
 @dataclass
 class Group:
-    """A group on its nodes: the number of slots on each, and which slots."""
+    """A group: its slots on each node, and the slots of its spares on each node."""
 
     bundle: int
     domain: str
@@ -261,9 +266,9 @@ class Group:
 
 
 def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> list[Group]:
-    """Return the slots of every group of ``division``: groups first, then all spares.
+    """Return every group of ``division`` with its slots; all groups get slots before any spare.
 
-    If nodes are given whole, each heap first gets its nodes, by name, and uses only these.
+    If nodes are given whole, each heap first gets its nodes, by name, and uses only these nodes.
     """
     free = {m: set(m.free) for m in usable(machines, ask)}
     groups: list[Group] = []
@@ -300,7 +305,11 @@ def _take_lots(
     *,
     avoid: set[str],
 ) -> dict[str, set[int]]:
-    """Take ``gpus`` in ``domain``, class by class, from the remaining ``takes``."""
+    """Take ``gpus`` in ``domain``, class by class, and return the taken slots by node.
+
+    ``takes`` is how many GPUs may still be taken from each class, and is reduced by the taken GPUs.
+    Nodes in ``avoid`` are used last.
+    """
     slots: dict[str, set[int]] = {}
     for node_class, left in list(takes.items()):
         here = min(gpus, left)
@@ -321,10 +330,11 @@ def _take(
 ) -> Iterator[tuple[str, set[int]]]:
     """Yield nodes and slots until ``gpus`` are taken.
 
-    ``classic``: the node with the most free slots, then by name. ``tight``, for a number that one
-    node can hold: a node with exactly that many free slots, otherwise the fullest node in use,
-    otherwise the smallest unused node; nodes in use before unused ones. If no node can hold the
-    number: the emptiest node, unused nodes before those in use. Then by name.
+    ``classic`` takes the node with the most free slots. ``tight`` depends on whether one node can
+    hold all remaining GPUs. If so, ``tight`` takes a node with exactly that many free slots,
+    otherwise the fullest node in use, otherwise the smallest unused node. If not, ``tight`` takes
+    the node with the most free slots. Of equal nodes, ``tight`` prefers a node in use in the first
+    case, and an unused node in the second case. Ties are ordered by name.
     """
     while gpus:
         left = [m for m in nodes if free[m]]

@@ -1,6 +1,7 @@
 """Cover by brute force: every division of the demand among payers is tried, in order.
 
-It shares no code with cover. Every limit is added up from the leases whenever it is checked.
+It shares no code with cover. Whenever a limit is checked, the use under it is added up again from
+all leases.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Purchase:
 
 @dataclass
 class Bank:
-    """Owners, budgets, and all uses of them."""
+    """Owners, budgets, and all uses of the budgets' envelopes."""
 
     owners: Mapping[str, Owner]
     budgets: Sequence[Budget]
@@ -123,7 +124,7 @@ def hold_ms(bank: Bank, purchase: Purchase, key: str) -> int:
 
 
 def allowed(bank: Bank, purchase: Purchase, cells: Sequence[Cell]) -> bool:
-    """Return whether ``cells`` together keep all limits."""
+    """Return whether all limits are kept if all ``cells`` are paid."""
     borrowed = sum(gpus for *_, tier, gpus in cells if tier == BORROWED)
     if purchase.borrow_max is not None and borrowed > purchase.borrow_max:
         return False

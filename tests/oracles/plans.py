@@ -129,6 +129,9 @@ def tick_until(life: Life, until_ms: int) -> list[Decision]:
 
 
 def clashes(life: Life) -> list[str]:
-    """Return what firm places lack beside all other places and running work, by brute force."""
+    """Return a text for each lack of GPUs or money of a firm place, found by brute force.
+
+    A firm place must fit beside all other firm places and the running work.
+    """
     places = places_of(life.state)
     return [text for place in places for text in lacking(life.state, place, places)]

@@ -1,4 +1,4 @@
-"""Reads and writes the files of policies in the directions that the program does not need."""
+"""Reads files of policies that the program only writes, and writes those that it only reads."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _without_unused(
 
 
 def job_states(flavors: tuple[str, ...] | None = None) -> st.SearchStrategy[JobState]:
-    """Return a strategy for jobs, with separate rates if ``flavors`` are given."""
+    """Return a strategy for jobs; if ``flavors`` are given, each job has rates of its own."""
     rates: st.SearchStrategy[dict[str, float] | None] = st.none()
     if flavors is not None:
         rates = st.fixed_dictionaries(dict.fromkeys(flavors, RATES))
@@ -111,7 +111,7 @@ def job_states(flavors: tuple[str, ...] | None = None) -> st.SearchStrategy[JobS
 
 @st.composite
 def problems(draw: st.DrawFn, *, scale_max: int = 3) -> Problem:
-    """Draw a problem with pairs, costs and entities, also zero rates and empty flavors."""
+    """Draw a problem with pairs, costs and entities; rates and numbers of GPUs may be zero."""
     flavors = tuple(draw(FLAVORS))
     jobs = draw(st.lists(NAMES, min_size=1, max_size=6, unique=True))
     count = len(jobs)

@@ -53,7 +53,7 @@ def committed(length: int = LOTTERY_LENGTH) -> LotteryCommitted:
 
 
 def link(number: int) -> str:
-    """Return a link of its chain, in hex."""
+    """Return link ``number`` of the chain of this lottery, in hex."""
     return chain_link(LOTTERY_SECRET, number, length=LOTTERY_LENGTH).hex()
 
 
@@ -174,7 +174,7 @@ def packs(state: State, ended: Sequence[str]) -> bool:
 
 
 def least_short(state: State, scope: set[str], room: Room) -> int:
-    """Return the fewest GPUs that have to become free in ``scope`` beside ``room``.
+    """Return the fewest GPUs that have to become free in ``scope``, in addition to ``room``.
 
     Every way to put the groups into domains is tried.
     """
@@ -259,7 +259,7 @@ def structural(state: State, scope: set[str]) -> Iterator[Piece]:
 def tokens(
     state: State, scope: set[str], gone: set[str], enters: Callable[[RunRecord], bool]
 ) -> dict[str, frozenset[str]]:
-    """Return the rest of each run whose minimum is in scope and which may be drawn."""
+    """Return the leases not ``gone`` of each run that may be drawn and has its minimum in scope."""
     found = {}
     for record in newest(state):
         left = frozenset(record.leases) - gone
@@ -311,8 +311,8 @@ class Plain:
     ) -> tuple[list[str], set[str]] | None:
         """Return the victims when runs are drawn in ``order``, and the leases cut beside them.
 
-        None if they are not enough. Cut parts of a victim stay cut, and so do the spares of a cut
-        step.
+        The result is None if the end of all these runs is not enough. Cut parts of a victim stay
+        cut, and so do the spares of a cut step.
         """
         drawn: list[str] = []
         for name in order:

@@ -1,4 +1,4 @@
-"""The runs that short histories submit: of every kind, for a few steps, wider than the money."""
+"""The runs that short histories submit: of every kind, short, and often wider than budgets pay."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ShortDemand:
         return f"r{self._count:02d}"
 
     def _has(self, theme: Theme, elsewhere: float) -> bool:
-        """Return whether the history has ``theme``, or is a mix and draws it."""
+        """Return whether the history has ``theme``; a mix has it with chance ``elsewhere``."""
         if self._theme is Theme.MIX:
             return self._chance.random() < elsewhere
         return self._theme is theme

@@ -1,6 +1,7 @@
 """What goes wrong in short histories: people change their minds, documents change, nodes are lost.
 
-Some of these commands are refused. A theme has its own disturbances more often than the others.
+Some of these commands are refused. A history has the disturbances of its theme more often than
+others.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Disturbances:
         return Apply((Owner(name=name, parents=parents, quota=quota),))
 
     def _pool(self, state: State) -> Command:
-        """Return other promises of the default pool, or move the line between the two pools."""
+        """Return a change of the default pool's promises, or of the line between the two pools."""
         chance = self._chance
         pool = state.pools["default"]
         other = state.pools.get("side")

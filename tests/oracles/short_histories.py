@@ -1,9 +1,9 @@
 """Short histories of the core, drawn from a seed and a theme, with all checks at each command.
 
 The whole-system simulation has long histories of large worlds. A history here has a few nodes, at
-most six waiting runs and fourteen steps of ten minutes; so almost every decision meets a limit, and
-many things happen at one instant. Leases confirm their stops early, in time or late, runs end
-before or after their declared end, and rounds and conflicts are settled when they are due.
+most six waiting runs and fourteen steps of ten minutes. So almost every decision meets a limit, and
+many things happen at one instant. Stops of leases are confirmed early, in time or late. Runs end
+before or after their declared end. Rounds and conflicts are settled when they are due.
 ``quorate.testing.brief_history`` is faster, but has only one pool, and only its planned starts.
 """
 
@@ -41,7 +41,7 @@ from tests.oracles.short_worlds import SIDE, STEP_MS, Theme, draw_world
 WAITING_MAX: Final = 6
 """No run is submitted while so many wait."""
 _DUE_MAX: Final = 400
-"""After so many decisions within one step, the core does not come to rest."""
+"""If one step needs more decisions than this, the history fails: the core never comes to rest."""
 _PLAYED_MAX: Final = 2_000
 """How many commands the search for a shorter failing history may play."""
 
@@ -57,7 +57,8 @@ class Played:
 def play(theme: Theme, seed: int) -> Played:
     """Return the result of the history of ``theme`` and ``seed``.
 
-    The failure has its command line, the world, and the commands that still fail.
+    The text of a failure has the command line that repeats the history, the world, and the commands
+    that are needed to fail.
     """
     history = ShortHistory(theme, seed)
     try:
@@ -101,7 +102,7 @@ class ShortHistory:
         self.life.end()
 
     def story(self, error: str) -> str:
-        """Return the world, the commands and ``error``; only commands that the failure needs."""
+        """Return a text with the world, the commands that the failure needs, and ``error``."""
         deeds = self.life.deeds
         how = replayed(self._world.life(), deeds)
         if how:
@@ -172,8 +173,8 @@ class ShortHistory:
     def _round(self, at_ms: int) -> ShareOut | None:
         """Return the next round, if it is due; its grants fit in the pool if no node is lost.
 
-        As in the service, no run is granted that waits for an upstream. A run that is stopping may
-        be granted, because a policy decides on the state of a moment ago.
+        As in the service, a run that waits for an upstream gets no grant. A stopping run may get a
+        grant, because a policy decides on the state of a moment ago.
         """
         state = self.life.state
         pool = state.pools.get(SIDE)

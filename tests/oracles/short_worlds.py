@@ -41,7 +41,7 @@ SIDE: Final = "side"
 
 
 class Theme(StrEnum):
-    """What a history has more of than others."""
+    """The subject that a history has more of than other histories."""
 
     CONFLICT = "conflict"
     CLAIMS = "claims"
@@ -54,7 +54,7 @@ class Theme(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is declared before the first command."""
+    """The pools, nodes, owners and budgets that are declared before the first command."""
 
     pools: tuple[Pool, ...]
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""A simple model of tenants: lists of leases, counted over the family at each question."""
+"""A simple model of tenants: at each question, the leases of all descendants are counted again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tenants:
     leases: dict[str, Held] = field(default_factory=dict)
 
     def enter_all(self, events: Iterable[Event]) -> Iterator[str]:
-        """Record ``events``, and yield each limit that something new exceeds."""
+        """Record ``events``, and yield a text for each limit that a start or a growth exceeds."""
         for event in events:
             self.enter(event)
             if not isinstance(event, LeaseStarted):

@@ -37,7 +37,7 @@ def crossed_by(view: StateView, now_ms: int) -> list[Told]:
 
 
 def due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is reached if all use continues and none is forgotten."""
+    """Return when the next threshold is reached if all use continues and none leaves the window."""
     found = []
     for name, owner in view.owners.items():
         above = [p for p in PERCENTS if p > view.thresholds.get(name, 0)]
@@ -74,7 +74,7 @@ def _uses(view: StateView, owner: Owner | None, now_ms: int) -> list[Use]:
 
 
 def _reached(uses: Sequence[Use], known: int) -> int:
-    """Return the highest threshold that counts as crossed if ``known`` did before."""
+    """Return the highest crossed threshold, if ``known`` was the highest one before."""
     found = 0
     for used, _, budget in uses:
         spent, whole = (used, budget) if budget else (1, 1)

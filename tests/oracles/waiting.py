@@ -39,7 +39,7 @@ def leases_of(events: Sequence[Event], run: str) -> dict[str, tuple[int, int | N
 
 
 def span_of(events: Sequence[Event], run: str, now_ms: int) -> tuple[int, int]:
-    """Return the submission of ``run`` and its end, or now."""
+    """Return when ``run`` was submitted, and when it ended, or ``now_ms`` if it has not ended."""
     leases = leases_of(events, run)
     (submitted,) = (
         each for each in events if isinstance(each, RunSubmitted) and each.run.name == run

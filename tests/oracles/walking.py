@@ -22,7 +22,8 @@ def walked_events(
 ) -> tuple[Event, ...] | None:
     """Return the events of ``command`` by a walk if ``decide`` takes a shortcut, otherwise None.
 
-    Also None if time alone has made a change due, which is recorded first.
+    The result is also None if time alone has made a change due, because this change is recorded
+    first.
     """
     log = DecisionLog(view, now_ms=now_ms, actor="test", has_executor=has_executor)
     settle_holds(log)

@@ -1,4 +1,4 @@
-"""The starts after the end of a run, also with a new walk for each place that becomes free.
+"""The starts after the end of a run, by walks that begin again if a firm run leaves its place.
 
 For ledgers without an executor, loans, spares and conflicts.
 """

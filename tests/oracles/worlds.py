@@ -240,7 +240,7 @@ def budgets(
 
 
 def choose_uses(choose: Chooser, money: tuple[Budget, ...]) -> tuple[Use, ...]:
-    """Return past uses without any limit; an ended lease has no GPUs."""
+    """Return past uses, which may exceed all limits; a use of 0 GPUs is an ended lease."""
     keys = [f"{b.name}/{e.name}" for b in money for e in b.envelopes]
     found = []
     for _ in range(choose.number(0, 3)):
@@ -252,7 +252,7 @@ def choose_uses(choose: Chooser, money: tuple[Budget, ...]) -> tuple[Use, ...]:
 
 
 def choose_funding(choose: Chooser, owners: Iterable[str]) -> Funding:
-    """Return whether and how a run borrows."""
+    """Return whether a run may borrow, how many GPUs, and from which sponsors."""
     if choose.flip():
         return Funding()
     return Funding(
@@ -351,5 +351,5 @@ def _started(
 
 
 def bank_of(owners: dict[str, Owner], money: tuple[Budget, ...], used: tuple[Use, ...]) -> Bank:
-    """Return the same money for the oracle."""
+    """Return the same owners, budgets and uses for the oracle."""
     return Bank(owners, money, list(used))
