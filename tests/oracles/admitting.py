@@ -52,8 +52,8 @@ def places(division: Sequence[Heap], machines: Sequence[Machine]) -> dict[str, D
 def starts(fleet: Mapping[str, list[Machine]], bank: Bank, job: Job) -> Iterator[Start]:
     """Yield every start of ``job``, the widest first.
 
-    Of one width, starts with family money come first, then starts of earlier flavors, then starts
-    in earlier places.
+    The starts of one width are ordered by payers, with family money alone first, then by flavor,
+    then by places.
     """
     for width, ask in job.widths:
         by_flavor = [replace(job.purchase, flavor=flavor) for flavor in job.flavors]

@@ -1,4 +1,4 @@
-"""How many examples a test tries, of which a soak has more, and which seeds a test plays."""
+"""How many examples a test tries (more of them in a soak), and which seeds it plays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 
 def examples(times: float) -> settings:
-    """Return settings with ``times`` the examples of the profile, but with five at least."""
+    """Return settings for ``times`` times as many examples as in the profile, at least five."""
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
     return settings(max_examples=max(5, round(times * profile.max_examples)))

@@ -119,7 +119,7 @@ Cell = tuple[int, str, str, int]
 
 
 def hold_ms(bank: Bank, purchase: Purchase, key: str) -> int:
-    """Return for how long the envelope holds each GPU."""
+    """Return for how long a hold on the envelope ``key`` pays for each GPU."""
     return min(purchase.duration_ms, bank.line(key)[1].end_ms - purchase.now_ms)
 
 

@@ -4,7 +4,8 @@ The whole-system simulation has long histories of large worlds. A history here h
 most six waiting runs and fourteen steps of ten minutes. So almost every decision meets a limit, and
 many things happen at one instant. Stops of leases are confirmed early, in time or late. Runs end
 before or after their declared end. Rounds and conflicts are settled when they are due.
-``quorate.testing.brief_history`` is faster, but has only one pool, and only its planned starts.
+``quorate.testing.brief_history`` is faster, but its histories have only one pool, and test only
+planned starts.
 """
 
 from __future__ import annotations

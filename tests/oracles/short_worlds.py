@@ -33,7 +33,7 @@ from tests.oracles.brief_values import brief
 from tests.oracles.checked_lives import CheckedLife
 
 STEP_MS: Final = 10 * MINUTE_MS
-"""The unit of all times: runs, windows and rounds last whole steps, so that instants are equal."""
+"""The unit of time: runs, windows and rounds last whole steps, so that many instants are equal."""
 TEAMS: Final = ("ant", "bee", "cat")
 FAMILY: Final = "org"
 SIDE: Final = "side"

@@ -109,21 +109,21 @@ class Tenants:
         return sum(self.runs[name].owner in self.below(owner) for name in self.running)
 
     def nodes_beyond(self, owner: str) -> Iterator[str]:
-        """Yield the exceeded limits of nodes of ``owner`` and its ancestors."""
+        """Yield a text for each limit of nodes that ``owner`` or one of its ancestors exceeds."""
         for name in self.above(owner):
             most = self.owners[name].quota.nodes_max
             if most is not None and len(self.nodes_of(name)) > most:
                 yield f"{name} has {self.nodes_of(name)}, of {most}"
 
     def runs_beyond(self, owner: str) -> Iterator[str]:
-        """Yield the exceeded limits of running runs of ``owner`` and its ancestors."""
+        """Yield a text for each limit of running runs that ``owner`` or an ancestor exceeds."""
         for name in self.above(owner):
             most = self.owners[name].quota.concurrent_runs_max
             if most is not None and self.running_of(name) > most:
                 yield f"{name} has {self.running_of(name)} running, of {most}"
 
     def runs_full(self, owner: str) -> list[str]:
-        """Return the owners, up to the root, that have as many running runs as allowed."""
+        """Return which of ``owner`` and its ancestors have as many running runs as allowed."""
         limits = {n: self.owners[n].quota.concurrent_runs_max for n in self.above(owner)}
         return [n for n, most in limits.items() if most is not None and self.running_of(n) >= most]
 

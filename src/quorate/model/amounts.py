@@ -14,7 +14,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
-"""The least time that a start reserves for each of its GPUs, and the step that extends a hold."""
+"""The least time that a hold pays for at a start, and the step by which a hold is extended."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint unless it states a time."""
@@ -28,13 +28,13 @@ STEPS_MAX: Final = 128
 GROUPS_MAX: Final = 4_096
 """The most groups that a run may have; each has a lease of its own."""
 FLAVORS_MAX: Final = 16
-"""How many flavors a run may name; a start is searched on each of them."""
+"""The most flavors that a run may name; a start is searched on each flavor."""
 RATES_MAX: Final = 64
 """The most flavors for which a run may declare its rate."""
 UPSTREAMS_MAX: Final = 1_000
-"""How many runs a run may follow: as many as one request may submit."""
+"""The most runs that a run may follow: as many as one request may submit."""
 SPONSORS_MAX: Final = 100
-"""How many sponsors a run may name; every envelope of each sponsor is examined."""
+"""The most sponsors that a run may name; every envelope of each sponsor is examined."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
 TIME_MS_MIN: Final = 0
 TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
@@ -56,8 +56,8 @@ def fits_double(amount: Decimal) -> bool:
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
     """Return ``parts`` as multiples of ``unit`` that add up to the rounded sum of ``parts``.
 
-    First each part is rounded down. Then as many parts as necessary are rounded up instead, first
-    those that lost most.
+    First each part is rounded down. Then as many parts as necessary are rounded up instead: those
+    that lost most.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

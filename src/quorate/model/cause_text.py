@@ -69,7 +69,7 @@ _OF_ROUNDS: Final = {
 
 
 def cause_text(cause: MoveCause | None) -> str:
-    """Return ``cause`` as a sentence without a full stop; empty if there is none."""
+    """Return ``cause`` as a sentence without a full stop; empty if ``cause`` is None."""
     if cause is None:
         return ""
     objects = ", ".join(f"{kind} {name}" for kind, name in cause.objects) or "something"

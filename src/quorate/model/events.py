@@ -225,7 +225,7 @@ class Allowance(Part, frozen=True):
 
 
 class RoundShare(Part, frozen=True):
-    """The share of one run of its pool, with one entry for each flavor of the round.
+    """The share of one run in its pool; each tuple has one entry for each flavor of the round.
 
     ``shares_ppm`` are parts of the run's time, alone and in pairs. ``rates`` are the rates from
     which the shares were computed, in millionths of a step per second of the whole run. Bit n of
@@ -535,7 +535,7 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 
 
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
-    """A bundle started out of order.
+    """A bundle started as backfill.
 
     Only ledgers from before ``lease-started/2`` have this event; it is no longer written.
     ``reservation`` is the planned start that the bundle preceded, and ``vacate_ms`` the instant of
@@ -637,7 +637,7 @@ class MoveCode(Word):
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
     CONFLICT_BARRED = "ConflictBarred"
-    """A run of the owner that a conflict had started ended before the minimum runtime."""
+    """A run of the owner had started by a conflict, and ended before the minimum runtime."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
     """The run was itself cut within its pool's cool-down."""
     CONFLICT_UNSTARTED = "ConflictUnstarted"
@@ -651,7 +651,7 @@ class MoveCode(Word):
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
     """The domains of the planned start have enough free GPUs by now."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
-    """Ending all work that may be ended in the domains of the start would not make room now."""
+    """Even the end of all work that may be ended in the start's domains would not make room now."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
     """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
@@ -810,7 +810,7 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
 
 
 class RoundCode(Word):
-    """Why a round is not simply the answer of the pool's policy for all runs of the pool."""
+    """Why a round is not the answer of the pool's policy for all runs of the pool."""
 
     NO_POLICY = "NoPolicy"
     """This installation has no policy of that name, so all runs share by weight."""

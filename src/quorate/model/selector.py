@@ -25,7 +25,10 @@ def selector_of(labels: Mapping[str, str]) -> Selector:
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` matches ``selector``, all of whose labels it needs."""
+    """Return whether a place with ``labels`` has each label of ``selector`` with the same value.
+
+    ``*`` in the selector stands for any value.
+    """
     for label, value in selector:
         found = labels.get(label)
         if found is None or (value not in (found, ANY)):
@@ -34,7 +37,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether ``selector`` excludes each place with ``labels``, even with more labels."""
+    """Return whether no place with ``labels`` can match ``selector``, whatever labels it adds."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

@@ -1,4 +1,7 @@
-"""Which process answers each request, and the CPU time of an answer: no read blocks the ledger."""
+"""Which process answers each request, and how much CPU time an answer may use.
+
+So no read blocks the ledger.
+"""
 
 from __future__ import annotations
 

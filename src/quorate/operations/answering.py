@@ -71,7 +71,7 @@ def ordered(
     """Return the answer to ``asked``, or the order that has to be carried out to answer it.
 
     Raises ``CommandError`` if the caller lacks permission, or if its token was revoked after the
-    request was accepted. The order has its idempotency key.
+    request was accepted. The command of an order has the request's idempotency key, if any.
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)

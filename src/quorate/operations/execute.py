@@ -57,7 +57,7 @@ from quorate.views.runs.run_history import touched
 def carry_out(
     context: RequestContext, order: Order, again: Callable[[], Order], *, dry_run: bool
 ) -> Answer:
-    """Return the result of ``order``, recorded unless ``dry_run``.
+    """Carry out ``order``, or only try it if ``dry_run``, and return the result.
 
     ``again`` makes the order again at the engine's new head if another writer committed first.
     Raises ``CommandError`` if the order is refused; then nothing was recorded.

@@ -75,7 +75,7 @@ def check_command(view: StateView, caller: Caller, command: Command) -> None:
 
 
 def denial(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller`` may not give ``command``; empty if it may."""
+    """Return why ``caller`` may not give ``command``; empty if ``caller`` may give it."""
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
             f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; a token that "
@@ -323,7 +323,10 @@ def _raised(old: Envelope, new: Envelope) -> str:
 
 
 def _loosened(old: Cap, new: Cap | None, kept: set[str]) -> str:
-    """Return how ``new`` limits less than ``old``, among the envelopes that are ``kept``."""
+    """Return how ``new`` limits the envelopes ``kept`` less than ``old``; empty if it does not.
+
+    ``new`` is None if the cap is removed.
+    """
     if not kept.intersection(old.envelopes):
         return ""
     if new is None:

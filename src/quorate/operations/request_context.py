@@ -56,7 +56,7 @@ ONLY_A_LEDGER: Final = BesideLedger()
 
 
 class Instant:
-    """A state at one instant, and values derived from it, shared by all requests about it.
+    """A state at one instant, and values derived from it; all requests about the instant share it.
 
     The state must not change while the instant is used.
     """

@@ -55,7 +55,7 @@ def _digest(operation: Operation, asked: Struct) -> str:
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return the key as the ledger records it: ``TENANT/USER/KEY``, for the tenant of the caller.
+    """Return the key as the ledger records it: ``TENANT/USER/KEY``, for the caller and ``key``.
 
     Slashes in the names of the tenant and the user are encoded.
     """

@@ -1,4 +1,4 @@
-"""Document fields that only Quorate writes: a caller may repeat their value, but not set them.
+"""Document fields that only Quorate writes: callers may repeat such a field, but not set it.
 
 A workload is started and stopped with the run that names it. So whoever may set the field may start
 and stop the workload. The service that admits Jobs writes the field, for the owner of the namespace

@@ -77,7 +77,7 @@ class UseView(Protocol):
 
 
 def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
-    """Return, for each budget of hours of ``owner``, the meters that count towards it, and it."""
+    """Return (meters of the use, budget) for each budget of hours of ``owner``."""
     quota, found = owner.quota, list[tuple[list[Meter], int]]()
     if quota.gpu_ms_budget is not None:
         meters = [view.meters.get((owner.name, flavor)) for flavor in view.metered]
@@ -162,7 +162,7 @@ class Agenda:
         return merge(*levels) if len(levels) > 1 else levels[0]
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
-        """Yield the entries of this layer whose names no layer ``above`` has, in order."""
+        """Yield the entries of this layer in order, except names that a layer ``above`` has."""
         heap, instants_ms = self.heap, self.instants_ms
         while heap and instants_ms[heap[0][1]] != heap[0][0]:
             heappop(heap)  # Every walk would skip this outdated entry.
@@ -179,8 +179,8 @@ class Agenda:
 class Crossings:
     """For each owner, the instants before which its use crosses no threshold upwards or downwards.
 
-    The instants are computed for the time of the state; they may be too early, but never too late.
-    The instants of owners that changed since are computed again before any query.
+    The instants are computed for the time of the state. They may be too early, but never too late.
+    The instants of owners that have changed are computed again before the next query.
     """
 
     __slots__ = ("_falls", "_rises", "_touched")
@@ -271,7 +271,10 @@ def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]
 
 
 def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
-    """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window."""
+    """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window.
+
+    The result is None if the use never gets so far.
+    """
     if not budget:
         return 0 if percent <= _WHOLE else None  # A budget of 0 counts as 100 % used.
     missing = percent * budget - used * _WHOLE

@@ -1,12 +1,12 @@
 """Actual against declared durations of each owner's last runs.
 
-The declared duration of a run is the duration that planning uses. The run states its declared
-duration or, if not, its pool does; it is at least one hold quantum. The ratio of the actual to the
-declared duration is stored as the number of a bucket. There are 256 buckets, eight to an octave:
-bucket ``b`` has the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So
-a ratio of exactly 1 is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all
-lower ratios; the last one ends at about 60097 and has all higher ones. A bucket gives a ratio to
-within 9 %.
+The declared duration of a run is the duration that planning uses. If the run does not state it, its
+pool does. A declared duration is at least one hold quantum. The ratio of the actual to the declared
+duration is stored as the number of a bucket. There are 256 buckets, eight to an octave: bucket
+``b`` has the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So a
+ratio of exactly 1 is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all
+lower ratios. The last bucket ends at about 60097 and has all higher ratios. A bucket gives a ratio
+to within 9 %.
 
 An owner's history has the buckets of its last 256 runs, so that it follows the owner's present
 habits. Only integers are stored.
@@ -61,14 +61,14 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:
-    """Return the bucket of a run that took ``actual_ms`` and had declared ``expected_ms``."""
+    """Return the bucket of a run that declared ``expected_ms`` and took ``actual_ms``."""
     # The ratio is rounded up, so that a ratio just above a bound is in the next bucket.
     ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
     return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
 
 
 def bucket_end_ms(bucket: int, expected_ms: int) -> int:
-    """Return the longest duration of a run in ``bucket`` that had declared ``expected_ms``."""
+    """Return the longest duration of a run that declared ``expected_ms`` and is in ``bucket``."""
     return -((-expected_ms * RATIO_BOUNDS[bucket]) >> RATIO_BITS)
 
 

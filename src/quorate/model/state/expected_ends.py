@@ -21,7 +21,7 @@ End = tuple[int, int, str]
 
 @dataclass(slots=True)
 class Kept:
-    """Ends of leases in order, with their curves: ``said`` as declared, ``expected`` as expected.
+    """Ends of leases in order, with their curves: the declared ends, and the expected ends.
 
     An overdue lease is expected to end later than declared. ``expected`` is valid from ``from_ms``
     up to and including ``until_ms``, because no other lease becomes overdue in this time.

@@ -17,7 +17,7 @@ from quorate.model.events import Slots
 KEPT_MS: Final = 366 * DAY_MS
 """How long hours are kept: the longest window that can be read."""
 ONE: Final = 1 << 40
-"""Decaying amounts are counted in parts of this number."""
+"""Factors of decay are counted in parts of 1; this many parts are 1."""
 _HALF_ROOTS: Final = 32
 """How often the square root of a half is taken: the number of binary digits of an exponent."""
 _ROUNDED: Final = 24

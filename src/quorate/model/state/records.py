@@ -482,7 +482,7 @@ class PledgeRecord(Record):
 class RequestRecord(Record):
     """A request that was carried out; ``seq`` is the sequence of its request-kept event.
 
-    The ``count`` events that carried it out come right before that event.
+    The ``count`` events that carried the request out come directly before that event.
     """
 
     digest: str

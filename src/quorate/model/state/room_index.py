@@ -96,9 +96,9 @@ class RoomIndex:
         self.plan: Any = None
         """The plan of the last walk; only the base index has it. None if there was no walk."""
         self.touched: set[IslandKey] = set()
-        """The domains that have changed since that walk."""
+        """The domains that have changed since the last walk."""
         self.touched_payers: set[EnvelopeId] = set()
-        """The payers whose leases or GPU-hours have changed since that walk."""
+        """The payers whose leases or GPU-hours have changed since the last walk."""
 
     def layer(self) -> RoomIndex:
         """Return a layer over this index, which records its changes separately."""
@@ -148,7 +148,7 @@ class RoomIndex:
             self.touched_payers.add(payer)
 
     def changed_above(self) -> set[IslandKey]:
-        """Return the domains that differ from the bottom layer."""
+        """Return the domains that differ between this layer and the base index."""
         changed, index = set[IslandKey](), self
         while index.below is not None:
             changed |= index.changed
@@ -156,7 +156,7 @@ class RoomIndex:
         return changed
 
     def payers_changed_above(self) -> set[EnvelopeId]:
-        """Return the payers that differ from the bottom layer."""
+        """Return the payers that differ between this layer and the base index."""
         changed, index = set[EnvelopeId](), self
         while index.below is not None:
             changed |= index.changed_payers

@@ -336,7 +336,7 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         self[name] = record
 
     def layer(self) -> Table[str, RunRecord]:
-        """Return a layer over this table or, if this table is empty, over the table below."""
+        """Return a layer over this table or, if it has no changes, over the table below."""
         below = self if self._local or self._gone else self._base
         return cast("Table[str, RunRecord]", LayeredRuns(below))
 

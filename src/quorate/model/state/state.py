@@ -75,7 +75,7 @@ class State(TenancyState):
     def crossings(self) -> Crossings:
         """When owners may cross a threshold.
 
-        Computed on first use, so that a replay need not compute it.
+        The instants are computed on first use, so that a replay need not compute them.
         """
         self.refresh()
         self._index_leases()  # From now on new leases are recorded here, too.

@@ -64,7 +64,7 @@ class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
 
 
 class Calculate(Asked, kw_only=True, frozen=True):
-    """A world as JSON, and what to compute about it."""
+    """A world as JSON, and the ``kind`` of result to compute from it."""
 
     kind: Name
     world: Any

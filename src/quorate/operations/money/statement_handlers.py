@@ -97,7 +97,8 @@ def _check(
 ) -> None:
     """Raise ``CommandError`` for an unknown name, which must not give an empty statement.
 
-    Names that are not ``mine`` are unknown to the caller; None means that all are known.
+    Owners that are not in ``mine``, and their budgets, are unknown to the caller. If ``mine`` is
+    None, the caller knows all names.
     """
     flavors = {account.spec.flavor for account in view.envelopes.values()}
     flavors |= {record.spec.flavor for record in view.nodes.values()}
