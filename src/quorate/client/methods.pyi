@@ -62,8 +62,8 @@ class Methods:
         """Create or update resources from documents: all of them, or none. Documents as users write
         them, each a tree of apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Compute one decision on a world given as JSON. A world as JSON, and what to compute about
-        it."""
+        """Compute one decision on a world given as JSON. A world as JSON, and the ``kind`` of
+        result to compute from it."""
     def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
@@ -98,7 +98,7 @@ class Methods:
         """Record that a run's work is done. The run, and the reason."""
     def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node: its work continues, and nothing new is placed on it. A node, and the
-        reason."""
+        reason for its new status."""
     def create_tenant(
         self,
         id: str,
@@ -204,7 +204,7 @@ class Methods:
         """Describe one tenant completely. The resource with the name ``name``; the part before a
         ``/`` or ``@`` is enough."""
     def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node and stop the work on it. A node, and the reason."""
+        """Cordon a node and stop the work on it. A node, and the reason for its new status."""
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
         start is computed even if the run is beyond the planning depth of its pool. All runs ahead
@@ -212,7 +212,8 @@ class Methods:
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a node has failed, with all work on it. A node, and the reason."""
+        """Record that a node has failed, with all work on it. A node, and the reason for its new
+        status."""
     def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work has failed. The run, and the reason."""
     def fleet_map(self, *, pool: str | None = None) -> MapGiven:
@@ -352,9 +353,9 @@ class Methods:
         about: str | None = None,
     ) -> Events:
         """List events: the first from a sequence on, or the last. At most ``limit`` events: from
-        the event ``from`` on or, without ``from``, the last ones. To read on, ask from ``next`` of
-        the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a
-        run, claim, node, reservation or resolveroutcome) select events."""
+        the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
+        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` and ``about``
+        (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events."""
     def list_leases(
         self,
         *,
@@ -385,9 +386,9 @@ class Methods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on or, without ``from``, the last ones. To read on, ask from
-        ``next``. All notices of one event stay together, so there may be a few more than ``limit``.
-        ``kind`` (several may be given) and ``owner`` select notices."""
+        from the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
+        ``next`` of the answer. All notices of one event stay together, so there may be a few more
+        than ``limit``. ``kind`` (several may be given) and ``owner`` select notices."""
     def list_owners(
         self,
         *,
@@ -510,7 +511,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one budget. Fields of the document with the name ``name`` to set:
+        """Change fields of one budget. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     def patch_node(
         self,
@@ -520,7 +521,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one node. Fields of the document with the name ``name`` to set:
+        """Change fields of one node. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     def patch_owner(
         self,
@@ -530,7 +531,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one owner. Fields of the document with the name ``name`` to set:
+        """Change fields of one owner. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     def patch_pool(
         self,
@@ -540,17 +541,18 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one pool. Fields of the document with the name ``name`` to set:
+        """Change fields of one pool. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     def patch_system(
         self, assignments: Sequence[str], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Change settings of the installation. Fields of the System to set: ``PATH=VALUE``."""
+        """Change settings of the installation. Fields to set in the System document:
+        ``PATH=VALUE``."""
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
-        pools to show; of pools everything, or only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. The run, the pool or
+        all pools to show; with ``reservations``, only the firm starts."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
         the start is computed even if the run is beyond the planning depth of its pool. All runs
@@ -611,9 +613,9 @@ class Methods:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
         one owner, or of all owners that the caller sees."""
     def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a failed node works again. A node, and the reason."""
+        """Record that a failed node works again. A node, and the reason for its new status."""
     def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Release the nodes of a claim before its end. A claim, and the reason."""
+        """Release the nodes of a claim before its end. A claim, and the reason for its release."""
     def resolve(
         self,
         deficit: int,
@@ -629,12 +631,13 @@ class Methods:
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
         to those that are free, and in which scope. If no domains are given, the scope has all
-        domains. A domain is given by its key, region/cluster/domain, or by its last part if that is
-        unique. ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``,
-        given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. The
-        default ``pool`` is ``default``, or the only pool that has the flavor."""
+        domains. A domain is given by its key, region/cluster/domain, or by the last part of its key
+        if that part is unique. ``regions`` and ``clusters`` limit the domains to those within them.
+        A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that the cap bounds
+        are freed. Without ``pool``, the pool is ``default`` if it has the flavor, else the only
+        pool that has it."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Revoke an access token. The token, by its id, and why."""
+        """Revoke an access token. The id of the token, and the reason."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -690,15 +693,16 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one for
-        each step."""
+        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one
+        width for each step, and any other run has one width."""
     def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
         back from now; default: the System's budgetPeriodDays."""
     def tick(self, *, dry_run: bool = False) -> Outcome:
         """Record everything that is due by now. Record everything that is due by now."""
     def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Uncordon a node: new work may be placed on it again. A node, and the reason."""
+        """Uncordon a node: new work may be placed on it again. A node, and the reason for its new
+        status."""
     def update_tenant(
         self,
         id: str,
@@ -775,8 +779,8 @@ class AsyncMethods:
         """Create or update resources from documents: all of them, or none. Documents as users write
         them, each a tree of apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Compute one decision on a world given as JSON. A world as JSON, and what to compute about
-        it."""
+        """Compute one decision on a world given as JSON. A world as JSON, and the ``kind`` of
+        result to compute from it."""
     async def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
@@ -811,7 +815,7 @@ class AsyncMethods:
         """Record that a run's work is done. The run, and the reason."""
     async def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node: its work continues, and nothing new is placed on it. A node, and the
-        reason."""
+        reason for its new status."""
     async def create_tenant(
         self,
         id: str,
@@ -917,7 +921,7 @@ class AsyncMethods:
         """Describe one tenant completely. The resource with the name ``name``; the part before a
         ``/`` or ``@`` is enough."""
     async def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Cordon a node and stop the work on it. A node, and the reason."""
+        """Cordon a node and stop the work on it. A node, and the reason for its new status."""
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
         start is computed even if the run is beyond the planning depth of its pool. All runs ahead
@@ -925,7 +929,8 @@ class AsyncMethods:
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a node has failed, with all work on it. A node, and the reason."""
+        """Record that a node has failed, with all work on it. A node, and the reason for its new
+        status."""
     async def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work has failed. The run, and the reason."""
     async def fleet_map(self, *, pool: str | None = None) -> MapGiven:
@@ -1065,9 +1070,9 @@ class AsyncMethods:
         about: str | None = None,
     ) -> Events:
         """List events: the first from a sequence on, or the last. At most ``limit`` events: from
-        the event ``from`` on or, without ``from``, the last ones. To read on, ask from ``next`` of
-        the answer, until that is beyond the ledger's end. ``run`` and ``about`` (``KIND/NAME``: a
-        run, claim, node, reservation or resolveroutcome) select events."""
+        the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
+        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` and ``about``
+        (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events."""
     async def list_leases(
         self,
         *,
@@ -1098,9 +1103,9 @@ class AsyncMethods:
         limit: int = 50,
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
-        from the event ``from`` on or, without ``from``, the last ones. To read on, ask from
-        ``next``. All notices of one event stay together, so there may be a few more than ``limit``.
-        ``kind`` (several may be given) and ``owner`` select notices."""
+        from the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
+        ``next`` of the answer. All notices of one event stay together, so there may be a few more
+        than ``limit``. ``kind`` (several may be given) and ``owner`` select notices."""
     async def list_owners(
         self,
         *,
@@ -1223,7 +1228,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one budget. Fields of the document with the name ``name`` to set:
+        """Change fields of one budget. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     async def patch_node(
         self,
@@ -1233,7 +1238,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one node. Fields of the document with the name ``name`` to set:
+        """Change fields of one node. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     async def patch_owner(
         self,
@@ -1243,7 +1248,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one owner. Fields of the document with the name ``name`` to set:
+        """Change fields of one owner. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     async def patch_pool(
         self,
@@ -1253,17 +1258,18 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change fields of one pool. Fields of the document with the name ``name`` to set:
+        """Change fields of one pool. Fields to set in the document with the name ``name``:
         ``PATH=VALUE``."""
     async def patch_system(
         self, assignments: Sequence[str], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Change settings of the installation. Fields of the System to set: ``PATH=VALUE``."""
+        """Change settings of the installation. Fields to set in the System document:
+        ``PATH=VALUE``."""
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. A run, a pool or all
-        pools to show; of pools everything, or only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. The run, the pool or
+        all pools to show; with ``reservations``, only the firm starts."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
         the start is computed even if the run is beyond the planning depth of its pool. All runs
@@ -1324,9 +1330,9 @@ class AsyncMethods:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
         one owner, or of all owners that the caller sees."""
     async def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Record that a failed node works again. A node, and the reason."""
+        """Record that a failed node works again. A node, and the reason for its new status."""
     async def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Release the nodes of a claim before its end. A claim, and the reason."""
+        """Release the nodes of a claim before its end. A claim, and the reason for its release."""
     async def resolve(
         self,
         deficit: int,
@@ -1342,12 +1348,13 @@ class AsyncMethods:
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
         to those that are free, and in which scope. If no domains are given, the scope has all
-        domains. A domain is given by its key, region/cluster/domain, or by its last part if that is
-        unique. ``regions`` and ``clusters`` limit the domains to those within them. A ``cap``,
-        given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that it bounds are freed. The
-        default ``pool`` is ``default``, or the only pool that has the flavor."""
+        domains. A domain is given by its key, region/cluster/domain, or by the last part of its key
+        if that part is unique. ``regions`` and ``clusters`` limit the domains to those within them.
+        A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that the cap bounds
+        are freed. Without ``pool``, the pool is ``default`` if it has the flavor, else the only
+        pool that has it."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Revoke an access token. The token, by its id, and why."""
+        """Revoke an access token. The id of the token, and the reason."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -1403,15 +1410,16 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one for
-        each step."""
+        not at all. A service accepts up to 1,000 widths in one request: a malleable run has one
+        width for each step, and any other run has one width."""
     async def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
         back from now; default: the System's budgetPeriodDays."""
     async def tick(self, *, dry_run: bool = False) -> Outcome:
         """Record everything that is due by now. Record everything that is due by now."""
     async def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Uncordon a node: new work may be placed on it again. A node, and the reason."""
+        """Uncordon a node: new work may be placed on it again. A node, and the reason for its new
+        status."""
     async def update_tenant(
         self,
         id: str,
