@@ -1,7 +1,7 @@
 """Conflicts resolved by brute force: one cut at a time, with every test computed again.
 
-The number of missing GPUs is found by trying every way to put the groups into domains. The only
-code shared with the resolver is the state.
+The number of missing GPUs is found by trying every way to put the groups into domains. The oracle
+shares the state and the admission of runs with the resolver, and no other code.
 """
 
 from __future__ import annotations

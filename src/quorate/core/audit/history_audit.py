@@ -506,7 +506,10 @@ def _is_of_an_apply(event: Event) -> bool:
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield a violation (I10) for each envelope or run whose charges differ from its leases."""
+    """Yield a violation for each envelope or run whose charges differ from its leases: I10.
+
+    Also yield a violation if the open leases differ from those of the history: I8.
+    """
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms

@@ -327,7 +327,10 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
 
 
 def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
-    """Yield a violation for tables that do not list the open leases of a run, owner or node: I8."""
+    """Yield a violation for each index or cached sum that differs from the objects of the state.
+
+    The indexes are those of leases, reservations, the queue, rounds, arrays and hard quotas.
+    """
     by_run: dict[str, set[str]] = {}
     by_owner: dict[str, set[str]] = {}
     by_node: dict[str, set[str]] = {}

@@ -71,7 +71,7 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
 
 
 def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
-    """Yield a fault for each rate of the run's job type that the pool's table lacks."""
+    """Yield a fault for each rate of the run's job type that the table lacks, or if all are 0."""
     if not pool.throughputs:
         return
     by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}

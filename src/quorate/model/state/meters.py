@@ -1,8 +1,8 @@
 """Meters: how much of a flavor an owner used, recently and over a long time, in whole numbers.
 
 Time is divided into hours. The use of each past hour is kept, so that the use in a rolling window
-can be added up. All past use is also kept in one number, which halves with every half-life. The
-cost of these sums does not grow with the number of events.
+can be added up. All past use is also added up in one number, in which the use of each hour halves
+with every half-life. The cost of these sums does not grow with the number of events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import Slots
 
 KEPT_MS: Final = 366 * DAY_MS
-"""How long hours are kept: the longest window that can be read."""
+"""The longest window for which the use is added up."""
 ONE: Final = 1 << 40
 """Factors of decay are counted in parts of 1; this many parts are 1."""
 _HALF_ROOTS: Final = 32
