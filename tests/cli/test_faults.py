@@ -144,7 +144,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["delete", "node", "nix"], 1, "there is no node 'nix'; list them: quorate get nodes"),
         (["delete", "node"], 2, "which node? write: quorate delete node NAME"),
         (["delete", "run", "a"], 2, "a run cannot be deleted; to end it, write: quorate cancel"),
-        (["delete", "lease", "a/0"], 2, "lease: cannot be deleted; delete a node, pool"),
+        (["delete", "lease", "a/0"], 2, "lease: cannot be deleted; only a node, pool"),
         (["rm", "node", "a1"], 2, "there is no command 'rm'; write: quorate delete KIND NAME"),
         (["node", "delete", "a1"], 2, "write: quorate delete node NAME"),
         (["node", "remove", "a1"], 2, "there is no command 'node remove'; write: quorate delete"),

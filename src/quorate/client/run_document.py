@@ -130,10 +130,10 @@ def work_of(
         from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
         near = get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"give a document, or: {', '.join(known)}"
+        hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
         raise TypeError(f"{unknown[0]}: unknown argument; {hint}")
     if said.get("gpus") is None:
-        raise TypeError(f"gpus: is missing; give a document, or: {', '.join(known)}")
+        raise TypeError("gpus: is missing; give it, or a document of the run")
     fields = dict(said)
     flavor = fields.pop("flavor", None)
     flavors = [flavor] if isinstance(flavor, str) else list(flavor or ())

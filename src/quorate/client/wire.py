@@ -60,7 +60,10 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """The texts of an answer: for standard output, standard error, and a failure of printing."""
+    """The texts of an answer: ``out`` for standard output, and ``err`` for standard error.
+
+    ``done`` says what was recorded. It is part of the error message if printing fails.
+    """
 
     out: tuple[str, ...]
     err: tuple[str, ...] = ()

@@ -40,7 +40,10 @@ _TELLING: Final = frozenset(
 
 
 class Bare(NamedTuple):
-    """The kind, and the name if it is known, of a document without apiVersion and kind."""
+    """What a request says of a document without apiVersion and kind: its kind and, if known, name.
+
+    An example is ``PUT /runs/train``, whose body may be a spec alone.
+    """
 
     kind: str
     name: str = ""

@@ -130,7 +130,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """The work of the run has ended by itself in one ``life``, without an order to stop."""
+    """The work of the run has ended by itself, without an order to stop.
+
+    ``life`` is the life of the run in which it ended.
+    """
 
     life: str
     code: int

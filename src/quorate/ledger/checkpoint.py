@@ -93,7 +93,7 @@ class CheckpointSigner:
         self.public_key = self._key.public_key().public_bytes_raw()
 
     def sign(self, head: Head, at_ms: int) -> Checkpoint:
-        """Return a signed checkpoint of the ledger that ends at ``head``, not ``GENESIS``."""
+        """Return a signed checkpoint of the ledger, which ends at ``head`` and is not empty."""
         assert head.height > 0, head
         unsigned = unsigned_checkpoint(self._ledger_id, head, at_ms, self.public_key)
         return msgspec.structs.replace(unsigned, signature=self._key.sign(signed_bytes(unsigned)))

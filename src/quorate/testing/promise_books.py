@@ -548,9 +548,9 @@ class PromiseBooks:
 
         Each firm start must fit beside open leases and all other firm starts. Leases that may be
         stopped for a start do not count, because they are stopped one grace before it. Leases that
-        may be stopped for another start do not count after that other start. If both starts do not
-        fit even so, the other start is reported. A missed start is checked again after the next
-        decision.
+        may be stopped for another start do not count after that other start. If two starts do not
+        fit together although such leases are left out, the check of the other start reports it.
+        A missed start is checked again after the next decision.
         """
         places = places_of(view)
         for place in places:

@@ -127,6 +127,12 @@ def test_sacct_has_jobs_with_gpus_that_ended() -> None:
     }
 
 
+def test_spaces_around_the_columns_of_sacct_do_not_count() -> None:
+    text = SACCT.replace("|", " | ")
+    assert form_of(text) == "sacct"
+    assert read_trace(text).jobs == read_sacct(SACCT).jobs
+
+
 @pytest.mark.parametrize(
     ("text", "form"),
     [(GAVEL, "gavel"), (OLD, "gavel"), (PHILLY, "philly"), (PODS, "openb"), (SACCT, "sacct")],

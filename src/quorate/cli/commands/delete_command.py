@@ -62,7 +62,9 @@ def delete(
         )
     found = kind_named("owner" if other == "tenant" else kind).name
     if found not in _DELETED:
-        raise click.UsageError(f"{found}: cannot be deleted; delete a node, pool, budget or owner")
+        raise click.UsageError(
+            f"{found}: cannot be deleted; only a node, pool, budget or owner can"
+        )
     if not names:
         raise click.UsageError(f"which {found}? write: quorate delete {found} NAME")
     why = one_line(reason, "--reason", _REASON_CHARS_MAX) if reason else ""

@@ -21,7 +21,7 @@ Stretch = tuple[int, int | None]
 class _OnNode:
     """The holds and past stretches of an owner or user on one node.
 
-    ``over`` is sorted and disjoint.
+    ``over`` has the past stretches in order; no two of them overlap or touch.
     """
 
     holds: dict[str, int] = field(default_factory=dict)

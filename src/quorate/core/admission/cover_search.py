@@ -204,7 +204,7 @@ class PaymentSearch:
         self.taken = []
 
     def _prepare(self) -> None:
-        """Compute the data that only the search needs; called once the search may succeed."""
+        """Compute the data of the search, after the check that the search may succeed."""
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the remaining demand payable are an
         # interval, and the search finds the top of the interval by bisection. Otherwise it tries

@@ -183,7 +183,10 @@ def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
 
 
 def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
-    """Return the instant from which to search on if ``entry`` cannot become firm; or None."""
+    """Return the next instant from which to search for a start; None if there is none.
+
+    The caller has found that ``entry`` cannot become firm.
+    """
     at_ms = kept_from_ms(plan.profile, entry)
     if at_ms is not None and at_ms > entry.start_ms:
         return at_ms

@@ -20,9 +20,9 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
 
 SHAPE_MAX: Final = 8
-"""After this many runs without a start in one line and shape, its other runs are skipped."""
+"""The walk skips a shape of a line after this many of its runs had no start."""
 LINE_MAX: Final = 64
-"""After this many runs without a start in one line, its other runs are skipped."""
+"""The walk skips a line after this many of its runs had no start."""
 
 
 class Fruitless:

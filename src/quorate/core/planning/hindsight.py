@@ -33,7 +33,10 @@ class Hindsight(Struct, frozen=True):
     stops: tuple[tuple[str, int], ...] = ()
     """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The late runs whose starts were moved after a start right behind them had moved."""
+    """The runs with a late start that a trial moved too late in the decision.
+
+    The trial had already moved a start right behind it.
+    """
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
         """Return these findings, extended by those of the trial that wrote ``events``."""

@@ -6,8 +6,8 @@ before the firm start. The leases of the bundle are stopped one grace before the
 newest bundles are stopped first, and only as many as needed. No bundle is stopped for a run that
 was itself stopped because it overstayed.
 
-The sequences of events decide which event came first. No bundle is recorded as backfill for a
-certain reservation, so cancelling or moving one reservation changes nothing for the others.
+The sequences of events decide which event came first. The mark ``backfill`` names no reservation,
+so cancelling or moving one reservation changes nothing for the others.
 """
 
 from __future__ import annotations

@@ -105,8 +105,8 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
 def first_in_turn(seq: int, count: int) -> int:
     """Return the index of the first conflict, of ``count``, that is checked after event ``seq``.
 
-    The sequence is hashed, because every decision may record the same number of events. If the
-    sequence were not hashed, all decisions could begin with the same few conflicts.
+    If every decision records the same number of events, sequences rise in equal steps, and the
+    remainder ``seq % count`` has only a few values. Therefore the sequence is hashed first.
     """
     return crc32(str(seq).encode()) % count
 

@@ -23,8 +23,8 @@ _QUEUE_GONE: Final = {
     "are backfilled",
     "namespaceSelector": "has no counterpart: the access token of a user names the owner of "
     "the user's runs",
-    "flavorFungibility": "has no counterpart: a run tries the flavors of its gpuTypes in their "
-    "order, first paid by its owner's family, then by lenders",
+    "flavorFungibility": "has no counterpart: a run tries all flavors of its gpuTypes in their "
+    "order with its owner's family as payers, and then all of them with lenders, too",
     "admissionChecks": _NO_CHECKS,
     "admissionChecksStrategy": _NO_CHECKS,
     "stopPolicy": _NO_STOP,

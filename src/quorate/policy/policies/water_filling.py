@@ -39,11 +39,11 @@ ASKED_MAX: Final = 200
 MISSED: Final = 1e-9
 """How far below its level a job may usually be, in the job's unit (``_units``)."""
 MISSED_MAX: Final = 1e-7
-"""The most that ``MISSED`` may become if a solver's rounding leaves a job further below."""
+"""The limit instead of ``MISSED`` if the rounding of a solver leaves a job further below."""
 RAISED: Final = 1e-7
 """How far a stuck job may usually still be raised, in the job's unit (``_units``)."""
 RAISED_MAX: Final = 1e-5
-"""The most that ``RAISED`` may become if rates differ a millionfold and walls are less exact."""
+"""The limit instead of ``RAISED`` if rates differ a millionfold, because walls are less exact."""
 UNSURE_MAX: Final = 1e-2
 """The largest permitted tolerance; an answer names jobs that needed more than ``RAISED_MAX``."""
 TOGETHER: Final = 10.0

@@ -118,8 +118,8 @@ async def while_it_leads(
 async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
     """Wait, for a limited time, until this service has the events that the leader recorded.
 
-    The command is recorded in any case, so its answer is returned; a later read may require the
-    sequence.
+    If the time runs out, this is no error: the leader has recorded the command, so its answer is
+    returned. A caller whose next read has to include the command sends the sequence with the read.
     """
     if seq.isascii() and seq.isdecimal() and len(seq) <= _SEQ_CHARS_MAX:
         await ledger_thread.reached(int(seq), CAUGHT_UP_S)

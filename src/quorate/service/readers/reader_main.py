@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """The shortest pause before an idle reader reads the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""The longest pause between two such reads: ten commits are read almost as fast as one."""
+"""The longest pause of an idle reader. Ten commits are read almost as fast as one."""
 FEW_EVENTS: Final = 50
 """If an idle reader has read no more events than this, it pauses longer before the next read."""
 GLANCE_S: Final = 1.0

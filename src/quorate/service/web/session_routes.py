@@ -90,7 +90,7 @@ class _Session:
         await _told({"signedIn": is_in, "issuer": issuer})(scope, receive, send)
 
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store a token in a cookie: the token in the body, or the issuer's token for a code there.
+        """Store a token in a cookie. The body has the token, or a code that the issuer exchanges.
 
         Raises ``CommandError`` if the token or the code is not valid.
         """

@@ -55,7 +55,7 @@ def form_of(text: str) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     if first.count("\t") + 1 in (len(COLUMNS), len(OLD_COLUMNS)):
         return "gavel"
-    if set(SACCT) <= set(first.split("|")):
+    if set(SACCT) <= {cell.strip() for cell in first.split("|")}:
         return "sacct"
     header = {cell.strip() for cell in first.split(",")}
     for form, needed in (("philly", PHILLY), ("openb", PODS)):
@@ -90,7 +90,12 @@ def _no_form(first: str) -> TraceError:
         remedy = f"rename or add it: other columns are {', '.join(others)}" if others else "add it"
         return TraceError(1, missing[0], what, f"{remedy}; or map the columns with --map")
     what = f"is not a column of {nearest}, whose header this header is most like"
-    return TraceError(1, others[0], what, f"its columns are {', '.join(FIELDS)}; or use --map")
+    return TraceError(
+        1,
+        others[0],
+        what,
+        f"remove or rename it: the columns are {', '.join(FIELDS)}; or map them with --map",
+    )
 
 
 def _likeness(first: str, form: str) -> float:
