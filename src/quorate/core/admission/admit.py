@@ -89,10 +89,10 @@ def admit(  # noqa: PLR0913 - a search needs all of these arguments
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or the refusal for its least width.
 
-    ``asked_ms`` is the instant of the planned start, if that is before ``now_ms``. The search at
-    the least width has a full search budget of its own, unless the caller gives a budget ``steps``.
-    Several calls may share ``steps``. If ``width`` is given, no other width is tried. Envelopes in
-    ``barred`` do not pay.
+    ``asked_ms`` is the instant at which the start is planned, if that is before ``now_ms``, the
+    instant of the start itself. The search at the least width has a full search budget of its own,
+    unless the caller gives a budget ``steps``. Several calls may share ``steps``. If ``width`` is
+    given, no other width is tried. Envelopes in ``barred`` do not pay.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
@@ -168,9 +168,9 @@ def admit_round(  # noqa: PLR0913 - a search needs all of these arguments
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or the refusal.
 
-    ``begins`` is how many more runs count as running: 0 if the run had GPUs in the last round.
-    Domains in ``prefer`` come first. If ``within`` is given, the run gets GPUs only on the nodes
-    that ``within`` names.
+    ``begins`` is by how many the number of running runs rises with this start. Domains in
+    ``prefer`` come first. If ``within`` is given, the run gets GPUs only on the nodes that
+    ``within`` names.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
@@ -366,8 +366,8 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
-    picked again, on as few new nodes as possible. The last attempt first uses nodes that the
-    owner's present work uses at least until the new run ends.
+    picked again, on as few new nodes as possible. If that exceeds a quota, too, a third attempt
+    begins with the nodes that the owner's present work uses at least until the new run ends.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
@@ -437,8 +437,8 @@ def _least_short(
 
     If money and room are lacking, the refusal for lack of room is in ``also``. ``served`` are the
     domains where some envelope may pay for this run; the run cannot use room in other domains. The
-    shortage is computed for the choice of these domains that lacks the fewest GPUs. ``places`` has,
-    for each domain, the place that an envelope pays for.
+    shortage is computed for those of these domains that the run would use (``best_slice``).
+    ``places`` has, for each domain, the place that an envelope pays for.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]

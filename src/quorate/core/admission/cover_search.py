@@ -71,7 +71,7 @@ class Relaxation:
         rooms_now: Rooms | None = None,
         watched: Choice | None = None,
     ) -> Relaxation:
-        """Return the network in which only ``choices`` are left to pay for ``demanded``.
+        """Return the network in which only the cells ``choices`` may pay for ``demanded``.
 
         Payers that can pay for the same demands under the same bound are one node, because only the
         sum of their GPUs matters. The payer of the ``watched`` cell has a node of its own, and the
@@ -204,7 +204,10 @@ class PaymentSearch:
         self.taken = []
 
     def _prepare(self) -> None:
-        """Compute the data of the search, after the check that the search may succeed."""
+        """Compute the data of the search.
+
+        ``run`` calls this method unless its first check shows that there are no legs.
+        """
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the remaining demand payable are an
         # interval, and the search finds the top of the interval by bisection. Otherwise it tries
@@ -301,7 +304,7 @@ class PaymentSearch:
                 return
 
     def _below(self, at: int, impossible: int) -> int:
-        """Return the largest possible amount below ``impossible``.
+        """Return the largest possible amount; ``impossible`` is an amount that is too large.
 
         The possible amounts are an interval. The bisection starts at the amount of this cell in one
         flow that pays for the remaining demand.

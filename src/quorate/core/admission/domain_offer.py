@@ -23,7 +23,10 @@ ALL_NODES = -1
 
 
 class NodeClass(Struct, frozen=True, gc=False):
-    """``nodes`` (bits of positions in the island), and their free GPUs in steps of ``unit``."""
+    """The nodes of a class, and their free GPUs, which can be taken in multiples of ``unit``.
+
+    ``nodes`` are bits of positions in the island.
+    """
 
     place: Place
     nodes: int

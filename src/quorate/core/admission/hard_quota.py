@@ -58,8 +58,8 @@ class Headroom:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
             kept_on = holdings.kept_on
             later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
-            # A node counts as new once present work has left it. From then on, at most ``left``
-            # nodes may be kept. The earlier the work leaves, the smaller ``left`` is.
+            # When present work has left a node, the node counts as new. From then on, at most
+            # ``left`` new nodes may be kept. The earlier the work leaves, the smaller ``left`` is.
             for count, left in enumerate(later, new + 1):
                 if count > left:
                     return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
@@ -93,10 +93,11 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` GPUs of ``islands`` exceed on any nodes.
+        """Return the refusal for the limit that ``gpus`` GPUs exceed whatever nodes they are on.
 
-        Return None if there is no such limit. A placement has the fewest new nodes if it uses nodes
-        that the owner holds first, and then the emptiest nodes.
+        The nodes are those of ``islands``. Return None if there is no such limit. A placement has
+        the fewest new nodes if it first uses nodes that the owner holds, and then the emptiest
+        nodes.
         """
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)

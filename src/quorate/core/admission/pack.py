@@ -157,18 +157,19 @@ class _Draft:
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
         self.buckets = island.buckets.copy()
-        # If all nodes have one size, a node with that many free slots is whole, and no extra index
-        # is needed.
+        # If all nodes have one size, this index is not needed: a node is free as a whole if it has
+        # that many free slots.
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
         self.aside = 0
-        # The nodes outside ``kept``, which are used last.
+        # The nodes that are used last, because they are not in ``kept``.
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
-        """Return ``domain_offer`` with only as many nodes as ``amounts`` fill, the first by name.
+        """Return ``domain_offer`` with only the nodes that ``amounts`` fill.
 
+        Of each node class, these are the first nodes by name that are not set aside yet.
         GPUs picked from the result, spares included, leave no node partly used.
         """
         node_classes = []
@@ -222,8 +223,8 @@ class _Draft:
     def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
         """Take free nodes of the largest size, by name; return how many GPUs are still wanted.
 
-        Both placement rules take free nodes first, as long as the rest of the request fills one. So
-        these nodes are taken without a search.
+        Both placement rules take free nodes first, as long as the remaining GPUs fill a whole node.
+        So these nodes are taken without a search.
         """
         top = len(self.buckets) - 1
         bits = self.buckets[top] & nodes

@@ -27,9 +27,10 @@ class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
     whose window ends by ``outlast_ms`` does not pay, because its lease would have to stop at once.
-    If the start was planned at ``asked_ms``, an envelope whose window opened after ``asked_ms``
-    pays only if it allows reservations before its window opens. If ``own_only``, only envelopes of
-    the owner itself pay. ``barred`` envelopes do not pay.
+    The start is at ``now_ms``; ``asked_ms`` is the instant at which it is planned, if that is
+    earlier. Then an envelope whose window opens between these instants pays only if it allows
+    reservations or admission before its window opens. If ``own_only``, only envelopes of the owner
+    itself pay. ``barred`` envelopes do not pay.
     """
 
     owner: str
@@ -145,9 +146,9 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
 
 
 def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -> bool:
-    """Return whether an envelope may pay for a start at ``at_ms`` that is planned at ``asked_ms``.
+    """Return whether an envelope may pay for a start at ``at_ms``.
 
-    ``CoverRequest`` explains the conditions.
+    The start is planned at the instant ``asked_ms``. ``CoverRequest`` explains the conditions.
     """
     lasts = max(at_ms, outlast_ms) < spec.end_ms
     if not lasts or spec.allow_admission:

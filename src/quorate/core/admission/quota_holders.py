@@ -20,7 +20,7 @@ HOLDERS_MAX: Final = 5
 """How many of the runs that use a quota are listed by name."""
 
 RAISES_MAX: Final = 16
-"""How often a limit is raised in a trial to find further quotas in the way."""
+"""How many times ``obstacles`` raises a limit, as a trial, to find the next quota in the way."""
 
 LIMIT_FIELDS: Final = {
     RefusalCode.MAX_NODES: "nodes_max",

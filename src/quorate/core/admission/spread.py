@@ -330,10 +330,11 @@ class _SpreadSearch:
     filling_is_best: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # If all groups have one size, every division wastes the same room, and one smaller last
-        # group fits wherever a full group fits. Divisible work wastes room only if it has spares,
-        # and least in the largest domains. If nodes are given whole, filling is best only with
-        # nodes of one size.
+        # Filling one domain before the next is best if no other division leaves more room. This is
+        # so for groups of one size; one smaller last group fits wherever a full group fits. For
+        # divisible work, only spares take more room in some divisions, and they take least if the
+        # domains with the most free GPUs come first. If nodes are given whole, filling is best only
+        # with nodes of one size.
         request = self.domain_offers.request
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]

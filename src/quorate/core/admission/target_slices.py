@@ -82,7 +82,7 @@ def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> boo
 
     ``domain_offers`` are the domains with the most free GPUs, in that order. If each of these
     domains, when empty, has room for the whole request, the slice with the least deficit uses these
-    domains only. Divisible GPUs go to free GPUs first, and the rest to the first domain.
+    domains only. A divisible request wants free GPUs first, and the rest in the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
@@ -108,9 +108,10 @@ def least_deficit(
     """Return the slice with the least deficit; None if the empty fleet has no room for the request.
 
     ``domain_offers`` are in pack order. Unless ``bounded``, the slice may want more GPUs of a
-    domain than the domain has. For groups of one size, each further group in a domain costs at
-    least as much as the previous one. So taking the cheapest next group is optimal. Groups of other
-    sizes follow, each in the domain where it is cheapest.
+    domain than the domain has. The cost of a group is the amount that it adds to the deficit. For
+    groups of one size, each further group in a domain costs at least as much as the previous one.
+    So taking the cheapest next group is optimal. Groups of other sizes follow, each in the domain
+    where it is cheapest.
     """
     room = {
         domain_offer.domain: domain_offer.island.gpus_total if bounded else _need(request)
@@ -141,7 +142,7 @@ def _add(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Add the groups of ``item`` one by one, each in the domain where it costs least.
+    """Add the groups of ``item`` one by one, each where it adds least to the deficit.
 
     Ties go to domains that the slice uses already, then by pack order.
     """
@@ -166,7 +167,8 @@ def _add(
         index = costs[0][2]
         domain_offer = domain_offers[index]
         domain, now = domain_offer.domain, wanted[domain_offer.domain]
-        # While one more group costs no more in this domain, no other domain is compared.
+        # As long as each further group in this domain adds the same to the deficit, no other domain
+        # is compared.
         limit = domain_offer.gpus_free if now + size <= domain_offer.gpus_free else room[domain]
         crosses = now < domain_offer.gpus_free < now + size
         more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)

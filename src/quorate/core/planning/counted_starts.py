@@ -89,7 +89,7 @@ class CountedStarts:
     def _in_sites(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> DomainStart | None:
-        """Return the first start in one domain if the domains have different payers.
+        """Return the first start in one domain, for a request whose domains have different payers.
 
         A site is a group of domains with the same payers. Sites whose payers can pay as soon as
         there may be room are searched first. If one of these sites has a start, the other sites,
@@ -170,7 +170,7 @@ class CountedStarts:
         return single if found is None else found
 
     def _parted(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start of a run of equal parts, if all domains have the same payers."""
+        """Return the first start of a run of equal parts; all domains have the same payers."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
@@ -243,7 +243,7 @@ class CountedStarts:
             if legs is not None:
                 return placement, legs
             if len(placement) == 1:
-                break  # In another domain, the same payers would have to pay the same.
+                break  # The same payers could not pay in another domain either.
         return None
 
     def _placements(
@@ -289,10 +289,10 @@ class CountedStarts:
 def _earlier(
     best: DomainStart | None, found: DomainStart | None, before_ms: int
 ) -> tuple[DomainStart | None, int]:
-    """Return the earlier start, or None, and the instant before which a better start has to begin.
+    """Return the earlier of two starts, and the instant before which a better start has to begin.
 
-    Of equally early starts, the one with the lower key of its domain is returned. ``before_ms`` is
-    the limit that applied to ``found``.
+    Of equally early starts, the one with the lower key of its domain is returned; None if both are
+    None. The search for ``found`` had the limit ``before_ms``.
     """
     if found is None:
         return best, before_ms

@@ -40,8 +40,8 @@ class ExpectedStates:
     ) -> Admitted | None:
         """Return how ``run`` starts in the state expected at ``at_ms``, without delaying the plan.
 
-        Return None if ``run`` cannot start. If ``takes_whole``, domains in which the plan has
-        another start during the run are left out.
+        Return None if ``run`` cannot start. If ``takes_whole``, domains that the plan uses while
+        ``run`` would run are left out.
         """
         profile = self._profile
         record = profile.view.runs.get(run.name)

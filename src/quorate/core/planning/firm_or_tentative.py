@@ -1,8 +1,8 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start becomes firm if node quotas allow it on any choice of nodes, and if one of these is true: it
-is within the pool's ``firmHorizon``, it is by a conflict, or loans were recalled for it. Any other
-start is tentative: the plan keeps GPUs for it, but no GPU-hours.
+A start becomes firm if node quotas allow it however free GPUs are spread over nodes, and if one of
+these is true: it is within the pool's ``firmHorizon``, it is by a conflict, or loans were recalled
+for it. Any other start is tentative: the plan keeps GPUs for it, but no GPU-hours.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
     """Start and plan runs, and repeat this while the new events may change the result.
 
     ``known`` has the findings of earlier trials of this decision. Its bundles are stopped in the
-    first pass only, because by a later pass a new bundle with the same number may have started.
+    first pass only: a bundle that starts in that pass may have the same run and number.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)

@@ -5,8 +5,9 @@ a start needlessly, in two cases:
 
 - An overstaying bundle holds resources that the start needs, and may not be stopped for this start.
   Later the same decision stops the bundle for another start.
-- A start right before the moved start is late, and therefore ends later. Later the same decision
-  moves the late start, too, because that start fits by counting but cannot be admitted.
+- The moved start is right behind a late start, which also ends late and is therefore in its way.
+  Afterwards the same decision moves the late start, too, because the late start fits by counting
+  but cannot be admitted.
 
 In both cases the decision is made again, with these bundles and late starts known from the
 beginning. The new decision is used if it does not move a start that was moved needlessly.
@@ -33,9 +34,9 @@ class Hindsight(Struct, frozen=True):
     stops: tuple[tuple[str, int], ...] = ()
     """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The runs with a late start that a trial moved too late in the decision.
+    """The runs with a late start that a trial has moved.
 
-    The trial had already moved a start right behind it.
+    The trial had already moved a start right behind the late start.
     """
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
@@ -59,12 +60,13 @@ class Hindsight(Struct, frozen=True):
     def is_better(
         self, view: StateView, before: Sequence[Event], after: Sequence[Event], now_ms: int
     ) -> bool:
-        """Return whether ``after`` leaves a start unmoved that ``before`` moves.
+        """Return whether the events ``after`` are better than the events ``before``.
 
-        Of the starts that ``before`` leaves unmoved, ``after`` may move only those right behind a
-        late start that ``after`` leaves unmoved, because the late start ends later. ``after`` must
-        move the starts of the runs in ``stuck``, because these starts were counted only until their
-        recorded ends.
+        They are better under three conditions. ``after`` leaves at least one start unmoved that
+        ``before`` moves. Each start that only ``after`` moves is right behind a late start that
+        only ``before`` moves: a late start that is not moved also ends later. ``after`` moves the
+        starts of the runs in ``stuck``, because these starts were counted only until their recorded
+        ends.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]

@@ -72,8 +72,8 @@ class LeftPlaces:
     def overtaken(self) -> tuple[list[Entry], list[str]]:
         """Return tentative starts that a new walk may plan later, and runs that may precede them.
 
-        Starts have changed the ranks of their owners. In a new walk, waiting runs of other owners
-        may come before the runs of these owners.
+        The owners whose runs have started in this walk have other ranks now. In a new walk, waiting
+        runs of other owners may come before the runs of these owners.
         """
         plan = self._plan
         owners = {entry.owner for entry in plan.started_runs.values()}

@@ -141,7 +141,10 @@ def _causes(
     delayed: Sequence[tuple[Entry, int]],
     events: Sequence[Event],
 ) -> Iterator[Found]:
-    """Yield a resource's late leases and, if these hold too little, lost or withdrawn objects."""
+    """Yield the late leases of a resource, and objects that were lost or withdrawn.
+
+    These objects are yielded only if the late leases do not explain the whole shortage.
+    """
     kind, name, *_ = need
     view = profile.view
     # A filled spare goes back to its run. If this run is late, the spare's GPUs are missing, too.

@@ -1,10 +1,10 @@
 """Stops backfill that runs past its declared end and holds resources that a firm start needs.
 
 A bundle may be stopped for a firm start under three conditions: it is marked ``backfill``; it
-started after the run of the firm start began to wait; and its declared end is at least its grace
-before the firm start. The leases of the bundle are stopped one grace before the firm start. The
-newest bundles are stopped first, and only as many as needed. No bundle is stopped for a run that
-was itself stopped because it overstayed.
+started after the run of the firm start began to wait; and the time from its declared end to the
+firm start is at least its grace. The leases of the bundle are stopped one grace before the firm
+start. The newest bundles are stopped first, and only as many as needed. No bundle is stopped for a
+run that was itself stopped because it overstayed.
 
 The sequences of events decide which event came first. The mark ``backfill`` names no reservation,
 so cancelling or moving one reservation changes nothing for the others.
@@ -254,7 +254,7 @@ class _Freed:
         self._held: dict[Overstayer, list[int]] = {}
 
     def left(self, stopped: Collection[Overstayer]) -> list[int]:
-        """Return how much of each resource is missing if the bundles ``stopped`` stop."""
+        """Return how much of each resource is missing if the bundles in ``stopped`` are stopped."""
         left = [missing for _, _, missing in self._short]
         for each in stopped:
             held = self._held.get(each)
@@ -282,9 +282,10 @@ def _fewest(
     may_go: Sequence[Overstayer],
     beside: Mapping[Overstayer, Sequence[Overstayer]],
 ) -> list[Overstayer] | None:
-    """Return the bundles of ``may_go`` that must stop, newest first; None if all do not suffice.
+    """Return the bundles of ``may_go`` that must stop, newest first.
 
-    If a bundle is stopped, the bundles that ``beside`` lists for it are stopped, too.
+    Return None if even a stop of all these bundles would not free enough. If a bundle is stopped,
+    the bundles that ``beside`` lists for it are stopped, too.
     """
     needed: list[Overstayer] = []
     left = freed.left(needed)
@@ -322,11 +323,11 @@ def can_stay(
     *,
     has_executor: bool,
 ) -> bool:
-    """Return whether ``pin`` can stay if all bundles stop that may be stopped for it.
+    """Return whether ``pin`` can stay if each bundle that may be stopped for it is stopped.
 
-    ``profile`` contains ``pin``. A stopped bundle of ``late`` frees its GPUs when it can have
-    ended, but not before the start of ``pin``. From the bundle's expected end on, the profile
-    counts these GPUs as free even without a stop.
+    ``profile`` contains ``pin``. A stopped bundle of ``late`` frees its GPUs at the start of
+    ``pin`` or, if its stop takes longer, when it has ended. From the bundle's expected end on, the
+    profile counts these GPUs as free even without a stop.
     """
     if is_void(profile.view, pin):
         return False

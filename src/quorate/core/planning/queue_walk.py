@@ -74,7 +74,7 @@ class Walk:
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
         self._reorders = False
-        """Whether starts have changed the order of examined runs so that one may now start."""
+        """Whether an examined run may start now because starts have changed the order."""
         self._is_rough = False
         """Whether another walk may find a better start of a run than the search of this walk.
 
@@ -169,7 +169,7 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """Write new refusals for runs that waited for GPUs reserved for runs that now started."""
+        """If runs have started, write new refusals for examined runs whose room was reserved."""
         plan = self.plan
         if not plan.started:
             return

@@ -300,7 +300,7 @@ def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple
     kept, left = list[L](), len(loans)
 
     def fails(out: int) -> bool:
-        """Return whether the last ``out`` of the first ``left`` loans cannot all be left out."""
+        """Return whether one of the last ``out`` of the first ``left`` loans is needed."""
         rest = [*loans[: left - out], *kept]
         return not rest or not holds(rest)
 

@@ -66,8 +66,10 @@ class Ask(Struct, frozen=True, gc=False):
     takes_whole: bool
     """Whether the run needs certain racks or node sizes, so that counting GPUs is not enough."""
     is_choosy: bool
-    """Whether counting is not enough for any reason, so that admission tries each start in an
-    expected state."""
+    """Whether counting is not enough, for this or another reason.
+
+    If so, admission tries each start in an expected state.
+    """
     is_plain: bool
     """Whether the same payers pay in all domains, without caps, loans and racks."""
 
@@ -78,7 +80,10 @@ class Ask(Struct, frozen=True, gc=False):
     """The least time from a start to the end of its payer's window."""
 
     def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
-        """Return the request to the payers for a start at ``at_ms``, planned at ``asked_ms``."""
+        """Return the request to the payers for a start at ``at_ms``.
+
+        ``asked_ms`` is the instant at which the start is planned.
+        """
         lead_ms = self.lead_ms
         return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)
 

@@ -15,10 +15,10 @@ waiting run starts when enough GPUs are free.
   in half of the cases, and within 3.4 times in nine of ten.
 - **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
   free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
-  single runs are not enough: the last of eight runs ends after the 90th percentile of one run in
-  57 % of cases, and the first of eight almost never. Runs of one owner often end at similar
-  fractions of their declared durations. Then a start that needs all of these runs to end is sooner
-  than computed here, and a start that needs only the first of them to end is later.
+  single runs are not enough: in 57 % of cases, the last of eight runs ends after the 90th
+  percentile of a single run, and the first of eight almost never does. Runs of one owner often end
+  at similar fractions of their declared durations. Then a start that needs all of these runs to end
+  is sooner than computed here, and a start that needs only the first of them to end is later.
 - **Several needs** (of domains or payers): the odds that all are met are the product of the odds of
   each need. If one run frees GPUs for two needs, the product is too small, and the estimated start
   too late.

@@ -289,7 +289,7 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # ``ask.takes_whole`` also considers the racks that payers without a share name.
-        # ``is_choosy`` considers only the payers of the entry.
+        # ``ask.takes_whole`` considers the racks in the selectors of all payers, ``is_choosy`` only
+        # those of the payers of the entry.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

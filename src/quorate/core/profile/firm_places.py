@@ -73,7 +73,8 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
     run = view.runs[record.made.run].spec
     start_ms = max(record.planned_start_ms, now_ms)
     if view.holdings.has_bounds:
-        return _find_pin(view, record, run, start_ms)  # Not kept: its nodes depend on leases.
+        # This entry is not kept, because its nodes depend on leases.
+        return _find_pin(view, record, run, start_ms)
     key = ("pin", record.made.reservation)
     cached = view.ask_cache.get(key)
     if not isinstance(cached, _Pin) or not cached.is_of(record, run, start_ms):

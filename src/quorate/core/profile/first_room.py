@@ -85,7 +85,7 @@ class FirstRoom:
         return None if best[1] < 0 else (best[0], domains[best[1]])
 
     def bound_of(self, site: Site, gpus: int, duration_ms: int, from_ms: int) -> int:
-        """Return an instant from ``from_ms`` on before which no domain of ``site`` has room."""
+        """Return ``from_ms`` or a later instant; until then, no domain of ``site`` has room."""
         bounds = self._bounds(site, gpus, duration_ms)
         return max(from_ms, bounds[0][0]) if bounds else FOREVER_MS
 

@@ -57,13 +57,13 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many GPUs must be free so that the best ``nodes`` nodes have ``gpus`` free GPUs.
+    """Return how many free GPUs a domain needs so that ``nodes`` nodes of it have ``gpus`` of them.
 
     ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
-    GPUs are spread over these nodes.
+    GPUs are spread over the nodes.
     """
-    # Free GPUs that are spread evenly are the worst case. The result is one more than the most GPUs
-    # that can be free in that case while no ``nodes`` nodes have ``gpus``.
+    # Free GPUs that are spread evenly are the worst case. If one GPU fewer than the result is free,
+    # and the free GPUs are spread evenly, any ``nodes`` nodes have fewer than ``gpus`` of them.
     level, more = divmod(gpus - 1, nodes)
     even = sum(min(size, level) * count for size, count in sizes.items())
     return even + min(more, sum(count for size, count in sizes.items() if size > level)) + 1

@@ -108,10 +108,10 @@ class Profile:
         self.cap_gpu_ms: dict[CapId, int] = {}
 
     def over(self, view: StateView) -> Profile:
-        """Return a read-only profile of ``view``, which has fewer leases, with the same entries.
+        """Return a read-only profile of ``view`` with the entries of this profile.
 
-        A start by a conflict takes no more than in this profile, even if more is free. ``view``
-        must have no filled spares.
+        ``view`` has fewer leases than the view of this profile, and must have no filled spares. A
+        start by a conflict takes no more than in this profile, even if more is free.
         """
         profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
@@ -472,8 +472,9 @@ class Profile:
     def rack_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
         """Return the GPUs that ``entry`` needs on certain nodes, in the form of ``named_needs``.
 
-        The kind is racks, and the name lists the nodes (``nodes_in``). The nodes of each payer, and
-        of any two payers together, must have the GPUs that the entry can use on no other nodes.
+        The kind is racks, and the name lists the nodes (``nodes_in``). There is a need for the
+        nodes of each payer, and for those of any two payers together. The amount of such a
+        need is the GPUs that the entry can use on these nodes only.
         """
         demands = self._demands(entry)
         each = {one | two for one, _ in demands for two, _ in demands}
@@ -493,7 +494,7 @@ class Profile:
 
 
 def nodes_in(name: str) -> frozenset[str]:
-    """Return the nodes that the name of a need of the kind racks lists."""
+    """Return the nodes that are listed in ``name``, which names a need of the kind racks."""
     return frozenset(name.split(" "))
 
 

@@ -42,7 +42,10 @@ class Resource:
         self.free: list[int] = []
 
     def planned_as(self, other: Resource) -> Resource:
-        """Return this resource, which has no plan, with the plan of ``other``."""
+        """Give this resource the plan of ``other``, and return this resource.
+
+        This resource must have no plan before the call.
+        """
         self.steps_ms, self.taken = other.steps_ms, other.taken
         self.free = [
             self.unplanned(at_ms) - taken

@@ -239,7 +239,7 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` with no free GPUs, of the flavor of ``wanted``, except those of ``wanted``.
+    """Return ``view`` in which, of the flavor of ``wanted``, only the GPUs of ``wanted`` are free.
 
     In each domain of ``wanted``, as many free GPUs stay free as ``wanted`` has there, so that a
     start that was planned on them is found again.
