@@ -153,7 +153,7 @@ def _free(island: Island, nodes: int) -> int:
 
 
 def too_many_runs(view: StateView, owner: str, more: int = 1) -> Refusal | None:
-    """Return the refusal if ``more`` runs of ``owner`` would exceed a limit on runs; else None."""
+    """Return the refusal if ``more`` further runs of ``owner`` exceed a limit on runs, or None."""
     for name in view.holdings.bounds_of(owner):
         limit = view.owners[name].quota.concurrent_runs_max
         current = view.holdings.runs.get(name, 0)
@@ -209,10 +209,10 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the refusal by a hard quota that holds even if other owners' work ends, or None.
+    """Return the refusal by a hard quota, as if all work of other owners had ended; or None.
 
-    The check assumes that only the owner's own runs use the nodes that the owner holds. It counts
-    the nodes that ``run`` needs in addition.
+    Then only the owner's own runs use the nodes that the owner holds. The check counts the nodes
+    that ``run`` needs in addition.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)

@@ -11,7 +11,7 @@ SEARCH_STEPS_MAX: Final = 5_000
 
 @dataclass(slots=True)
 class SearchBudget:
-    """The steps left to a search. Once ``exhausted``, a missing result proves nothing."""
+    """The steps left to a search. If ``exhausted``, a missing result proves nothing."""
 
     left: int = SEARCH_STEPS_MAX
     exhausted: bool = False

@@ -184,8 +184,8 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
     """Declare the conflict of a due reservation, or return the cause why it cannot be declared.
 
     Return None if the conflict is declared now or already open. Return None, too, if another due
-    conflict has to be drawn first, because each conflict takes the next link of the lottery's
-    chain, and is charged to its owner.
+    conflict has to be drawn first. Conflicts are drawn one after the other: each takes the next
+    link of the lottery's chain, and is charged to its owner.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -257,7 +257,7 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
     """Return whether a firm start is tried before the queue, because a conflict has made its room.
 
-    The start is tried first once the leases that were cut for it have ended, even if its planned
+    When the leases that were cut for it have ended, the start is tried first, even if its planned
     instant is later. If it were tried later, a run that was cut could take the room back, and be
     drawn again.
     """

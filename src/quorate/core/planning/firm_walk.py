@@ -177,7 +177,7 @@ class FirmWalk:
         plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation that does not fit to its next start beside the other firm starts."""
+        """Move a reservation, which no longer fits, to its next start beside other firm starts."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 

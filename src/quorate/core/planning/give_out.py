@@ -51,7 +51,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""The most passes of a stage in one decision, if events of the stage may change its result."""
+"""How often one decision may run a stage whose events may change its own result."""
 WALKS_MAX: Final = 16
 """The most walks of the queue in one decision, if runs do not start as their firm starts say."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
@@ -290,6 +290,6 @@ def _is_due(log: DecisionLog) -> bool:
 
 
 def _was_passed(log: DecisionLog) -> bool:
-    """Return whether the queue has become due to be planned again since the last event."""
+    """Return whether the queue has to be planned again because of the time since the last event."""
     at_ms = replan_due_ms(log.view, log.began_ms)
     return at_ms is not None and at_ms <= log.now_ms

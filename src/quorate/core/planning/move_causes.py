@@ -377,7 +377,7 @@ def _lost(
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return the cause if ``pin`` cannot start although, by counting, no resource is short.
+    """Return why ``pin`` cannot start, although no resource is short by counting.
 
     The cause names the late leases of its domains, payers and quotas. Without late leases, the
     cause names what may have changed since the start was recorded: the domains, a quota or the

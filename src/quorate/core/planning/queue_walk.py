@@ -78,10 +78,10 @@ class Walk:
         self._is_rough = False
         """Whether another walk may find a better start of a run than the search of this walk.
 
-        There are three cases. The search counted the GPUs of started runs, but not the nodes that
-        they are on. A start at this instant became firm although admission refused it: the next
-        walk tries it as a start that is due. A start became firm although tentative starts of other
-        pools are earlier: the next walk plans these tentative starts after it.
+        There are three cases. First, the search counted the GPUs of started runs, but not the nodes
+        that they are on. Second, a start at this instant became firm although admission refused it:
+        the next walk tries it as a start that is due. Third, a start became firm although tentative
+        starts of other pools are earlier: the next walk plans these tentative starts after it.
         """
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""

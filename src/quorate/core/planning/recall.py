@@ -109,7 +109,7 @@ class _Trials:
     natural_ms: int | None
     reservation: str
     ends_ms: int
-    """The last expected end of the loans that end by themselves before a recall would end them."""
+    """The last expected end among the loans that end by themselves sooner than by a recall."""
     overdue: tuple[Loan, ...]
     """The loans to overdue runs, whose ends are unknown unless they are recalled."""
 

@@ -109,15 +109,15 @@ class ExpectedReturns:
         return with_capped(self._view, payers)
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island has outlasted its end as expected at ``since_ms``."""
+        """Return whether a lease of an island has outlasted the end expected at ``since_ms``."""
         return self._is_outlasted(self.said_of(key), since_ms)
 
     def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether a lease of a payer has outlasted its end as expected at ``since_ms``."""
+        """Return whether a lease of a payer has outlasted the end expected at ``since_ms``."""
         return self._is_outlasted(self._paid_by(key), since_ms)
 
     def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
-        """Return whether a lease of ``kept`` has outlasted its end as expected at ``since_ms``."""
+        """Return whether a lease of ``kept`` has outlasted the end expected at ``since_ms``."""
         said, now_ms = kept.said, self._now_ms
         if not said or said[0][0] >= now_ms:
             return False

@@ -96,7 +96,7 @@ class FirstRoom:
 
         Also return all domains with parts at that instant, in their order. A domain counts for the
         parts that fitted when it was last examined. A domain is examined again when more parts fit
-        into it, so the count is never too low. Once the count is enough, all domains are counted
+        into it, so the count is never too low. When the count is enough, all domains are counted
         again.
         """
         least_gpus = parts.gpus + parts.extra

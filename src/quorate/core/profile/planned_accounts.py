@@ -12,7 +12,7 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 
 
 class ExpectedAccounts:
-    """Envelopes and caps with the least free concurrency that they have in a time span.
+    """Envelopes and caps; the free concurrency of each is the least that it has in a time span.
 
     Their free GPU-hours are those that are free now, minus those that entries of the plan take.
     Held hours are not expected to come back. Racks are ignored: an envelope that pays only in some

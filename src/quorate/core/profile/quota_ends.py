@@ -19,7 +19,7 @@ def quota_ends(view: StateView, bound: str, now_ms: int) -> list[End]:
 
 
 def is_quota_outlasted(view: StateView, bound: str, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease under a quota has outlasted its end as expected at ``since_ms``."""
+    """Return whether a lease under a quota has outlasted the end expected at ``since_ms``."""
     for end_ms, _, name in quota_ends(view, bound, since_ms):
         if end_ms > now_ms:
             break

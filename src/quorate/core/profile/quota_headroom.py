@@ -120,7 +120,7 @@ class QuotaHeadroom:
     def left_on(self, owner: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:
         """Yield the nodes whose work under ``owner`` ends before ``until_ms``, and the headroom.
 
-        A run that uses one of these nodes until ``until_ms`` counts in the quota of ``owner`` once
+        A run that uses one of these nodes until ``until_ms`` counts in the quota of ``owner`` after
         the present work has ended. The headroom is how many more nodes the quota allows at all
         times from the end of the present work until ``until_ms``. Nothing is yielded if the plan
         takes none of the quota.
