@@ -42,7 +42,7 @@ class AgeKeeper(SyncRunner):
         self._driver.close()
 
     def note(self) -> None:
-        """Print a note if an answer was old, once for each command."""
+        """If an answer was old, print a note, at most one for each command."""
         context = click.get_current_context(silent=True)
         noted = {} if context is None else context.meta
         if self._age_s < OLD_S or noted.get(_NOTED):

@@ -37,11 +37,11 @@ def ask_each(
     questions: Sequence[Struct],
     line_of: Callable[[Any], str] | None = None,
 ) -> None:
-    """Request one operation several times, and print the responses with lines between them.
+    """Request one operation several times, and print each response.
 
-    An operation that writes is requested for each of ``questions``, even if the output was closed
-    or a request was refused. If ``line_of`` is given, a table shows only the line that it returns
-    for each response.
+    Tables are separated by empty lines. The line that ``line_of`` returns for a request, if it is
+    given, replaces the table of the response. An operation that writes is requested for each of
+    ``questions``, even if the output was closed or a request was refused.
     """
     operation = OPERATIONS[name]
     questions, key = with_keys(settings, operation, questions)
@@ -100,7 +100,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 class OwnRuns(NamedTuple):
     """Identifies the caller's own runs by user and owner.
 
-    In a ledger's file, and if the caller has no owner, they are identified by the user only.
+    The user alone identifies them in a ledger's file, and also if the caller has no owner.
     """
 
     user: str
@@ -117,8 +117,8 @@ class OwnRuns(NamedTuple):
 def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
     """Return the user and the owner that identify the caller's own runs.
 
-    Raises ``UsageError`` if the runs are ``to_cancel`` and the caller of a service has no owner,
-    because the runs of all users of the same name, under any owner, would be cancelled.
+    With ``to_cancel``, raises ``UsageError`` if the caller of a service has no owner: the command
+    would cancel the runs of every user of this name, under any owner.
     """
     from quorate.operations.common_requests import Nothing
 

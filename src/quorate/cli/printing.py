@@ -65,7 +65,7 @@ class Printouts:
         self._done = ""
 
     def refuse(self, error: CommandError) -> None:
-        """Store the refusal of one request; raise it if no further request may follow."""
+        """Store the refusal of one request, or raise it if it ends the command."""
         from quorate.views.statuses import UNAUTHENTICATED
 
         if not self._goes_on or error.code is not Exit.REFUSED or error.fault == UNAUTHENTICATED:
@@ -76,7 +76,7 @@ class Printouts:
     def add(self, done: str, write: Callable[[], None]) -> None:
         """Call ``write`` unless the output is closed; ``done`` describes the changes so far.
 
-        Raises the errors of ``write`` if no further request may follow.
+        Stores a failure of the output if ``goes_on`` is set; raises any other error of ``write``.
         """
         self._made += 1
         self._done = done or self._done
@@ -95,9 +95,9 @@ class Printouts:
             self._fault = error
 
     def check(self) -> None:
-        """Raise the stored refusals, or the failure of the output with the recorded changes.
+        """Raise the stored refusals; if there are none, raise the stored failure of the output.
 
-        Does nothing if no request was refused and the output did not fail.
+        The failure names the recorded changes. Does nothing if nothing is stored.
         """
         if self._refused:
             raise self._all_refused()

@@ -43,9 +43,9 @@ def _check_file(settings: Settings) -> None:
 
 
 def _is_ledger(source: str) -> bool:
-    """Return whether ``source`` is a URL or file of a store, not an export.
+    """Return whether ``source`` names a store, by a URL or a file; false for an export.
 
-    A missing file counts as that of a store, which then reports it.
+    A missing file counts as a store, because opening the store reports that it is missing.
     """
     path = Path(source)
     if not path.is_file():

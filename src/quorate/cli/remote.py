@@ -68,10 +68,11 @@ def ask_service(
     *,
     key: str | None,
 ) -> None:
-    """Request one operation several times, and print the responses with lines between them.
+    """Request one operation several times, and print each response.
 
-    If ``line_of`` is given, a table shows only the line that it returns for each response. ``key``
-    is the idempotency key of the whole command, if the operation takes one.
+    Tables are separated by empty lines. The line that ``line_of`` returns for a request, if it is
+    given, replaces the table of the response. ``key`` is the idempotency key of the whole command,
+    if the operation takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:

@@ -20,7 +20,10 @@ from quorate.views.exits import KEY_OPTION, UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
-    """Return the error that ends a command because of ``error``, as with a ledger's file."""
+    """Return the error that ends a command because of ``error``.
+
+    A refusal has the same exit code as when the command works on a ledger's file.
+    """
     match error:
         case RefusedError():
             from quorate.views.statuses import status_of
@@ -41,7 +44,7 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
 
 
 def uncertain_error(error: UncertainError, key: str | None) -> CommandError:
-    """Return the error of a command whose change may be recorded, with how to repeat the command.
+    """Return an error that says that a change may be recorded, and how to repeat the command.
 
     A repetition with ``key`` is safe.
     """
@@ -81,7 +84,10 @@ def interruptible(operation: Operation, asked: Struct, key: str | None) -> Itera
 
 
 def _advice(error: RefusedError, target: Target | None) -> list[str]:
-    """Return the remedy for a refused token, by the source of the token; empty for other errors."""
+    """Return the remedy for a refused token, which depends on where the token came from.
+
+    The list is empty for other errors.
+    """
     if not isinstance(error, UnauthenticatedError) or target is None:
         return []
     if not target.name:

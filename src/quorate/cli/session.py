@@ -100,7 +100,7 @@ def open_to_write(settings: Settings) -> EventStore:
 def _check_kept(settings: Settings) -> None:
     """Raise ``CommandError`` while work of the ledger's service is still running.
 
-    A command could not see the processes of this work end, and would give their GPUs to other runs.
+    A command cannot see when this work ends, and would give its GPUs to other runs too early.
     """
     from quorate.adapters.executors.keepers import kept_runs, work_folder
 

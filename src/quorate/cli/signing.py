@@ -23,7 +23,7 @@ class FileSigner:
         """Return the checkpoint; raises ``KeyFileError`` without the ledger's key."""
         if not state.public_key:
             raise KeyFileError(
-                "this ledger names no signing key, as the ledger of a simulation, so no checkpoint "
+                "this ledger, like that of a simulation, names no signing key, so no checkpoint "
                 "of it can be signed; keep the hash that this command prints: quorate ledger verify"
             )
         private_key = load_key(key_path(self.ledger))

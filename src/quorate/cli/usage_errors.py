@@ -45,7 +45,7 @@ def usage_error(error: click.ClickException) -> str:
 
 
 def _meant(typed: str, command: click.Command) -> str | None:
-    """Return the option of ``command`` that means what ``typed`` means in other tools, or None."""
+    """Return the option of ``command`` with the same meaning as ``typed``; None if it has none."""
     group = next((each for each in _MEANT if typed in each), ())
     there = {word for param in command.params for word in param.opts}
     return next((word for word in group if word in there), None)

@@ -203,8 +203,8 @@ def _live_runs(
     """Return the names of the waiting and running runs of an owner and a user.
 
     None means any owner, or any user. If ``has_below``, the result includes runs of owners below
-    ``owner``. Waiting runs come before running runs, and newer runs before older ones, so that no
-    run starts because a run that it follows was cancelled.
+    ``owner``. Waiting runs come before running runs, and newer runs before older ones: in this
+    order, a run is cancelled before the runs that it follows, so it does not start.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns

@@ -147,7 +147,7 @@ def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogL
 
 
 def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
-    """Yield the stored lines beside a ledger's file; with ``follow`` until the run is over."""
+    """Yield the lines stored beside a ledger's file, and with ``follow`` also new lines."""
     from msgspec import convert
     from msgspec.structs import replace
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from quorate.cli.slurm.sbatch_script import Script
 
 _SLURM: Final = "quorate.sbatch"
-"""The key that keeps Slurm's options and the script while click parses the other options."""
+"""The key in click's ``meta`` under which Slurm's options and the script are kept."""
 
 
 class _SlurmLine(click.Command):
@@ -40,7 +40,7 @@ class _SlurmLine(click.Command):
 
 
 def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
-    """Return the command's own options, without ``-o`` if ``args`` have it with a file.
+    """Return the command's own options; ``-o`` is one of them unless ``args`` has ``-o FILE``.
 
     ``-o FORMAT`` is the command's own option, and ``-o FILE`` is Slurm's.
     """
@@ -166,7 +166,7 @@ _INSTEAD: Final = (
     ("team", "account", "--team"),
     ("name", "job-name", "--name"),
 )
-"""Parameter, the script's option that the parameter replaces, and the option as it is typed."""
+"""Each row: a parameter, the script's option that it replaces, and the option that sets it."""
 
 
 def _read(

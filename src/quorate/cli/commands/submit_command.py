@@ -271,7 +271,7 @@ def _submit_files(
             for tree in trees
         ]
         trees = tuple(map(tree_of, changed))
-    # Errors in fields of --set name no line, because the fields are not in the files.
+    # With --set, errors name no line, because the faulty field may not be in a file.
     with nullcontext() if assignments else sources.located():
         send(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 

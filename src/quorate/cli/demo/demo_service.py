@@ -22,7 +22,7 @@ ALLOW_ROOT: Final = "--executor-allow-root"
 WORDS: Final = (
     *("serve", "--init", "--executor", "local"),
     *("--listen", "127.0.0.1:0", "--token-file", TOKEN),
-    # All work is the demo's own. Without this option, a service of root runs no work.
+    # All work is the demo's own. Without this option, a service started by root runs no work.
     *([ALLOW_ROOT] if os.geteuid() == 0 else []),
 )
 OUTPUT: Final = "serve.out"
@@ -92,7 +92,7 @@ class Service:
         return code
 
     def clear(self) -> None:
-        """Kill the service and all its work, in any state."""
+        """End the service and all its work, even if the service is not ready yet."""
         if self._process.poll() is None and self.url:
             until_s = time.monotonic() + CLEAR_S
             # Waiting runs are cancelled first; otherwise they would start when running runs end.

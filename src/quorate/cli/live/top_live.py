@@ -65,7 +65,7 @@ def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None
 
 
 def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
-    """Return the current fleet; if the service cannot be used, ``before`` with the error."""
+    """Return the current fleet, or the last fleet with the error if the service cannot be used."""
     try:
         return fleet_of(settings, pool)
     except CommandError as error:
@@ -130,7 +130,7 @@ def _ms(text: str) -> int:
 
 
 def painted(lines: Sequence[Line], *, has_colors: bool) -> str:
-    """Return the bytes that draw ``lines`` from the top of the terminal and clear the rest."""
+    """Return the text that draws ``lines`` from the top of the terminal, and clears the rest."""
     texts = [
         f"\x1b[{_STYLES[line.style]}m{line.text}\x1b[0m"
         if has_colors and line.style in _STYLES and line.text

@@ -76,7 +76,7 @@ async def _follow_service(
 
 
 async def _listen(client: AsyncClient, seq: int, moved: asyncio.Event) -> None:
-    """Set ``moved`` whenever an event after ``seq`` is recorded that the caller may see."""
+    """Set ``moved`` at each new event after ``seq`` that the caller may see."""
     async for _ in client.watch(seq + 1):
         moved.set()
 

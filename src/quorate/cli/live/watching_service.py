@@ -1,4 +1,4 @@
-"""Watches a service, which sends events; asks for the state after an event, or if it is old."""
+"""Watches a service. It sends events; the state is requested after an event, and when it is old."""
 
 from __future__ import annotations
 

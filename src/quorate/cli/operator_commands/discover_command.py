@@ -97,7 +97,7 @@ def discover(  # noqa: PLR0917 - click passes them by name
 
 
 def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, cluster: str) -> None:
-    """Print the documents of a cluster's GPU nodes; report nodes that are left out on stderr."""
+    """Print the documents of a cluster's GPU nodes; list on stderr the nodes that are left out."""
     from pathlib import Path
 
     from quorate.adapters.kubernetes.cluster_access import from_kubeconfig

@@ -264,8 +264,8 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 def _keep(token: str, path: str) -> bool:
     """Write the token to a new file that only its owner can read; return whether it worked.
 
-    An existing file is not changed. The caller then prints the token, because the service can show
-    a token only once.
+    An existing file is not changed. If the result is false, the caller prints the token, because
+    the service can show a token only once.
     """
     import os
 

@@ -243,7 +243,7 @@ def _refuse_changes(scenario: str | None, given: dict[str, Any]) -> None:
 
 
 def _refuse_without_effect(*, is_compared: bool) -> None:
-    """Raise ``UsageError`` for an option that has no effect with, or without, --compare."""
+    """Raise ``UsageError`` if --compare, or its absence, makes a given option useless."""
     context = click.get_current_context()
     others = {"seed": "--seed"} if is_compared else _COMPARING
     for name, option in others.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KINDS: Final = ("budget", "owner", "pool", "node", "system")
 _TARGET: Final = re.compile(r"(budget|owner|pool|node)\.([^.\[\]=]+)\.(.+)", re.DOTALL)
 _SHAPE: Final = re.compile(r"([A-Za-z]+)\.[^=]+=")
-"""The form of a target of any kind, to find the kind that was meant."""
+"""Matches ``KIND.PATH=`` with any word as the kind, so that an error can name a similar kind."""
 _SYSTEM: Final = re.compile(r"system\.(.+)", re.DOTALL)
 _NODES: Final = re.compile(r"([1-9][0-9]{0,5})x(.+)")
 

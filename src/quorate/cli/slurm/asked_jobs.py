@@ -99,9 +99,9 @@ def now_of(settings: Settings) -> datetime:
 
 
 def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
-    """Return the matching jobs of ``phases``, in each phase oldest first; None means every phase.
+    """Return the matching jobs of ``phases``: phase by phase, and in each phase oldest first.
 
-    Running jobs include their nodes.
+    A phase None stands for all phases. Running jobs include their nodes.
     """
     runs: list[Any] = []
     for phase in phases:

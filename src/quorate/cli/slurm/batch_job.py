@@ -30,7 +30,7 @@ PROLOGUE: Final = (
     'SLURM_ARRAY_TASK_MIN="$QUORATE_ARRAY_TASK_MIN" '
     'SLURM_ARRAY_TASK_MAX="$QUORATE_ARRAY_TASK_MAX"; fi; exec "$@"'
 )
-"""Sets the variables of the job that are known only where and when it starts.
+"""Sets those variables of the job whose values are known only when it starts, on its node.
 
 If there is no list of GPUs, as in a pod, the number of GPUs on the node is not set.
 """

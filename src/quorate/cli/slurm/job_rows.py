@@ -200,7 +200,7 @@ def node_list(nodes: Iterable[str]) -> str:
             numbered.append((matched[1], matched[2]))
     padded = {(base, len(n)) for base, n in numbered if n.startswith("0") and n != "0"}
     for base, number in numbered:
-        # 100 is in one range with 099, because it has as many digits as that padded number.
+        # 099 and 100 form one range: 100 has as many digits as a number with leading zeros.
         width = len(number) if (base, len(number)) in padded else 0
         bases.setdefault((base, width), []).append(int(number))
     for (base, width), numbers in bases.items():

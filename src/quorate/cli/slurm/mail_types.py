@@ -39,7 +39,7 @@ def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
             left_out.append(word)
         elif word in _KINDS:
             found |= dict.fromkeys(kind.value for kind in _KINDS[word])
-        elif word not in ("ALL", "ARRAY_TASKS"):  # Tasks of an array send mail anyway.
+        elif word not in ("ALL", "ARRAY_TASKS"):  # Each task sends mail without it, too.
             raise ValueError(
                 f"unknown type {word!r}; write NONE, BEGIN, END, FAIL, REQUEUE or ALL, with commas"
             )

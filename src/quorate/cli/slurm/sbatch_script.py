@@ -1,7 +1,7 @@
 """Reads ``#SBATCH`` lines and options of sbatch as a request for a run. Pure.
 
-A remark reports each option that is ignored. An option that would change the meaning of the script
-if it were ignored is refused.
+A remark reports each option that is ignored. An option is refused if the script means
+something else without it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-o
 
 
 def split_outside(text: str, mark: str) -> list[str]:
-    """Return the parts of ``text`` between each ``mark`` that is outside of brackets."""
+    """Return ``text``, split at each ``mark`` that is outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "[") - (letter == "]")
