@@ -78,8 +78,9 @@ class Asker:
     def log_lines(
         self, run: str, *, first: int = 0, tail: int | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
-        """Yield the output of a run from line ``first`` on; with ``follow`` until the run is over.
+        """Yield the output of a run from line ``first`` on.
 
-        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
+        With ``follow``, go on with new lines until the run is over. If ``tail`` is given, begin
+        with the last ``tail`` lines of the current output.
         """
         return self._driver.stream(self._asking.logs(run, first=first, tail=tail, follow=follow))

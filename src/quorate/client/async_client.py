@@ -35,9 +35,10 @@ from quorate.operations.ledger.plan_operations import Explanation, Forecast
 class AsyncClient(AsyncMethods):
     """An asyncio client of a Quorate service.
 
-    Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
-    the command line. Every operation is a method with the operation's name. If a request fails, the
-    client sends it again when that is safe. All tries of a submit have the same idempotency key.
+    Without ``server`` the client uses ``context``, else ``QUORATE_SERVER``, else
+    ``QUORATE_CONTEXT``, else the current context, like the command line. Every operation is a
+    method with the operation's name. If a request fails, the client sends it again when that is
+    safe. All tries of a submit have the same idempotency key.
 
         async with AsyncClient("http://127.0.0.1:8414", token=token) as client:
             await client.update_tenant("vision", {"max_nodes": 250})
@@ -230,7 +231,7 @@ AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type:
 
 
 class AsyncRunHandle:
-    """A submitted run. ``outcome`` is the result of ``submit``; None if ``run`` made the handle."""
+    """A submitted run. ``outcome`` is what ``submit`` answered; ``run(NAME)`` leaves it None."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -278,9 +279,10 @@ class AsyncRunHandle:
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None
     ) -> AsyncIterator[LogLine]:
-        """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
+        """Yield the run's output from line ``from_`` on.
 
-        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
+        With ``follow``, go on with new lines until the run is over. If ``tail`` is given, begin
+        with the last ``tail`` lines of the current output.
         """
         asking = self._client._asking  # noqa: SLF001
         return self._client._driver.stream(  # noqa: SLF001

@@ -34,9 +34,10 @@ from quorate.operations.ledger.plan_operations import Explanation, Forecast
 class Client(Asker, Methods):
     """A blocking client of a Quorate service.
 
-    Without ``server`` the client uses ``QUORATE_SERVER``, ``context`` or the current context, like
-    the command line. Every operation is a method with the operation's name. If a request fails, the
-    client sends it again when that is safe. All tries of a submit have the same idempotency key.
+    Without ``server`` the client uses ``context``, else ``QUORATE_SERVER``, else
+    ``QUORATE_CONTEXT``, else the current context, like the command line. Every operation is a
+    method with the operation's name. If a request fails, the client sends it again when that is
+    safe. All tries of a submit have the same idempotency key.
 
         with Client("http://127.0.0.1:8414", token=token) as client:
             run = client.submit(gpus=8, team="vision", command=["python", "train.py"])
@@ -182,7 +183,7 @@ Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[at
 
 
 class RunHandle:
-    """A submitted run. ``outcome`` is the result of ``submit``; None if ``run`` made the handle."""
+    """A submitted run. ``outcome`` is what ``submit`` answered; ``run(NAME)`` leaves it None."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client
@@ -234,8 +235,9 @@ class RunHandle:
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None
     ) -> Iterator[LogLine]:
-        """Yield the run's output from line ``from_`` on; with ``follow`` until the run is over.
+        """Yield the run's output from line ``from_`` on.
 
-        If ``tail`` is given, begin with the last ``tail`` lines of the current output.
+        With ``follow``, go on with new lines until the run is over. If ``tail`` is given, begin
+        with the last ``tail`` lines of the current output.
         """
         return self._client.log_lines(self.name, first=from_, tail=tail, follow=follow)

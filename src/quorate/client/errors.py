@@ -95,7 +95,7 @@ class UncertainError(UnreachableError):
 
 
 def _cause_of(error: QuorateClientError) -> str:
-    """Return the text of ``error`` without its remedy, which fits a single try only."""
+    """Return the text of ``error`` without its remedy, because the remedy is for a single try."""
     return str(error).partition(";")[0].partition("\n")[0]
 
 

@@ -75,7 +75,7 @@ def exchange(
     *,
     accept: str = wire.JSON,
 ) -> Flow[T]:
-    """Send a request, with retries if they are safe, and return ``read`` of the reply.
+    """Send a request, with retries if they are safe, and return the reply as ``read`` converts it.
 
     All tries have the same idempotency key. Raises ``UncertainError`` if one try of a write may
     have been carried out, and no later try shows whether it was.
@@ -212,9 +212,9 @@ def log_lines(
     tail: int | None,
     follow: bool,
 ) -> Flow[None]:
-    """Emit the current output of a run, page by page, and with ``follow`` the later output.
+    """Emit the current output of a run, page by page; then the later output if ``follow`` is set.
 
-    ``stream`` gives the later output until the run is over. If ``tail`` is given, begin with the
+    ``stream`` emits the later output until the run is over. If ``tail`` is given, begin with the
     last ``tail`` lines of the current output.
     """
     page: Logs | None = None

@@ -89,7 +89,7 @@ class PlainDriver(SyncRunner):
     def _asked(self, request: Request, silence_s: float) -> Response:
         """Return the response to ``request``; its status and headers have been read."""
         if self._http.sock is not None and select.select([self._http.sock], [], [], 0)[0]:
-            self.close()  # The service has closed the connection: only then is it readable here.
+            self.close()  # There is something to read, so the service has closed the connection.
         if self._http.sock is None:
             self._is_connected = False
             self._http.connect()

@@ -143,7 +143,7 @@ def conclusion(
 
 
 def _is_decided(error: QuorateClientError) -> bool:
-    """Return whether ``error`` is a decision about the request: then no try was recorded."""
+    """Return whether ``error`` shows that the ledger refused the request: no try was recorded."""
     undecided = BusyError | FailedError | UnauthenticatedError | ForbiddenError
     if not isinstance(error, RefusedError) or isinstance(error, undecided):
         return False

@@ -37,8 +37,8 @@ class _Absent(Fields):
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MissingFieldError(
-            f"{name}: the answer has no such field; if several resources begin with this name, "
-            "they are in .items: give the whole name, or read .items"
+            f"{name}: the answer has no such field; if the name of the request is the beginning of "
+            "several names, the resources are in .items: give the whole name, or read .items"
         )
 
 

@@ -22,7 +22,7 @@ ROWS_MAX: Final = 100
 
 
 def table_of(resources: Sequence[Any], *, has_more: bool = False) -> str:
-    """Return a table of the first ``ROWS_MAX`` of ``resources``, which have one kind."""
+    """Return a table of the first ``ROWS_MAX`` of ``resources``, which are all of one kind."""
     if not resources:
         return "<p>none</p>"
     shown = resources[:ROWS_MAX]

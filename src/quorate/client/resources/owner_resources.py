@@ -81,7 +81,7 @@ class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
 
 
 class TenantStatus(Fields):
-    """The usage of a tenant, and its version: pass this as ``if_match`` in an update."""
+    """The usage of a tenant, and its version, which an update takes as ``if_match``."""
 
     version: int
     nodes: int
