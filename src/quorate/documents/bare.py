@@ -55,7 +55,7 @@ def has_head(tree: dict[str, Any]) -> bool:
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` is a document or a spec; False if only a field of it is one."""
+    """Return whether ``tree`` itself is a document or a spec, not a mapping with one in a field."""
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 
@@ -77,6 +77,6 @@ def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
 
 
 def without_head(fault: Fault) -> Fault:
-    """Return ``fault`` with its path in the document as it was before ``with_head``."""
+    """Return ``fault`` with the path that its place had in the tree given to ``with_head``."""
     is_below = fault.path[:1] in (("spec",), ("metadata",))
     return replace(fault, path=fault.path[1:]) if is_below else fault

@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The readable fields of an envelope; with them, caps are checked despite other faults."""
+    """The fields of an envelope that could be read; caps are checked with them despite faults."""
 
     name: str | None
     flavor: str | None

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-# A scalar needs no quotes if YAML 1.1 and YAML 1.2 read it as text. Such scalars are words, also
-# with a colon inside, and numbers with a unit.
+# A scalar needs no quotes if YAML 1.1 and YAML 1.2 read it as text. Such scalars are words, which
+# may have a colon inside, and numbers with a unit.
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9._/:-]*[A-Za-z0-9])?|[0-9]{1,15}(?:ms|[dhms])")
 _MISREAD: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

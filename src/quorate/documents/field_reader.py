@@ -198,7 +198,7 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
 
 
 def _by_folded(known: Iterable[str]) -> dict[str, str]:
-    """Return ``known`` by folded name; of names that fold to the same, the first in order stays."""
+    """Return ``known`` by folded name; of several names that fold alike, the smallest is kept."""
     return {_folded(name): name for name in sorted(known, reverse=True)}
 
 

@@ -79,9 +79,10 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 
 def read_object(body: bytes) -> dict[str, Any] | Unreadable:
-    """Return the object in ``body``, or why ``body`` is refused; a blank one is an empty object.
+    """Return the object in ``body``, or why ``body`` is refused.
 
-    Numbers are exact. The time is bounded by the length of ``body``.
+    A blank ``body`` is an empty object. Numbers are exact. The time is bounded by the length of
+    ``body``.
     """
     if not body or body.isspace():
         return {}
@@ -344,7 +345,10 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return the offset of ``part`` in ``body``. An earlier equal part would have been refused."""
+    """Return the offset of ``part`` in ``body``.
+
+    It is the first occurrence, because an equal part before it would have been refused.
+    """
     return 0 if part is body else max(0, body.find(part))
 
 

@@ -193,7 +193,7 @@ def parse_tree(  # noqa: PLR0913 - two values, and how they are read
     needs_owner: bool = True,
     bare: Bare | None = None,
 ) -> Parsed:
-    """Return the document in ``tree``, a decoded object, or its problems.
+    """Return the document in the decoded object ``tree``, or its problems.
 
     If ``kind`` is None, the document must name its kind. ``lenient`` is for ``calc``, which also
     reads manifests of Jobtree: names and a run's owner may be left out, and namespaces, labels and
@@ -233,7 +233,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
     if top is None:
         return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
-    # A caller that gives the kind has an interface with a version, so the tree needs no version.
+    # If the caller gives the kind, its own interface has a version, and the tree needs none.
     read_api_version(top, lenient=lenient or kind is not None)
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:

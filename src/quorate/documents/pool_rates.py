@@ -113,7 +113,9 @@ def _read_type(reading: _Reading, job_type: JobType, value: object, at: At) -> N
         at.fault(f"repeats the type {job_type.key}", "keep one of the two")
         return
     if ALONE_KEY not in entries:
-        at.child(ALONE_KEY).fault("is required", "add the rate alone, 0 if it cannot run")
+        at.child(ALONE_KEY).fault(
+            "is required", "add the rate without other jobs, or 0 if it cannot run"
+        )
     for key, entry in entries.items():
         place = at.child(key)
         if key == ALONE_KEY:

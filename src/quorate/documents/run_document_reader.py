@@ -344,7 +344,7 @@ def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` if it is out of range, with the text ``bounds``, or between two steps."""
+    """Report ``gpus`` if it is between two steps, or with the text ``bounds`` if out of range."""
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")

@@ -75,9 +75,9 @@ def _has(value: object, path: Path) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Return a copy of ``value`` and of the containers in it; deeper values are shared.
+    """Return a copy of ``value`` in which only its own containers are copied, too.
 
-    Synonyms do not occur in the deeper values.
+    Deeper values are shared, because they have no synonyms.
     """
     assert isinstance(value, dict), value
     kinds = (dict, list)

@@ -92,7 +92,7 @@ class _Count:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is not complete yet; in a mapping, with the key of the next value."""
+    """A mapping or list that is not complete yet; a mapping has the ``key`` of its next value."""
 
     value: dict[str, object] | list[object]
     anchor: str | None
@@ -109,7 +109,7 @@ class _Anchored:
 
 
 def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
-    """Return the documents of ``text`` without empty ones, or why it cannot be read."""
+    """Return the documents of ``text`` that are not empty, or why ``text`` cannot be read."""
     found: list[SourceDocument] = []
     try:
         _check_text(text)

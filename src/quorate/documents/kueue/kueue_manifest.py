@@ -98,7 +98,7 @@ def fields_read(
     read: frozenset[str],
     gone: Mapping[str, str],
 ) -> Fields | None:
-    """Return the fields in ``read`` of the mapping ``value``; add a note for each other field.
+    """Return those fields of the mapping ``value`` that are in ``read``; add notes on all others.
 
     ``gone`` maps a field that is left out to the text of its note; an empty text means no note. A
     null or empty field counts as missing, as in Kubernetes.
