@@ -39,9 +39,9 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print each response.
 
-    Tables are separated by empty lines. The line that ``line_of`` returns for a request, if it is
-    given, replaces the table of the response. An operation that writes is requested for each of
-    ``questions``, even if the output was closed or a request was refused.
+    Tables are separated by empty lines. If ``line_of`` is given, its line for a request replaces
+    the table of the response. An operation that writes is requested for each of ``questions``, even
+    if the output was closed or a request was refused.
     """
     operation = OPERATIONS[name]
     questions, key = with_keys(settings, operation, questions)

@@ -70,9 +70,9 @@ def ask_service(
 ) -> None:
     """Request one operation several times, and print each response.
 
-    Tables are separated by empty lines. The line that ``line_of`` returns for a request, if it is
-    given, replaces the table of the response. ``key`` is the idempotency key of the whole command,
-    if the operation takes one.
+    Tables are separated by empty lines. If ``line_of`` is given, its line for a request replaces
+    the table of the response. ``key`` is the idempotency key of the whole command, if the operation
+    takes one.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:

@@ -61,7 +61,7 @@ class Settings(NamedTuple):
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The options that another command needs to use the same ledger."""
+        """The options with which another command uses the same ledger."""
         return () if self.ledger_option is None else ("--ledger", self.ledger_option)
 
     def service(self) -> Target | None:

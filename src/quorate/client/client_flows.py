@@ -48,7 +48,7 @@ class Asking(Struct, frozen=True):
     def json_and_notes(
         self, name: str, question: Struct, *, accept: str = wire.JSON
     ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
-        """Return the answer and all notes; the answer is decoded JSON, or the text if not JSON."""
+        """Return the answer and all notes; if ``accept`` is not JSON, the answer is a string."""
         read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
         return flows.exchange(
             OPERATIONS[name],

@@ -112,7 +112,7 @@ class AsyncDriver:
     async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
         """Return the response of the first reachable service.
 
-        With ``silence_s`` the body is not read yet, and each read may take that long.
+        If ``silence_s`` is given, the body is not read here, and each later read may take so long.
         """
         tried = 0
         while True:

@@ -75,7 +75,7 @@ def exchange(
     *,
     accept: str = wire.JSON,
 ) -> Flow[T]:
-    """Send a request, with retries if they are safe, and return the reply as ``read`` converts it.
+    """Send a request, with retries if they are safe, and return what ``read`` makes of the reply.
 
     All tries have the same idempotency key. Raises ``UncertainError`` if one try of a write may
     have been carried out, and no later try shows whether it was.

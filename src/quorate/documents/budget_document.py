@@ -65,7 +65,7 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The fields of an envelope that could be read; caps are checked with them despite faults."""
+    """What could be read of an envelope, so that caps can be checked even if it is faulty."""
 
     name: str | None
     flavor: str | None

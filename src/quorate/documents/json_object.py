@@ -49,7 +49,7 @@ IN_ONE_GO_BYTES: Final = 1024 * 1024
 AT_A_TIME_BYTES: Final = 256 * 1024
 """A long list is decoded in pieces of this length."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
-"""The longest field, or entry of a list, of a text that is decoded field by field."""
+"""The maximal length of a field, or of an entry of a list, in a text decoded field by field."""
 _STRINGS_LOOKED_AT: Final = 50_000
 """The maximal number of strings that are parsed to learn whether they contain commas."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
@@ -316,7 +316,7 @@ def _malformed(error: msgspec.DecodeError, part: bytes, body: bytes) -> _Refused
     if "surrogate" in what:
         return _at(body, _start(part, body) + int(at), f"malformed JSON: {HALF}", WHOLE)
     if at is None:
-        # The decoder reports the same for half of a surrogate pair at the end of a string.
+        # Half of a surrogate pair at the end of a string also gets an error without a position.
         fault = _explained(body)
         if fault is not None and HALF in fault.message:
             return _Refused(fault)

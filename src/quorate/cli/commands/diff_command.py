@@ -75,7 +75,7 @@ class _Resources:
         self._known: dict[str, dict[str, Any]] = {}
 
     def find(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the current resource of the kind and name of ``wanted``; None if it is missing."""
+        """Return the current resource with the kind and name of ``wanted``, or None if missing."""
         from quorate.views.kind_names import kind_named
 
         name = wanted["metadata"].get("name")

@@ -184,7 +184,7 @@ def scancel(
     if found.is_all:
         raise click.UsageError("name the jobs, or choose them: quorate scancel --me")
     names = [row.run for phase in LIVE for row in reversed(asked_jobs(settings, (phase,), found))]
-    # A job that does not exist is reported as in other commands, after the other jobs.
+    # Jobs that do not exist are requested last, and refused as in other commands.
     names += _missing(settings, jobs)
     if not names:
         if any(which.values()):

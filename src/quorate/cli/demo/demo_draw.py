@@ -11,7 +11,7 @@ from quorate.cli.demo.demo_stage import Stage
 
 EXPORT: Final = "export.jsonl"
 _ODDS: Final = 4
-"""How many times the plan prints the odds 1/2: for each of two teams, and for their runs."""
+"""How many times the plan prints the odds 1/2: for two teams, and for one run of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def make_ledger(settings: Settings, command: str) -> None:
 
     asked = on_file(settings, command)
     path = settings.ledger_path
-    # Commands find a ledger in etcd by its URL; a path names its local files only.
+    # A ledger in etcd is found by its URL; ``path`` only names the files beside it.
     named = settings.ledger if has_leader(settings.ledger) else str(path)
     ledger_id, public_key = create_ledger(
         settings.ledger, clock_of(settings), actor=settings.actor()

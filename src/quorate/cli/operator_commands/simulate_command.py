@@ -224,7 +224,7 @@ def _compare(
 
     if given["policy"] is not None:
         raise click.UsageError("--compare names the policies; remove --policy")
-    # A scenario needs a policy; each simulation of the comparison replaces this one by its own.
+    # A scenario needs a policy; each simulation of the comparison uses its own policy instead.
     first = names.partition(",")[0].strip()
     bound = given["discipline"] == "bind"
     asked = _asked(scenario, given if bound else {**given, "policy": first})

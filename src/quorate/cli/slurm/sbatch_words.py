@@ -1,4 +1,4 @@
-"""Tables of sbatch's refused and ignored options and of its variables; and readers of times."""
+"""Tables of sbatch's variables, and of its refused and ignored options; readers of times."""
 
 from __future__ import annotations
 

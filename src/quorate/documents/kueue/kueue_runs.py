@@ -196,7 +196,7 @@ def _runtime(workload: Workload) -> Tree | None:
 
 
 def _work(workload: Workload, terms: Terms) -> Tree:
-    """Return the fields of the run for its program; the first set of pods has this program."""
+    """Return the fields for the run's program, which is the program of the first set of pods."""
     (first, *others) = workload.pod_sets
     for each in others:
         workload.manifest.note(
