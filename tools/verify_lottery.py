@@ -51,7 +51,7 @@ def _must(condition: object, otherwise: str) -> None:
 
 
 def events(lines: list[bytes]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the place and the fields of each event, and before them the place of its block."""
+    """Yield the place and the fields of each event; before each block, yield the block's place."""
     previous, seq = "0" * 64, 1
     for height, line in enumerate(lines, 1):
         yield f"line {height}, sequence {seq}", []
@@ -101,7 +101,7 @@ def check_draws(declared: list[Any], resolved: list[Any]) -> None:
 
 
 def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
-    """Check one event; ``chain`` has the last link and its number, the length, link 0, the next."""
+    """Check one event; ``chain``: the last link, its number, the length, link 0, the next chain."""
     match row:
         case ["lottery-committed/1", _, _, link, length]:
             _must(chain[1] == chain[2], "the chain before has unused links")
