@@ -100,6 +100,8 @@ def test_whatif_without_a_change_says_that_it_reproduces_the_ledger(
         (["--add-nodes", "2xnope"], 1, "there is no node 'nope'"),
         (["--policy", "fifo"], 1, "there is no rounds pool at that time"),
         (["--policy", "default=fifo"], 1, "no rounds pool 'default'; there is none"),
+        (["--policy", "=fifo"], 2, "--policy =fifo: write POOL=NAME, or NAME alone"),
+        (["--policy", "default="], 2, "--policy default=: write POOL=NAME, or NAME alone"),
     ],
 )
 def test_a_whatif_that_cannot_be_is_refused_with_the_remedy(

@@ -148,6 +148,8 @@ def test_whatif_shares_by_another_policy(bare: Shell) -> None:
     unknown = shell("whatif", "--at", at, "--policy", "fairest")
     assert unknown.code == 3
     assert "there is no policy 'fairest'; use one of: " in unknown.err
+    named = shell("whatif", "--at", at, "--policy", "shared=no name")
+    assert "--policy: Pool/shared: spec.policy: " in named.err
     packed = shell("whatif", "--at", at, "--policy", "max_min_fairness_packed")
     assert "lets two runs share GPUs" in packed.err
 

@@ -48,12 +48,17 @@ def changes_of(
 
     Raises ``CommandError`` that names the option, its fault and its syntax.
     """
+    by_policy = [("--policy", each) for each in _policies(view, policies)]
     trees: dict[tuple[str, str], dict[str, Any]] = {}
-    for assignment in (*_policies(view, policies), *assignments):
+    options: dict[tuple[str, str], dict[str, None]] = {}
+    for option, assignment in (*by_policy, *(("--set", each) for each in assignments)):
         kind, name, rest = _target(assignment)
         tree = trees.get((kind, name)) or render(_spec(view, kind, name, assignment))
         trees[kind, name] = assigned(tree, [f"spec.{rest}"])
-    found: list[Applied] = [_parsed(tree) for tree in trees.values()]
+        options.setdefault((kind, name), {})[option] = None
+    found: list[Applied] = [
+        _parsed(tree, " and ".join(options[changed])) for changed, tree in trees.items()
+    ]
     for addition in additions:
         found += _more_nodes(view, addition)
     return found
@@ -62,7 +67,9 @@ def changes_of(
 def _policies(view: StateView, policies: Sequence[str]) -> Iterator[str]:
     """Yield the assignments that make pools use ``policies``."""
     for each in policies:
-        pool, _, name = each.rpartition("=")
+        pool, mark, name = each.rpartition("=")
+        if not name or (mark and not pool):
+            raise CommandError(Exit.USAGE, f"--policy {each}: write POOL=NAME, or NAME alone")
         sharing = [n for n, p in view.pools.items() if p.discipline is Discipline.ROUNDS]
         if pool and pool not in sharing:
             raise CommandError(
@@ -127,8 +134,8 @@ def _spec(view: StateView, kind: str, name: str, assignment: str) -> Applied:
     return found
 
 
-def _parsed(tree: dict[str, Any]) -> Applied:
-    parsed = parse_tree(None, tree, source="--set")
+def _parsed(tree: dict[str, Any], source: str) -> Applied:
+    parsed = parse_tree(None, tree, source=source)
     if isinstance(parsed, Invalid):
         raise CommandError(Exit.INVALID, *(each.text() for each in parsed.problems))
     (document,) = parsed.items
@@ -158,7 +165,7 @@ def _more_nodes(view: StateView, addition: str) -> list[Node]:
         number += 1
         name = f"{like.spec.name}-more-{number}"
         if name not in view.nodes:
-            node = _parsed({**tree, "metadata": {**tree["metadata"], "name": name}})
+            node = _parsed({**tree, "metadata": {**tree["metadata"], "name": name}}, "--add-nodes")
             assert isinstance(node, Node), node
             found.append(node)
     return found

@@ -3,9 +3,10 @@
 There is one account for each owner and pool, in GPU-milliseconds of lost work. An account starts
 full, and fills at a rate of ``disruptionRate`` times the pool's GPUs times the owner's target
 share. The size of an account is the larger of two amounts. The first is the amount that the account
-gains in seven days. The second is the pool's minimum runtime times the GPUs that the owner's
-envelopes pay for at once. Only the owner that calls a conflict is charged, so no owner can use up
-the account of another. docs/adr/0031-disruption-accounts-and-notices.md.
+gains in seven days. The second is the pool's minimum runtime times the GPUs for which the open
+envelopes of the owner and its family can pay at once. Only the owner that calls a conflict is
+charged, so no owner can use up the account of another.
+docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations

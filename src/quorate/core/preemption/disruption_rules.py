@@ -4,7 +4,7 @@ A run may call a conflict unless one of these holds:
 
 - The run waits for its owner's hard quota, or its owner is beyond its soft quotas.
 - The run was itself cut within the cool-down, or its last start was refused.
-- Its owner ended a run shortly after a conflict had made room for that run.
+- A run of its owner ended shortly after a conflict had made room for that run.
 - The pool allows no conflicts, or its owner's disruption account does not cover the worst draw.
 """
 
@@ -90,7 +90,7 @@ def may_call(  # noqa: PLR0911 - one answer per bar
         return CallRefusal(CallBar.HEADROOM, _NO_HEADROOM)
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
-        text = f"{run.owner} ended a run shortly after conflicts had made room for it"
+        text = f"a run of {run.owner} ended shortly after conflicts had made room for it"
         return CallRefusal(CallBar.THREW_AWAY, text)
     if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
         return CallRefusal(CallBar.COOL_DOWN, "it was itself cut within the cool-down")
