@@ -19,7 +19,7 @@ _PREPARED: Final[set[Any]] = set()
 
 
 def prepared(shape: type[T]) -> type[T]:
-    """Return ``shape``, whose fields msgspec has gathered."""
+    """Have msgspec gather the fields of ``shape`` now, and return ``shape``."""
     if shape not in _PREPARED:
         with _LOCK:
             msgspec.json.Decoder(shape)

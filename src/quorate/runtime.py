@@ -30,7 +30,7 @@ NOTICE: Final = "QUORATE_NOTICE"
 LEASE_STEPS: Final = "QUORATE_LEASE_STEPS"
 LEASE_SECONDS: Final = "QUORATE_LEASE_SECONDS"
 LEASE_UNTIL_MS: Final = "QUORATE_LEASE_UNTIL_MS"
-"""The variables with the bounds of the round that a run starts in: steps, seconds, its end."""
+"""The variables with bounds of the round in which a run starts: its steps, seconds and end."""
 NOTICE_FILE: Final = "notice.json"
 DONE_FILE: Final = "done.json"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -75,7 +75,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The round in which the run started: it has its GPUs for ``seconds``, until ``until_ms``.
+    """The round in which the run started. The run has its GPUs for ``seconds``, until ``until_ms``.
 
     ``steps`` is the number of steps that the run is expected to do in this time, and at most the
     number of steps that it has left. A run that keeps its GPUs in the next round gets no message. A

@@ -41,7 +41,7 @@ TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z
 
 
 def hours_text(gpu_ms: int, *, up: bool = False) -> str:
-    """Return GPU-milliseconds as hours with at most two decimals, rounded down, or up if ``up``."""
+    """Return GPU-milliseconds as hours with at most two decimals, rounded down unless ``up``."""
     hundredths, rest = divmod(gpu_ms, HOUR_MS // 100)
     hundredths += 1 if up and rest else 0
     whole, part = divmod(hundredths, 100)
@@ -54,7 +54,7 @@ def fits_double(amount: Decimal) -> bool:
 
 
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
-    """Return ``parts`` as multiples of ``unit`` that add up to the rounded sum of ``parts``.
+    """Return ``parts`` rounded to multiples of ``unit``, so that they add up to the rounded sum.
 
     First each part is rounded down. Then as many parts as necessary are rounded up instead: those
     that lost most.

@@ -13,7 +13,7 @@ _SENTENCES: Final = {
     MoveCode.NODE_LOST: "{objects} failed",
     MoveCode.NODE_DRAINED: "{objects} drained",
     MoveCode.NODES_CHANGED: "the nodes of {objects} changed",
-    MoveCode.BUDGET_CHANGED: "{objects} changed, or is closed by then",
+    MoveCode.BUDGET_CHANGED: "{objects} changed, or its window is closed at the planned start",
     MoveCode.CAP_CHANGED: "{objects} changed",
     MoveCode.OWNER_MOVED: "the parents of {objects} changed",
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
@@ -22,7 +22,7 @@ _SENTENCES: Final = {
     MoveCode.CONFLICT_CALLED_OFF: "no conflict: {note}",
     MoveCode.CONFLICT_NO_HEADROOM: "no conflict: it waits for its owner's hard quota",
     MoveCode.CONFLICT_BARRED: (
-        "no conflict: a run of its owner that a conflict had started ended too soon"
+        "no conflict: an earlier conflict started a run of its owner, and that run ended too soon"
     ),
     MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
     MoveCode.CONFLICT_UNSTARTED: "no conflict: its last start was refused after it had its GPUs",

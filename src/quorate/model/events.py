@@ -230,8 +230,7 @@ class RoundShare(Part, frozen=True):
     ``shares_ppm`` are parts of the run's time, alone and in pairs. ``rates`` are the rates from
     which the shares were computed, in millionths of a step per second of the whole run. Bit n of
     ``measured`` is set if rate n is measured, not declared. ``paired_ppm`` has the part of each
-    share for which the run is to share its GPUs with another run. If the run is to share no GPUs,
-    ``paired_ppm`` is empty.
+    share that is in pairs. If the run is to share no GPUs, ``paired_ppm`` is empty.
     """
 
     run: str
@@ -244,8 +243,9 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
 
-    If ``stays`` is true, the run keeps its lease. ``nodes`` has the nodes chosen for the run, with
-    their GPUs, so that all chosen runs have room. ``nodes`` is empty if any nodes will do.
+    If ``stays`` is true, the run keeps its lease. ``nodes`` has the nodes on which the run is to
+    have GPUs, with the number of GPUs on each. They are chosen so that all chosen runs have room.
+    ``nodes`` is empty if the run may be on any nodes.
     """
 
     run: str
@@ -294,7 +294,7 @@ class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
 class LotterySealed(Fact, frozen=True, tag="lottery-sealed/1"):
     """The encrypted secret of a chain was recorded; the ledger's signing key decrypts it.
 
-    The chain is the present chain or the next one, which is used once the present chain is used up.
+    The chain is the present one, or the one that is used after the present one is used up.
     ``commitment`` is the chain's link 0, in hex, and ``length`` is the number of links after it.
     """
 
@@ -572,8 +572,8 @@ class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
     """A run, ``filler``, got a spare's slots; the payer keeps room and money for the spare.
 
-    ``pledge`` is the id of the spare until it gets its slots back. ``lease`` is the spare's lease,
-    which ends next.
+    ``pledge`` is the id of the spare until it gets its slots back. ``lease`` is the spare's lease;
+    one of the next events ends it.
     """
 
     pledge: str
@@ -584,7 +584,7 @@ class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
 
 
 class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
-    """A filled spare was given up, or the next event gives it a lease again."""
+    """A spare is no longer filled: it was given up, or the next event gives it a lease again."""
 
     pledge: str
 
@@ -611,7 +611,8 @@ class MoveCode(Word):
     LEASE_OVERRAN = "LeaseOverran"
     """Leases run longer than declared, or than their recall allows, and the start cannot end them.
 
-    A start can end only backfill that started ahead of it, and only for its GPUs, not for quota.
+    A start can end only backfill that began after the run of the start began to wait. It ends this
+    backfill to get its GPUs, but not to make room in a quota.
     """
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
@@ -620,7 +621,7 @@ class MoveCode(Word):
     NODES_CHANGED = "NodesChanged"
     """Nodes were removed, shrunk, relabelled, claimed or set apart."""
     BUDGET_CHANGED = "BudgetChanged"
-    """An envelope that was to pay was changed or retired, or its window is closed by the start."""
+    """An envelope was to pay, but was changed or retired, or its window is closed at the start."""
     CAP_CHANGED = "CapChanged"
     OWNER_MOVED = "OwnerMoved"
     """Parents were changed, so that a payer is no longer in the family of the run's owner."""
@@ -639,7 +640,7 @@ class MoveCode(Word):
     CONFLICT_BARRED = "ConflictBarred"
     """A run of the owner had started by a conflict, and ended before the minimum runtime."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
-    """The run was itself cut within its pool's cool-down."""
+    """A conflict cut the run itself, and the cool-down of its pool is not over."""
     CONFLICT_UNSTARTED = "ConflictUnstarted"
     """The executor refused the last start of the run, after the run had its GPUs."""
     CONFLICT_RATE_ZERO = "ConflictRateZero"
@@ -651,7 +652,7 @@ class MoveCode(Word):
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
     """The domains of the planned start have enough free GPUs by now."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
-    """Even the end of all work that may be ended in the start's domains would not make room now."""
+    """There is too little room even without all work that may be ended in the start's domains."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
     """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
@@ -736,9 +737,9 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
 class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
     """A waiting run may not start by a conflict yet: its owner's account in ``pool`` is too low.
 
-    The account had ``has_gpu_ms``, which is below 0 if earlier conflicts cost more than the account
-    had. The conflict would cost up to ``costs_gpu_ms``, which the account will have at
-    ``covered_ms``.
+    ``has_gpu_ms`` is the amount in the account. It is below 0 if earlier conflicts cost more than
+    the account had. The conflict would cost up to ``costs_gpu_ms``. The account will have this
+    amount at ``covered_ms``.
     """
 
     run: str
@@ -810,7 +811,7 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
 
 
 class RoundCode(Word):
-    """Why a round is not the answer of the pool's policy for all runs of the pool."""
+    """Why a round does not use the answer of the pool's policy, or uses it for some runs only."""
 
     NO_POLICY = "NoPolicy"
     """This installation has no policy of that name, so all runs share by weight."""

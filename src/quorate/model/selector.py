@@ -37,7 +37,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether no place with ``labels`` can match ``selector``, whatever labels it adds."""
+    """Return whether a place with ``labels`` cannot match ``selector``, even with more labels."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

@@ -271,7 +271,7 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def pause_ms(self) -> int:
-        """How long a run may call no conflict after it was cut: by default eight notice periods.
+        """How long a run that was cut may not call a conflict: by default eight notice periods.
 
         The time is never less than a minute: otherwise two runs could end each other in turn.
         """
@@ -333,7 +333,7 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """Whether a run that exceeds its owner's hard quota now is refused, or waits for the quota."""
+    """Whether a run is refused, or waits, if it would exceed its owner's hard quota now."""
 
     REFUSE = "refuse"
     WAIT = "wait"
