@@ -334,7 +334,7 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
 def _submit(state: State, event: e.RunSubmitted, *, following: e.Event | None) -> None:
     """Add a run to the state, and to the queue as well unless the ``following`` event starts it.
 
-    To add a run to the indexes of the queue and to remove it would take as long as to start it.
+    Adding a run to the indexes of the queue and removing it again takes as long as starting it.
     """
     run, seq = event.run, state.seq + 1
     record = RunRecord(
@@ -572,7 +572,7 @@ def _run_ended(  # noqa: C901 - inlined, because a replay runs it for every run
 
 
 def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
-    """Add the duration of ``run`` to its owner's history, if it began once and ended by itself.
+    """Add the duration of a run that began only once, and ended by itself, to its owner's history.
 
     A requeued run may continue from a checkpoint. The end of a stopping run does not show how long
     it would have taken. Rounds and claims end at set times.

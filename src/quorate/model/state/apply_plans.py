@@ -65,7 +65,7 @@ def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
 
 
 def _ends_changed(state: State, run: str, bundle: int) -> None:
-    """Forget the expected ends of a bundle's leases, or of all the run's leases for bundle 0."""
+    """Forget the expected ends of a bundle's leases; for bundle 0, of all leases of the run."""
     for name in state.runs[run].leases:
         lease = state.leases[name]
         if bundle in (0, lease.fact.bundle):

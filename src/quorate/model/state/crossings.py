@@ -1,8 +1,8 @@
 """Crossings: for each owner, an instant before which its use of a budget crosses no threshold.
 
-Between two events about an owner its use is known for all future time. Use grows with the GPUs and
-nodes that the owner has, and falls when past use leaves the rolling window. So the instant is
-computed again only after an event about the owner, or when the instant has passed. A query reads
+The use of an owner is known in advance, up to the next event about the owner. Use grows with the
+GPUs and nodes that the owner has, and falls when past use leaves the rolling window. So the instant
+is computed again only after an event about the owner, or when the instant has passed. A query reads
 the first few instants, however many owners there are.
 """
 
@@ -165,7 +165,7 @@ class Agenda:
         """Yield the entries of this layer in order, except names that a layer ``above`` has."""
         heap, instants_ms = self.heap, self.instants_ms
         while heap and instants_ms[heap[0][1]] != heap[0][0]:
-            heappop(heap)  # Every walk would skip this outdated entry.
+            heappop(heap)  # Otherwise every walk would have to skip this outdated entry.
         places = [(*heap[0], 0)] if heap else []
         while places:
             at_ms, name, place = heappop(places)
@@ -287,9 +287,9 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     """Return the start of the window at which its use may first be ``percent`` or less.
 
     ``from_ms`` is the present start of the window. The result assumes that no use is added, and may
-    be too early. None means that the use does not fall so far. Before the use can be ``percent``,
-    at least one of n meters has to lose an n-th of the use above ``percent``. The result is the
-    first start of the window at which some meter has lost that much.
+    be too early. None means that the use does not fall so far. For the use to fall to ``percent``,
+    at least one of the n meters has to lose an n-th of the difference. The result is the first
+    start of the window at which some meter has lost that much.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -1,4 +1,4 @@
-"""Actual against declared durations of each owner's last runs.
+"""Histories of durations: the ratios of actual to declared duration of each owner's last runs.
 
 The declared duration of a run is the duration that planning uses. If the run does not state it, its
 pool does. A declared duration is at least one hold quantum. The ratio of the actual to the declared

@@ -19,7 +19,10 @@ AHEAD_ROUNDS_MAX: Final = 1
 """How many rounds of a flavor a run can be ahead of its share."""
 
 Entitlement = tuple[dict[str, int], Mapping[str, int]]
-"""(how long a run was due GPUs, how long it had GPUs), by flavor; the values are never changed."""
+"""(how long a run was due GPUs, how long it had GPUs), each by flavor, and never changed.
+
+A run was due GPUs for the time that it should have had them by its shares.
+"""
 
 
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
@@ -39,7 +42,7 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, 
 
 
 def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
-    """Return, of the times of ``entitlements_ms``, the part in which runs share GPUs in pairs.
+    """Return the part of the times of ``entitlements_ms`` in which runs share GPUs in pairs.
 
     A run has an entry only if it has shared GPUs or was due shared GPUs. If a run's share of a
     flavor is partly alone and partly in pairs, the run is due both parts. If the run is owed its

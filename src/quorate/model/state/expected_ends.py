@@ -92,7 +92,7 @@ class EndsBy(Generic[K]):
 
 @dataclass(slots=True)
 class Ends:
-    """The declared ends of leases, by island, by payer and by hard quota, in order."""
+    """The cached ends of leases, by island, by payer and by hard quota."""
 
     islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
     payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])

@@ -1,6 +1,6 @@
 """The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
-A decision examines only the followers of the runs that end in it, however many runs wait.
+A decision that ends runs examines only the followers of these runs, however many runs wait.
 """
 
 from __future__ import annotations

@@ -34,11 +34,12 @@ class Holdings:
         self.room: Table[str, int] = Table()
         """The GPUs of an owner's nodes that the owner does not use, free or used by others."""
         self.kept_on: Mapping[tuple[str, str], int] = {}
-        """How many nodes a start may keep for a quota; only set if a start is tried against a plan.
+        """How many nodes a quota allows a start later on; only set if a plan limits the start.
 
-        The key is (owner of the quota, node), for each node that present work leaves before the new
-        run would end. If the start takes this node, it may keep at most this many nodes from the
-        instant at which the present work leaves the node.
+        The key is (owner of the quota, node), for each node that the owner's present work leaves
+        before the new run would end. If the start takes the node, the node counts as the new run's
+        from the instant at which that work leaves it. From then on, the new run may have at most
+        this many nodes that count as its own.
         """
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:

@@ -33,9 +33,9 @@ Planned = tuple[str, int]
 
 
 class PlannedRank(NamedTuple):
-    """The rank that an owner has once GPUs are planned for it, and when this rank is valid.
+    """The rank of an owner with GPUs planned for it.
 
-    ``until_ms`` is excluded.
+    The rank is valid from ``from_ms`` up to ``until_ms``, which is excluded.
     """
 
     rank: Rank

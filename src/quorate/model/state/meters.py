@@ -19,9 +19,9 @@ KEPT_MS: Final = 366 * DAY_MS
 ONE: Final = 1 << 40
 """Factors of decay are counted in parts of 1; this many parts are 1."""
 _HALF_ROOTS: Final = 32
-"""How often the square root of a half is taken: the number of binary digits of an exponent."""
+"""How many factors 2^-1/2, 2^-1/4 and so on there are: one for each binary digit of an exponent."""
 _ROUNDED: Final = 24
-"""The least number of binary digits to which decayed use is known."""
+"""Decayed use is exact to at least this many binary digits."""
 
 
 Told = tuple[int, int, int, list[int], list[int]]

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def read_only(state: State) -> StateView:
-    """Return a view of an owned ``state`` that follows the state and returns read-only tables.
+    """Return a view of an owned ``state``, with read-only tables.
 
-    An overlay needs no such view, because it belongs to the caller that made it.
+    The view always shows the present state. An overlay needs no such view, because it belongs to
+    the caller that made it.
     """
     return cast("StateView", _ReadOnly(state))
 

@@ -542,7 +542,7 @@ class TokenRecord(Record):
 class RoundRecord(Record):
     """The current round of a pool, and its grants that wait for room.
 
-    ``leaving`` are the leases of the pool's runs that are stopping.
+    ``leaving`` are the stopping leases of the pool's runs.
     """
 
     shared: RoundShared
@@ -560,7 +560,7 @@ class RoundsRun(Record):
     ``steps`` is the number of steps counted so far. These fields are by flavor: ``rates`` are the
     measured rates, in millionths of a step per second; ``received_ms`` is how long the run had GPUs
     under leases that have ended; ``entitled_ms`` is how long it was due GPUs by its shares;
-    ``counted_ms`` is how much of its time lies before the last count of steps. The part of
+    ``counted_ms`` is how long the run had GPUs up to the last count of its steps. The part of
     ``received_ms`` and ``entitled_ms`` in which the run shares its GPUs with another run is in
     ``received_paired_ms`` and ``entitled_paired_ms``.
 

@@ -2,10 +2,10 @@
 
 A site is a set of domains that runs may use. For a site and a number of GPUs, the index has a bound
 for each domain: an instant before which the domain cannot have so many GPUs free. The bound is
-valid until an event concerns the domain. As time passes, overdue leases are only expected to end
-later, so a bound in the past is still valid. Each past bound is computed again once, because
-otherwise every search would examine its domain. An overlay records which domains change in it, and
-reads everything else from the base index.
+valid until an event concerns the domain. A bound in the past is still valid, because the expected
+end of an overdue lease never becomes earlier as time passes. Each past bound is computed again
+once, because otherwise every search would examine its domain. An overlay records which domains
+change in it, and reads everything else from the base index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BoundOf = Callable[[IslandKey, int], int | None]
 _CHANGES_MAX: Final = 4_096
 """How many changes of domains are remembered before all bounds are computed again."""
 _KEPT_MAX: Final = 1_024
-"""For how many pairs of a site and a number of GPUs bounds are cached."""
+"""The most pairs of a site and a number of GPUs that may have cached bounds."""
 
 
 class Domain(Struct, frozen=True, gc=False):
@@ -50,7 +50,7 @@ class Site(Struct, frozen=True, gc=False):
 class _Bounds:
     """The heap of bounds of one site for a number of GPUs.
 
-    The bounds include the first ``changes`` entries of ``RoomIndex.changes``.
+    The first ``changes`` entries of ``RoomIndex.changes`` are taken into account in the bounds.
     """
 
     __slots__ = ("changes", "found", "site", "stale")
@@ -85,7 +85,7 @@ class RoomIndex:
         self.asked_ms = -1
         """The instant for which bounds were last read; -1 if they never were."""
         self.kept: dict[Hashable, Any] = {}
-        """Cached results that no lease changes: the domains that a run may use, and its payers."""
+        """Cached results that depend on no lease: which domains a run may use, and its payers."""
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []

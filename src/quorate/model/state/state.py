@@ -41,7 +41,7 @@ class State(TenancyState):
         self.refresh()
         self._index_leases()
         over = _Overlay.__new__(_Overlay)
-        # ``over`` is an object of the same class, whose private fields may be set here.
+        # The overlay ``over`` is a ``State``, too, so its private fields may be set here.
         over._below = self  # noqa: SLF001
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
@@ -90,8 +90,8 @@ class State(TenancyState):
     def lift_lease(self, name: str) -> Lease:
         """Remove a lease as if its work had ended; the commitments of its payer stay.
 
-        The lease stays in ``lifted``, because the GPUs that its payer pays for come free at the
-        expected end of the lease, as without the trial.
+        The lease stays in ``lifted``. So the concurrency of its payer comes free at the same time
+        as without the trial: at the expected end of the lease.
         """
         lease = self.leases.pop(name)
         self.owed_changed()

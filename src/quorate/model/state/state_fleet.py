@@ -285,7 +285,7 @@ class FleetState(PlanState):
         self._stale.clear()
 
     def _place_pending(self) -> None:
-        """Rebuild the islands that nodes join, leave or change in."""
+        """Rebuild the islands in which nodes were added, removed or changed."""
         pending, self._pending_nodes = self._pending_nodes, {}
         pending_free, self._pending_free = self._pending_free, {}
         self._flush_stale()

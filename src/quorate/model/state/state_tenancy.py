@@ -126,7 +126,7 @@ class TenancyState(MoneyState):
         self.use_changed(owner)
 
     def count_claimed(self, slots: Slots, leases: int) -> None:
-        """Count ``leases`` more (negative: fewer) of a claim on each of its nodes."""
+        """Count ``leases`` more leases (negative: fewer) of a claim on each node of ``slots``."""
         for name, _ in slots:
             self.unwiped.own(name).leases += leases
 

@@ -157,7 +157,7 @@ class WorkState(FleetState):
     def end_changed(self, lease: Lease) -> None:
         """Forget the cached expected ends that depend on ``lease``."""
         super().end_changed(lease)
-        # Ends by quota are only cached after the quotas' holdings were counted.
+        # No ends by quota are cached before holdings are counted.
         holdings, fact = self._holdings, lease.fact
         if holdings is not None and holdings.has_bounds:
             for bound in holdings.bounds_of(self.runs[fact.run].spec.owner):
@@ -323,10 +323,10 @@ class WorkState(FleetState):
                 self._look_again(task.spec.name)
 
     def upstream_ended(self, name: str) -> None:
-        """Let the followers of ``name``, a run or an array that has ended, wait for room or fail.
+        """Update the followers of ``name``, a run or an array that has ended.
 
-        For its followers an array has also ended as soon as one of its tasks has failed or was
-        cancelled.
+        Each of them now waits for room, fails, or waits for another upstream. For the followers of
+        an array, the array also ends when one of its tasks fails or is cancelled.
         """
         if self._follower_index is not None:
             for follower in tuple(self._follower_index.after.get(name, ())):
@@ -384,7 +384,7 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget the cached times that runs in rounds were owed and have received."""
+        """Forget the cached times for which runs in rounds were due GPUs, and had them."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:

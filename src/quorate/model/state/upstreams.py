@@ -89,7 +89,7 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 
 
 class WaitStart(NamedTuple):
-    """When a run began to wait in the queue: with the event ``seq``, and not before ``at_ms``."""
+    """When a run began to wait in the queue: at event ``seq``, or at ``at_ms`` if that is later."""
 
     seq: int
     at_ms: int

@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     """The properties of a run that decide whether there is room for it.
 
     ``octave`` is the octave of the declared duration. Runs of one line and shape have the same
-    payers, because only runs that may borrow have lenders.
+    payers: the line has the owner and the flavors, and ``funding`` says who may lend to the run.
     """
 
     pool: str
@@ -90,7 +90,10 @@ def shape_of(run: Run) -> Shape:
 
 
 def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
-    """Return the position of a waiting run in its line; a follower may start since ``since_ms``."""
+    """Return the position of a waiting run in its line.
+
+    ``since_ms`` is the instant from which a follower may start.
+    """
     return record.submitted_ms if since_ms is None else since_ms, record.seq, record.spec.name
 
 
@@ -141,7 +144,7 @@ class Waiting:
         ]
 
     def add(self, record: RunRecord, since_ms: int | None) -> None:
-        """Add a run; a follower may start since ``since_ms``."""
+        """Add a run; a follower may start from ``since_ms`` on."""
         run, place = record.spec, place_of(record, since_ms)
         line, shape = line_of(run), shape_of(run)
         if line in self.lines:

@@ -23,7 +23,7 @@ Payers = tuple[tuple[EnvelopeId, Tier], ...]
 
 
 class Family(Struct, frozen=True, gc=False):
-    """The payers of a family; ``by_rack`` is true if one of them pays in certain racks only."""
+    """The payers of a family; ``by_rack`` is true if the selector of one of them names racks."""
 
     payers: Payers
     by_rack: bool

@@ -27,7 +27,7 @@ class Soft(NamedTuple):
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
     stated targets leave. ``budgeted`` are the owners with a budget of hours, in order.
     ``has_targets`` is true if some owner has stated a share. ``undeclared`` are owners that only
-    budgets name. ``shared_target_ppm`` is the equal part if undeclared owners get one, too.
+    budgets name. ``shared_target_ppm`` is the equal part if undeclared owners also get such a part.
     """
 
     rest_target_ppm: int
@@ -105,7 +105,10 @@ class TenancyView(Protocol):
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """Actual against declared durations of each owner's last runs that ended by themselves."""
+        """The history of durations of each owner.
+
+        It has the ratios of actual to declared duration of the last runs that ended by themselves.
+        """
         ...
 
     @property

@@ -110,7 +110,7 @@ class WorkView(Protocol):
 
     @property
     def owed_cache(self) -> dict[tuple[str, int], tuple[Any, Any]]:
-        """The time that runs were due and had, by pool and instant; see ``entitlements_ms``.
+        """How long runs were due GPUs and had GPUs, by pool and instant; see ``entitlements_ms``.
 
         The cache is dropped when a lease or a run in rounds begins or ends, or a budget changes.
         """
