@@ -52,7 +52,7 @@ def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
 def with_tasks(
     view: StateView, caller: Caller, words: Sequence[str], *, keep_arrays: bool
 ) -> tuple[str, ...]:
-    """Return the runs that ``words`` name; an array's name is kept, or replaced by its tasks.
+    """Return the runs that ``words`` name; tasks replace an array's name unless ``keep_arrays``.
 
     An array that the caller may not see is treated as missing.
     """

@@ -27,7 +27,7 @@ LARGE: Final = 100
 
 
 def check_count(documents: int, widths_max: int | None) -> None:
-    """Raise ``CommandError`` if there are too many ``documents``, before they are read."""
+    """Raise ``CommandError`` for too many ``documents``, which need not have been read yet."""
     if widths_max is not None and documents > widths_max:
         raise _too_large(
             f"documents: {documents:,} in one request, over {widths_max:,}; send them in parts"

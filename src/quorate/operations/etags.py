@@ -20,7 +20,7 @@ VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "syst
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
     """Return the spec that was applied under ``name``; None if there is none.
 
-    Kinds without versions have no spec here, such as runs, which never change.
+    For kinds without versions, such as runs, which never change, the result is None.
     """
     match kind:
         case "node":

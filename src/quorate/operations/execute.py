@@ -147,7 +147,7 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the leases, as before the order, of the runs that ``events`` are about.
+        """Return the leases of the runs that ``events`` are about, as they were before the order.
 
         If one of ``events`` marks a node, return all leases.
         """
@@ -319,7 +319,7 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, for a dry run as an overlay, and the events."""
+    """Return the state after ``decision``, which is an overlay for a dry run, and the events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:

@@ -51,12 +51,12 @@ def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
 def answer_together(
     engine: Engine, askings: Sequence[Asking], go_on: GoOn = always
 ) -> list[Answer | Exception]:
-    """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
+    """Return the answer or the refusal of each of ``askings``, in order.
 
-    When ``go_on`` returns False, the remaining requests get no answer and have no effect. The first
-    request is always answered. An error of one request is returned for that request, and the other
-    requests continue. Raises a ``StoreError`` if the block cannot be committed; then no request had
-    an effect.
+    All recorded changes are durable by then. When ``go_on`` returns False, the remaining requests
+    get no answer and have no effect. The first request is always answered. An error of one request
+    is returned for that request, and the other requests continue. Raises a ``StoreError`` if the
+    block cannot be committed; then no request had an effect.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     # Before an order is refused, the ledger is read to its end, which may move the head.

@@ -249,7 +249,7 @@ def _is_wider(caller: Caller, command: IssueToken) -> bool:
 
 def _of_token(view: StateView, caller: Caller, command: IssueToken) -> str:
     if caller.role is not Role.TENANT_ADMIN:
-        return "only an admin issues tokens, and a tenant-admin those of its own tenants"
+        return "a user cannot issue tokens; ask an admin, or a tenant-admin of the tenant"
     if command.role not in (Role.USER, Role.TENANT_ADMIN):
         return f"role: only an admin issues a token for the role {command.role}"
     if not sees_owner(view, caller, command.tenant):
@@ -276,7 +276,7 @@ def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
         return _of_run(view, caller, spec)
     if isinstance(spec, Budget) and caller.role is Role.TENANT_ADMIN:
         return _of_budget(view, caller, spec)
-    return "only an admin may apply anything but runs, and a tenant-admin its own budgets"
+    return "a user may apply only runs, a tenant-admin only runs and its own budgets; ask an admin"
 
 
 def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:

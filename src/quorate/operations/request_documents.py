@@ -63,7 +63,10 @@ def _owned(document: Document, tenant: str) -> Document:
 def changed_document(
     tree: dict[str, Any], assignments: Sequence[str], *, source: str, needs_owner: bool = True
 ) -> Document:
-    """Parse ``tree`` as a document after ``assignments``, or raise an error with its faults."""
+    """Apply ``assignments`` to ``tree``, and parse the result as a document.
+
+    Raises ``CommandError`` with the faults of the result.
+    """
     changed = assigned(tree, assignments)
     parsed = parse_tree(None, changed, source=source, needs_owner=needs_owner)
     if isinstance(parsed, Invalid):
@@ -85,9 +88,9 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
-    """Return the specs of ``documents``, runs with the client's defaults, and arrays as tasks."""
-    # The imported module needs the ledger's tables, and a client that only sends documents does
-    # not.
+    """Return the specs of ``documents``: the client's defaults are added, arrays become tasks."""
+    # The imported module needs the ledger's tables. A client that only sends documents needs
+    # neither.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()

@@ -23,9 +23,10 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic", decimal_format="st
 
 
 def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command) -> Command:
-    """Return ``command``; if ``asked`` has a key, as ``Keyed``, which is carried out only once.
+    """Return ``command``, wrapped in ``Keyed`` if ``asked`` has a key.
 
-    A dry run needs no key, because it changes nothing.
+    A ``Keyed`` command is carried out only once. A dry run needs no key, because it changes
+    nothing.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):

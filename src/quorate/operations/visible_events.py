@@ -59,7 +59,7 @@ _EVERYBODYS: Final = (
 
 
 class Sight:
-    """Decides which events and names one caller may see, by the state ``view``, for one answer."""
+    """Decides, for one answer, which events and names a caller may see in the state ``view``."""
 
     def __init__(self, view: StateView, caller: Caller) -> None:
         self._view = view

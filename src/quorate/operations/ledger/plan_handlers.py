@@ -1,4 +1,4 @@
-"""Forecasts and explanations: when runs start, submitted or not, and why they wait."""
+"""Forecasts and explanations: when runs (submitted or not) start, and why runs wait."""
 
 from __future__ import annotations
 

@@ -311,8 +311,8 @@ def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # A history with a fault may not fold, so it is audited first. Reading the history twice
-        # takes less memory than keeping all of it.
+        # Folding a history with a fault can fail, so the history is audited first. Reading it
+        # twice takes less memory than keeping all of it.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

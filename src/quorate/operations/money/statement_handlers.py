@@ -95,7 +95,7 @@ def _check(
     prices: Mapping[str, int],
     mine: frozenset[str] | None,
 ) -> None:
-    """Raise ``CommandError`` for an unknown name, which must not give an empty statement.
+    """Raise ``CommandError`` for an unknown name, because the statement would just be empty.
 
     Owners that are not in ``mine``, and their budgets, are unknown to the caller. If ``mine`` is
     None, the caller knows all names.

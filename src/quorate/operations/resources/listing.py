@@ -255,7 +255,7 @@ def _hinted(
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each of ``names`` the names of ``known`` that it matches, in one pass."""
+    """Return for each of ``names`` which of ``known`` it matches; ``known`` is read only once."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for each in known:
         if each in found:

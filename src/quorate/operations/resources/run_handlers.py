@@ -42,7 +42,7 @@ def submit_run(
     if (asked.document is None) == (asked.like is None):
         raise CommandError(Exit.USAGE, "give either document or like")
     if (asked.like is None) != (asked.name is None):
-        raise CommandError(Exit.USAGE, "like and name go together")
+        raise CommandError(Exit.USAGE, "give both like and name, or neither")
     if asked.document is not None:
         documents = read_trees([asked.document], context.caller.tenant, bare=RUNS)
     else:
