@@ -90,7 +90,7 @@ class PlanView(Protocol):
 
     @property
     def ends_cache(self) -> Ends:
-        """The expected ends computed so far; a lease's ends are dropped when the lease changes."""
+        """The ends of leases computed so far; if a lease changes, its ends are computed again."""
         ...
 
     @property
