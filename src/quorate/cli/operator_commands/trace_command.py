@@ -82,7 +82,10 @@ def inspect(settings: Settings, file: str, form: str | None, columns: str | None
 def convert(
     file: str, form: str | None, columns: str | None, target_form: str, target: str | None
 ) -> None:
-    """Write a trace in Quorate's format or in Gavel's; report lines that are left out on stderr."""
+    """Write a trace in Quorate's format or in Gavel's.
+
+    Lines that it leaves out are counted by reason on standard error.
+    """
     found = _read(file, form, columns)
     _write(found, target_form, target)
     for each in found.skipped:
