@@ -51,7 +51,7 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return ``rates``, with 0 for both jobs of a pair on each flavor where one is stuck."""
+    """Return ``rates``, with 0 for both jobs of a pair on flavors where one makes no progress."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
@@ -59,8 +59,8 @@ def _moving(rates: Floats) -> Floats:
 def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
     """Return the pairs of classes; None if pairs of members are missing or differ in their rates.
 
-    A pair of classes represents all pairs of their members. Its time is counted as time of a member
-    of the smaller class.
+    A pair of classes represents all pairs of their members. If the classes differ, a share of 1
+    takes the whole time of every member of the smaller class.
     """
     a, b = classes.of[pairs.first], classes.of[pairs.second]
     is_turned = a > b
@@ -143,7 +143,7 @@ def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
 
 
 def _ring(n: int) -> tuple[Ints, Ints, Floats]:
-    """Return each of ``n`` members with the next, and each pair's part of the class's share."""
+    """Return pairs of each of ``n`` members with the next, and each pair's part of the share."""
     if n == 2:  # noqa: PLR2004 - two are a pair, not a ring
         return np.array([0]), np.array([1]), np.array([2.0])
     left = np.arange(n)

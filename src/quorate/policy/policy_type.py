@@ -44,8 +44,8 @@ class Policy:
     """The most pairs with which a pool calls the policy, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """The most jobs with which a pool calls the policy, and the most jobs per GPU that they can
-    use. With these numbers and three flavors, the policy takes about a second.
+    """The most jobs with which a pool calls the policy, and the most jobs for each GPU that they
+    can use. With these numbers and three flavors, the policy takes about a second.
 
     None if the policy is always fast. Callers other than pools are not limited.
     """

@@ -1,4 +1,4 @@
-"""Draws commands about sensitive claims: submissions, early releases, other sizes of the pool.
+"""Draws commands about sensitive claims: submissions, releases, and new ``sensitive_pool_size``.
 
 Some claims cannot be granted. Some reports of wiping name the wrong node or the wrong claim.
 """

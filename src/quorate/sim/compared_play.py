@@ -56,7 +56,7 @@ def compared_tasks(
             "draw new jobs for each seed, with --generate",
         )
     if "seed=" in asked.generate:
-        raise ScenarioError("generate", "has a seed, which --seeds gives instead", "leave it out")
+        raise ScenarioError("generate", "has a seed, but --seeds gives the seeds", "leave it out")
     if asked.record is not None:
         raise ScenarioError("record", "would write many ledgers to one file", "leave it out")
     if len(set(names)) != len(names) or len(names) < 2:  # noqa: PLR2004 - a comparison is of two
@@ -73,7 +73,7 @@ def compared_tasks(
             raise ScenarioError(
                 "compare",
                 f"has {name!r}",
-                f"name {BIND}, one of {', '.join(BASELINES)}, or of `quorate policy list`",
+                f"name {BIND}, {', '.join(BASELINES)}, or a policy of `quorate policy list`",
             )
     others = [name for name in names if asked.strict and name in {*BASELINES, BIND}]
     if others:

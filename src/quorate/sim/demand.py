@@ -153,7 +153,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` with its minimum as its declared width, so that it never has fewer GPUs."""
+    """Return ``run`` with its minimum as declared width; so it always has at least that width."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)

@@ -41,8 +41,9 @@ _RESOLVED: Final = b"conflict-resolved/"
 class CrashingStore:
     """A store that wraps another store; the program may crash during one of its appends.
 
-    The store calls ``watch`` for every block that declares or settles a conflict, because a crash
-    at these instants would help an attacker. If ``watch`` returns True, the program crashes.
+    The store calls ``watch`` for every block that declares or settles a conflict: these are the
+    instants at which an attacker would make the program crash. If ``watch`` returns True, the
+    program crashes.
     """
 
     def __init__(self, inner: EventStore) -> None:

@@ -259,7 +259,7 @@ class FleetPlay:
         self.came = 0
         self._cpu_s = 0.0
         self._idle_since_ms = start_ms
-        """The last pause of ``go_on`` at which a run had a lease."""
+        """The last instant at which ``go_on`` paused while a run had a lease."""
         self._timeline = Timeline(VirtualClock(start_ms))
         self._store: EventStore = MemoryStore() if store is None else store
         flavor_of = {spec.name: spec.flavor for spec in fleet.specs if isinstance(spec, Node)}

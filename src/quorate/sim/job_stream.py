@@ -54,9 +54,9 @@ TEMPLATES: Final = (
 class Wishes:
     """Which jobs to draw, from at least one template.
 
-    If ``has_sizes``, a number of GPUs is drawn for each job, and the job takes the largest number
-    up to this one that its type can take. ``gap_s`` is the mean time between two arrivals; if it is
-    0, all jobs arrive at once.
+    If ``has_sizes``, a number of GPUs is drawn for each job. Of the numbers that its type can take,
+    the job takes the largest one that is not above the drawn number. ``gap_s`` is the mean time
+    between two arrivals; if it is 0, all jobs arrive at once.
     """
 
     seed: int

@@ -38,8 +38,8 @@ def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
 class PolicyShares:
     """Calls ``policy`` whenever a new allocation is due. ``jobs`` has every job that has arrived.
 
-    Some policies compare a job with its rate on an equal part of the cluster. For these policies,
-    each call adds the time that the job's work since the last call would have taken at that rate.
+    Some policies ask how long the work that a job has done would have taken alone on an equal part
+    of the cluster. For these policies, each call adds this time for the work since the last call.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Draws the rates to measure if not all rates can be measured, as the published estimator does.
+"""Draws which of many rates are measured, as the published estimator does.
 
 Some types are known. For each other type, a part of its rates in pairs with known types is
 measured, and the type is matched with a known one (``quorate.policy.estimate``). Python's random
@@ -28,7 +28,7 @@ class Profiler:
         return tuple(sorted(self._chance.sample(range(types), count)))
 
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:
-        """Return the known type nearest to ``row`` when about ``part`` of it is measured.
+        """Return the known type nearest to ``row``, of which only about ``part`` is measured.
 
         For an unmatched type one more number is drawn, as if the type were matched at random.
         """

@@ -23,7 +23,8 @@ SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
 """The search begins between these makespans."""
 LONGER: Final = 10.0
-"""The factor by which both bounds are raised if no makespan between them is feasible."""
+"""If no makespan between the bounds is feasible, the upper bound becomes the lower bound, and the
+new upper bound is this many times as long."""
 WITHIN: Final = 1.05
 
 
@@ -72,9 +73,9 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
-    The makespan is feasible and within 5 % of an infeasible one. After a restart with longer
-    bounds, the lower bound is the former upper bound, which was not tried but is within 5 % of an
-    infeasible makespan. The search may then end within 5 % of this bound.
+    The makespan is feasible and within 5 % of an infeasible one, with one exception: after a
+    restart with longer bounds, the search may end within 5 % of its lower bound. This bound is the
+    former upper bound. It was not tried, but it is itself within 5 % of an infeasible makespan.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

@@ -37,9 +37,9 @@ class PublishedIsolated:
 class PublishedFifo:
     """First come, first served: a job keeps its flavor until it ends.
 
-    It keeps two published defects. First, it draws a flavor but gives the job another flavor: of
-    the flavors with a free GPU, the last by name, even if the job does not fit there. A job that
-    cannot run on that flavor is skipped. Second, when the flavor that the job got has no free GPU
+    It keeps two published defects. First, it draws a flavor but gives the job another flavor: the
+    last by name of those with a free GPU, even if the job does not fit there. A job that cannot run
+    on that flavor is skipped. Second, when the flavor that the job got has no free GPU
     left, the drawn flavor counts as full.
 
     A job that cannot take the place of an ended job stays in the queue. The publication allows
@@ -157,7 +157,7 @@ class PublishedGandiva:
 
 
 def _equal(gpus: Mapping[str, int], rows: int, size: int) -> dict[str, float]:
-    """Return the share of each of ``rows`` rows on each flavor, divided as published."""
+    """Return one row's share of each flavor if ``rows`` rows get equal parts, as published."""
     found = {flavor: count / rows / size for flavor, count in sorted(gpus.items())}
     total = max(1.0, sum(found.values()))
     return {flavor: share / total for flavor, share in found.items()}

@@ -217,10 +217,10 @@ def _recall_notice_ms(name: str, end_ms: int) -> int | None:
 def _maze(until_ms: int) -> Budget:
     """Return a budget that cannot pay for ``MAZE_GPUS``, although a search needs long to prove it.
 
-    A run that outlasts all windows has a hold on each envelope up to the end of the envelope's
-    window. One window ends early, so the cap on GPU-hours seems to suffice for all envelopes. Each
-    other window ends late, at a different instant, so every choice of envelopes leaves another
-    amount.
+    A run that outlasts all windows has a hold on each of its envelopes up to the end of the
+    envelope's window. One window ends early: if all windows ended then, the cap on GPU-hours would
+    suffice. The other windows end late, each at a different instant, so that no two choices of
+    envelopes leave the same amount.
     """
     ends_ms = [until_ms + 300 * HOUR_MS, *(until_ms + 600 * HOUR_MS + (1 << n) for n in range(29))]
     lines = tuple(

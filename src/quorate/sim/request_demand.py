@@ -32,8 +32,8 @@ _WISHES_PER_TOKEN: Final = 10
 _WISHES_PER_REPORT: Final = 15
 _SOURCE: Final = "accounting"
 _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
-"""The longest times until a request is repeated, of which one is drawn. After the last one, the key
-of the request may have been forgotten."""
+"""Limits of the random delay of a repetition; each repetition draws one of them. With the last
+limit, the key of the request may have been forgotten before the repetition."""
 
 
 @dataclass(frozen=True, slots=True)

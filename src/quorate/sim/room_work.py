@@ -19,8 +19,8 @@ class Truth:
     ``speeds_ppm`` has the speed on each flavor; a key with the suffix for several nodes has the
     speed on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
     job, if known. ``paired_ppm`` has the speed on a flavor beside a run of a listed type; beside
-    any other run, the speed is ``shared_ppm`` of the speed alone. The run reports its steps after
-    each ``tells_every_ms`` of work; 0 means at any time.
+    any other run, it has ``shared_ppm`` millionths of its speed alone. The run reports its steps
+    after each ``tells_every_ms`` of work; 0 means at any time.
     """
 
     work_ms: int
@@ -112,7 +112,7 @@ class Work:
 
     def progressed_ms(self, now_ms: int) -> int:
         """Return the last instant at which the checkpointed work exceeded its former maximum."""
-        # Ended work has no GPUs: it makes no progress, although it lost nothing.
+        # Work that has ended kept all it did, but makes no more progress: it has no GPUs.
         is_better = self.width > 0 and self._kept_of(self.done_by(now_ms)) > self.best_gpu_ms
         return now_ms if is_better else self.better_ms
 

@@ -34,10 +34,12 @@ FAILURES_MAX: Final = 5
 ROUNDS_MAX: Final = 100_000
 """The most rounds of a simulation: more than a year at 360 s each."""
 IDLE_MAX: Final = 3
-"""The simulation stops after this many rounds in a row that start none of the last jobs."""
+"""After the last arrival, the simulation stops after this many rounds in a row in which none of
+the remaining jobs run."""
 
 Rates = Callable[[Row, str, bool], tuple[float, ...]]
-"""Returns the steps per second of each job of a row on a flavor, on spread GPUs if True."""
+"""Takes a row, a flavor, and whether the GPUs are spread. Returns the steps per second of each job
+of the row."""
 _TOGETHER: Final = False
 _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
@@ -77,7 +79,7 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The input of a simulation. Jobs are in the order of their arrival, and may be endless.
+    """The input of a simulation. ``jobs`` is in the order of arrival, and may be without end.
 
     If ``has_pairs``, any two jobs of one size may share GPUs, even if the allocation gives the pair
     no share. The simulation ends when all jobs of ``measured`` have ended; None means all jobs.
@@ -353,7 +355,7 @@ class Play:
             self._check_length(job)
             rows: list[Row] = [(job.name,)]
             if self.setting.has_pairs and rules.starts_pairs_at_zero:
-                # Under other rules a pair joins with the first allocation that gives it a share.
+                # Without this rule, a pair joins when an allocation first gives it a share.
                 rows += [(other, job.name) for other in self._left if self._fit(other, job)]
             self._left[job.name] = job.steps
             self._book = joined(self._book, rows, rules)

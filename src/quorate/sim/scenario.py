@@ -187,7 +187,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
 
 
 def drawn_of(text: str, seed: int) -> Drawn:
-    """Return which jobs to draw by a text such as ``lam=4500,seed=42,jobs=100,multi=1``.
+    """Return which jobs to draw, read from a text such as ``lam=4500,seed=42,jobs=100,multi=1``.
 
     If the text has no seed, ``seed`` is used.
     """

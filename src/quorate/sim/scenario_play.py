@@ -277,7 +277,10 @@ def trace_of(
 def _stream(
     asked: Scenario, read: Read, cluster: Cluster | None, table: ThroughputTable | None
 ) -> tuple[Iterable[TraceJob], int, int]:
-    """Return the jobs, their number or how many are needed, and the seed of the simulation."""
+    """Return the jobs, how many of them are needed, and the seed of the simulation.
+
+    Of a trace all jobs are needed; of generated jobs, those up to the last measured job.
+    """
     measured = measured_of(asked)
     if asked.generate is None:
         jobs = trace_of(asked, read, cluster, table).jobs
@@ -290,7 +293,9 @@ def _stream(
     if total is None:
         raise ScenarioError("generate", "has no end", "add jobs=100, or measure FROM:TO")
     if drawn.jobs is not None and drawn.jobs < total:
-        raise ScenarioError("generate.jobs", "is below the measured jobs", "draw more of them")
+        raise ScenarioError(
+            "generate.jobs", "is below the end of the measured jobs", "draw more jobs"
+        )
     if cluster is not None:
         _check_rates(cluster, table)  # Generated jobs have types, and use only flavors with rates.
     flavors = table.flavors if cluster is None else _flavors_of(cluster)

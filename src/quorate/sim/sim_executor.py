@@ -481,8 +481,8 @@ class SimExecutor:
             return True
         if all(self._work[run].has_exited for run in runs_of(held.fact)):
             return True
-        # A run that waits for a spare is stopped only after its node is restored, and the node is
-        # then empty.
+        # If a run waits for a spare, its lease on a lost node is stopped only after the node was
+        # restored. The restored node is empty.
         return all(
             node in held.lost or (held.fact.run, node, ordinal) in kept
             for node, ordinal in slots_of(held.fact)

@@ -39,10 +39,11 @@ class Changes:
             self._last[each] = number
 
     def is_since(self, number: int, what: Named, owner: str, view: StateView) -> bool:
-        """Return whether ``what`` has changed for a run of ``owner`` since event ``number``.
+        """Return whether the object ``what`` has changed since event ``number``.
 
-        A payer also counts as changed if the parents of its owner or of the run's owner have
-        changed. A quota also counts as changed if the parents of any owner have changed.
+        A payer also counts as changed if the parents of its owner have changed, or the parents of
+        ``owner``, who owns the run whose start moved. A quota also counts as changed if the parents
+        of any owner have changed.
         """
         kind, name = what
         found = {what}

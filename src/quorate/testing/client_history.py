@@ -4,16 +4,16 @@ Clients submit, cancel and read runs, several at once, while machines and links 
 is one ``Operation``: the instants at which it was sent and answered, and the answer, if the client
 got one. ``check_history`` returns the violations of these rules:
 
-- for each run, the answers are those of one copy that carries out one request at a time, each at
-  one instant between its sending and its answer (linearizability; a request without an answer may
-  have been carried out at any later instant, or never);
+- for each run, the answers are as if there were one copy of the run, and requests were carried out
+  on it one at a time, each at one instant between its sending and its answer (linearizability; a
+  request without an answer may have been carried out at any later instant, or never);
 - an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
   has no submission or cancellation that no client sent;
-- a write that was sent after another request was answered has a higher sequence. A read that may
+- a write that was sent after another request was answered has a higher sequence. A read that must
   not lag is at least as new as every acknowledged write that was answered before the read was sent,
-  and as every earlier read that may not lag. A read that may lag is at least as new as every answer
-  that the same client had before. Each read returns the run as of the sequence in the answer, or
-  later.
+  and as every earlier read that must not lag. A read that can lag is at least as new as every
+  answer that the same client had before. Each read returns the run as of the sequence in the
+  answer, or later.
 
 ``check_orders`` checks an executor: it never obeys orders of an older term after orders of a newer
 term, and starts a lease at most once. ``core/audit/history_audit.py`` checks quotas and slots in
@@ -147,7 +147,7 @@ def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> l
 
 
 def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
-    """Return the first answered operation whose answer no order explains, or None.
+    """Return the first answered operation whose answer no order of operations explains, or None.
 
     All ``operations`` are about the same run.
     """
@@ -251,7 +251,7 @@ def _carried_out(
         for other in under_way - done:
             each = operations[other]
             for then in after(copy, each.request, each.answer):
-                # A request without an answer that changes nothing can be left out.
+                # An unanswered request that changes nothing can be left out.
                 if each.answer is None and then == copy:
                     continue
                 way = (then, done | {other})
@@ -265,7 +265,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield a fault for each answer that contradicts the ledger, and each record of no request."""
+    """Yield a fault for each answer that contradicts the ledger, and each unrequested record."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):
@@ -294,7 +294,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield a fault if the ledger, from the sequence of a read on, never agrees with the answer."""
+    """Yield a fault if a read's answer is no state of the run from the answer's sequence on."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
@@ -330,7 +330,7 @@ def _recorded(
         yield f"run {run}: its {what} is in the ledger {len(recorded)} times, at {at}"
     for seq, nonce in recorded:
         if not any(mark == nonce and _may_have_done(each) for each, mark in sent):
-            yield f"run {run}: the ledger has a {what} at {seq} that no client sent, or was refused"
+            yield f"run {run}: the ledger has a {what} at {seq} that was refused or never sent"
     for each, nonce in sent:
         done = each.answer
         if not isinstance(done, Written) or done.verdict is not Verdict.DONE:
@@ -353,13 +353,13 @@ def _may_have_done(each: Operation) -> bool:
 
 
 def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield a fault for each request whose sequence contradicts an answer before its sending."""
+    """Yield a fault for each request that contradicts an answer given before it was sent."""
     answered = sorted(
         (each.answered, number)
         for number, each in enumerate(operations)
         if each.answered is not None
     )
-    # A read that may lag can return events that are recorded but not acknowledged yet.
+    # A read that can lag may return events that are recorded but not acknowledged yet.
     recorded, known, at = 0, 0, 0
     own: dict[str, int] = {}
     for each in sorted((operations[number] for _, number in answered), key=lambda one: one.sent):

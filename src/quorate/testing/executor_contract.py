@@ -153,9 +153,10 @@ class ExecutorContract(ABC):
         return StopLease(lease, self.now_ms() + within_ms)
 
     def until(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
-        """Let time pass until ``look()`` is true, each time up to the executor's ``next_ms``.
+        """Let time pass until ``look()`` is true.
 
-        Fail with ``what`` after ``WAITS_MAX`` waits.
+        One wait lasts at most until the executor's ``next_ms``. Fail with ``what`` after
+        ``WAITS_MAX`` waits.
         """
         for _ in range(WAITS_MAX):
             if look():
@@ -175,24 +176,24 @@ class ExecutorContract(ABC):
         raise AssertionError(f"{what}: {executor.reports()}")
 
     def until_at_work(self, executor: ServedExecutor, run: str) -> None:
-        """Return when the work of ``run`` makes progress."""
+        """Let time pass until the work of ``run`` makes progress."""
         self.poll(executor, lambda: self.is_at_work(run), f"{run} is at work")
 
     def until_idle(self, executor: ServedExecutor, run: str) -> None:
-        """Return when no process of the work of ``run`` is left."""
+        """Let time pass until no process of the work of ``run`` is left."""
         self.poll(executor, lambda: not self.is_at_work(run), f"{run} has gone")
 
     def exit_of(self, executor: ServedExecutor, run: str) -> RunExited:
-        """Return the exit of ``run`` once it is reported."""
+        """Let time pass until the exit of ``run`` is reported, and return it."""
         self.until(executor, lambda: run in _exits(executor), f"{run} exits")
         return _exits(executor)[run]
 
     def until_gone(self, executor: ServedExecutor, lease: str) -> None:
-        """Return when the end of ``lease`` is reported."""
+        """Let time pass until the end of ``lease`` is reported."""
         self.until(executor, lambda: LeaseGone(lease) in executor.reports(), f"{lease} goes")
 
     def until_refused(self, executor: ServedExecutor, order: Callable[[], None]) -> None:
-        """Return when ``order`` is refused because of its term."""
+        """Let time pass until ``order`` is refused because of its term."""
         self.poll(executor, lambda: refuses(order), "orders of an older term are refused")
 
     def rest(self, executor: ServedExecutor, for_ms: int) -> None:

@@ -153,7 +153,7 @@ def _short_of_racks(
 def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[frozenset[str], int]]:
     """Yield sets of nodes, each with the number of GPUs of a place that must be on these nodes.
 
-    Only payers count whose selector, or whose run's selector, names racks.
+    A payer counts only if its selector, or the selector of its run, names racks.
     """
     run = view.runs[place.run].spec
     domains = dict(place.slice.domains)
@@ -237,10 +237,11 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield each owner above ``place``, and how many nodes ``there`` takes beyond its quota.
+    """Yield each owner above ``place``, and by how many nodes it is above its quota at ``at_ms``.
 
-    The number is below 0 if nodes are left. The starts use as few nodes as possible. If nodes can
-    be shared, unused GPUs of nodes that the owner already has are used first.
+    The starts ``there`` count as carried out. The number is below 0 if nodes are left. The starts
+    use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the owner
+    already has are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -391,7 +392,7 @@ def _free(
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return the GPUs on ``node`` of spares whose fillers have left by ``at_ms``.
+    """Return how many GPUs on ``node`` are of spares whose fillers have left by ``at_ms``.
 
     A spare counts as never filled if ``back`` has the filler's lease.
     """
@@ -488,7 +489,7 @@ def _climbed(view: StateView, from_ms: int, end_ms: int) -> int:
 
 
 def is_counted(view: StateView, place: Place) -> bool:
-    """Return whether a start with enough GPUs by number certainly has room for its run.
+    """Return whether a start certainly has room if the number of free GPUs is large enough.
 
     Return False if the run or a payer selects racks, if the pool gives whole nodes of several
     sizes, or if a node quota bounds shared nodes. In these cases it matters which GPUs of the

@@ -236,7 +236,7 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """Allow missed starts no more delay after a decision by ``at_ms`` has considered them."""
+        """Forget missed starts that a decision by ``at_ms`` has considered; allow no more delay."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
@@ -372,9 +372,9 @@ class PromiseBooks:
         cured = replace(back, leases=back.leases | began, paid=self._paid_before())
         left = lacking(view, place, beside, cured)
         if left:
-            # Another start may have moved for its own cause and then been carried out. The other
-            # start is ignored if this start lacks room even without it, but has room once the cause
-            # of this start's own move is undone.
+            # Another start may have moved for its own cause and then been carried out. If this
+            # start lacks room even without the other one, the other one is left out. This start
+            # must then have room when the cause of its own move is undone.
             others = [other for other in beside if other.run not in self._moved]
             if lacking(view, place, others, with_loans):
                 left = lacking(view, place, others, cured)
@@ -549,7 +549,7 @@ class PromiseBooks:
         Each firm start must fit beside open leases and all other firm starts. Leases that may be
         stopped for a start do not count, because they are stopped one grace before it. Leases that
         may be stopped for another start do not count after that other start. If two starts do not
-        fit together although such leases are left out, the check of the other start reports it.
+        fit together even without such leases, the check of the other start reports it.
         A missed start is checked again after the next decision.
         """
         places = places_of(view)
@@ -590,7 +590,7 @@ class PromiseBooks:
             link = chain_link(self._secret, declared.preimage_index, length=self._length)
             seed = seed_of(seed_parts(declared, link)).hex()
             if event.seed != seed:
-                yield f"conflict {event.conflict} draws by {event.seed}, fixed was {seed}"
+                yield f"conflict {event.conflict} draws by {event.seed}, but {seed} was fixed"
             drawn = [(each.owner, each.run) for each in event.draws]
             if drawn != _redrawn(declared, event.seed)[: len(drawn)]:
                 yield f"conflict {event.conflict} draws {drawn}, but its seed gives other draws"
@@ -642,7 +642,7 @@ def _is_after(started: tuple[int, int], waiting: tuple[int, int]) -> bool:
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
-    """Return the leases of a block on GPUs that their runs neither had nor kept before the block.
+    """Return the leases of a block on new GPUs: their runs did not have or keep them before.
 
     Leases of a swap, a hand-over or a returned spare use GPUs that were taken already, unless their
     run starts in the block.
@@ -702,7 +702,7 @@ def _delayed(place: Place, now_ms: int) -> Place:
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
-    """Return every draw of ``seed`` by docs/reference/lottery.md, without code of the core."""
+    """Return every draw of ``seed``, computed as in docs/reference/lottery.md, not by the core."""
     counter = 0
 
     def below(bound: int) -> int:

@@ -188,7 +188,7 @@ def are_two_rates(value: Any) -> bool:
 
 
 def are_all_two_rates(values: Sequence[Any]) -> bool:
-    """Return whether ``are_two_rates`` of each of ``values``, in much less time for many."""
+    """Return whether ``are_two_rates`` holds for all of ``values``; much faster for many values."""
     if {*map(type, values)} - {list} or {*map(len, values)} - {2}:
         return False
     numbers = list(chain.from_iterable(values))

@@ -80,9 +80,10 @@ class ThroughputTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """The pairs of a flavor: ``codes`` has the two rows of each, ``rates`` (pairs, 2) its rates.
+    """The pairs of a flavor.
 
-    The rates are in the order of the rows.
+    ``codes`` has the two rows of each pair. ``rates`` (pairs, 2) has the two rates of each pair, in
+    the order of its rows.
     """
 
     codes: Ints

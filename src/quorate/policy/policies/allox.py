@@ -78,7 +78,8 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     begun: dict[int, int] = {}
     for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
         here, flavor = list(rows), int(levels.flavor[column])
-        # Each job placed further from the end already has one of these GPUs.
+        # Each job placed further from the end is already first on one of these GPUs, so only the
+        # oldest jobs here are first on the remaining ones.
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)

@@ -85,16 +85,17 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
         return _failed(f"the search for the deadlines that can be kept ended as {most}")
     count = round(most.objective)
     best = solve(_at_least(_choice(space, gains, needed, due), len(gains), count))
-    # If this search stops at its limit, use the first search: it keeps as many deadlines, but does
-    # not compare gains.
+    # If this search stops at its limit, use the answer of the first search: it keeps the same
+    # number of deadlines, but does not compare gains.
     chosen = best if isinstance(best, Solution) else most
     return due[chosen.x[len(gains) :] > 1 / 2]
 
 
 def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
-    """Return the program with one more column for each job of ``due``, which is 1 if it is in time.
+    """Return the program with one more column for each job of ``due``.
 
-    Rates are in units of each job's need, so that the rows of all jobs have a similar size.
+    This column is 1 if the job meets its deadline, else 0. Rates are in units of each job's need,
+    so that the rows of all jobs have a similar size.
     """
     jobs, _ = space.problem.shape
     unit = np.ones(jobs)

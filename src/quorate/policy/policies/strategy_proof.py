@@ -80,8 +80,8 @@ def _solved(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return shares, the logarithms of all problems' rates, prices, and the largest error.
 
-    The first problem has all jobs, and the shares and prices are its. ``asked`` has the jobs of
-    each further problem.
+    The first problem has all jobs; the shares and prices are those of this problem. ``asked`` has
+    the jobs of each further problem.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))

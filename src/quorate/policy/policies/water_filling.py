@@ -47,9 +47,10 @@ RAISED_MAX: Final = 1e-5
 UNSURE_MAX: Final = 1e-2
 """The largest permitted tolerance; an answer names jobs that needed more than ``RAISED_MAX``."""
 TOGETHER: Final = 10.0
-"""Jobs stop with the job nearest to a wall if they are at most this many times as far away."""
+"""If no job is clearly stuck, the job nearest to a wall stops, and with it all jobs whose distance
+from a wall is at most this many times as large."""
 STALLED_MAX: Final = 5
-"""The search fails when a missed level could not be lowered this many times."""
+"""The search fails when this many answers have missed a level that could not be lowered."""
 NOTHING: Final = 1e-12
 """A rise of less than this part of a job's largest possible rate counts as rounding."""
 MANY: Final = 300
@@ -78,11 +79,12 @@ def water_filling(
 ) -> Allocation | Unsolved:
     """Return the allocation in which no job can be raised without lowering a worse-off one.
 
-    The objective is the first level at which a job that rises from the start is stuck. Without
-    entities, this is the objective of max-min fairness. Of several allocations with the same rates,
-    the one returned depends only on the order of jobs and flavors. If ``problem.work_max`` does not
-    suffice for all levels, the remaining GPUs are shared by weight, and the answer names the
-    unfinished jobs. GPUs that rounding leaves over are also shared by weight.
+    The objective is the level at which the first job is stuck, of the jobs that rise from the
+    start. Without entities, this is the objective of max-min fairness. Of several allocations with
+    the same rates, the one returned depends only on the order of jobs and flavors. If
+    ``problem.work_max`` does not suffice for all levels, the remaining GPUs are shared by weight,
+    and the answer names the unfinished jobs. GPUs that rounding leaves over are also shared by
+    weight.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -214,8 +216,8 @@ def _fill(
         nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
         if nearest > RAISED and not gauge.grown(filled):
-            # Small parts of a wall prove less because of rounding, but the job nearest to the wall
-            # is stuck.
+            # Because of rounding, no wall proves that a job is stuck. The job nearest to a wall
+            # counts as stuck.
             if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             near = max(RAISED_MAX, TOGETHER * nearest)

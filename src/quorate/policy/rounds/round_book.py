@@ -212,8 +212,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return the time that ``row`` is owed on ``flavor`` at ``at_s``, in seconds.
 
-    If the rules use owed time only to break ties, time owed under the present allocation does not
-    count.
+    With ``forgets_owed``, this is only the time owed from earlier allocations, and breaks ties.
     """
     if rules.forgets_owed:
         return book.owed_s[row][flavor]
@@ -247,15 +246,16 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 
 
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
-    """Return how far a row is behind its share: its owed time over the share, to a millisecond.
+    """Return how far a row is behind: its owed time divided by its share, to a millisecond.
 
-    A row without GPUs is behind by the time that it has waited, whatever its share and GPUs. So a
-    large row with a small share also gets its turn (docs/adr/0037-turns.md). A row that would keep
-    its GPUs counts as at least ``STAY_ROUNDS`` behind, less the time that it is ahead. This does
-    not hold if another round would make the row more than one round ahead. A new row counts as at
-    least its share of ``STAY_ROUNDS`` behind. If other rows are further behind, because there are
-    too few GPUs, rows take turns in every round. Turns are rounded, so that rows have equal turns
-    if their shares differ only in the last digits.
+    The first ``DUE_ROUNDS`` rounds of owed time do not count. A row without GPUs is behind by the
+    time that it has waited, whatever its share and GPUs. So a large row with a small share also
+    gets its turn (docs/adr/0037-turns.md). A row that would keep its GPUs counts as at least
+    ``STAY_ROUNDS`` behind, less the time that it is ahead. This does not hold if another round
+    would make the row more than one round ahead. A new row counts as at least its share of
+    ``STAY_ROUNDS`` behind. If other rows are further behind, because there are too few GPUs, rows
+    take turns in every round. Turns are rounded, so that rows have equal turns if their shares
+    differ only in the last digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0

@@ -46,8 +46,9 @@ def assign(costs: Floats) -> Ints | None:
 def _cheapest(
     costs: Floats, start: int, matched: tuple[Ints, Ints], prices: tuple[Floats, Floats]
 ) -> tuple[int, Ints] | None:
-    """Return the free column that ``start`` reaches at the lowest cost, and each column's last row.
+    """Return the free column that row ``start`` reaches at the lowest cost, and the paths.
 
+    The paths are given as one row for each column: the row before it on the cheapest path to it.
     The prices of the rows and columns on the path are raised so that no reduced cost is below 0.
     """
     row_of, column_of = matched

@@ -1,4 +1,4 @@
-"""The analytic center of all shares that give jobs at least certain times.
+"""The analytic center of all shares that give each job at least a given time.
 
 Every feasible point is an answer to a program without an objective. A solver that follows the
 central path returns the analytic center: the point that maximises the product of all distances to
@@ -106,7 +106,7 @@ class _Inside:
         return step, float((slope * step).sum())
 
     def length(self, shares: Floats, step: Floats, gain: float) -> float:
-        """Return the part of ``step`` after which shares are within limits, with a gain."""
+        """Return a part of ``step`` that keeps shares within the limits and raises the product."""
         before = self.product(shares)
         taken = min(1.0, LONGEST * self._farthest(shares, step))
         for _ in range(_HALVINGS):

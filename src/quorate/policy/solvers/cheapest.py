@@ -33,7 +33,7 @@ SETTLED: Final = 1e-14
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """The choices of all jobs at certain prices: ``edges`` has the number of each job's edge.
+    """The choices of all jobs at given prices: ``edges`` has the number of each job's edge.
 
     ``used`` is the number of GPUs of each flavor that the choices take. ``cost`` is a lower bound
     on the cost of the needs, and ``growth`` is how fast the bound grows with the level.

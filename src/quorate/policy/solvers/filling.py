@@ -114,7 +114,7 @@ class Path:
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
-        """Return levels, and at each level the rise per weight of the jobs that are not full."""
+        """Return levels, and the rise per weight at each level of the jobs that can still rise."""
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")

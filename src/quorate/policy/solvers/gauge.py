@@ -90,7 +90,7 @@ class Gauge:
 
 
 def _shortfall(scaled: Space) -> Program:
-    """Return the program that minimises the part of their units by which jobs miss a level."""
+    """Return the program that minimises the largest shortfall of a job, in the job's unit."""
     gains = np.zeros(len(scaled.rows) + 1)
     gains[-1] = -1.0
     return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))

@@ -50,8 +50,8 @@ class Aim:
     """The aim of a policy that raises a level: the fields of jobs that it reads, and jobs' needs.
 
     ``needs`` gets a problem with all jobs, or with one member of each class, and the number of all
-    jobs. ``worth`` returns the worth of a unit of each job's rate. If ``worth`` is given, the best
-    allocation with the largest total worth is taken.
+    jobs. ``worth`` returns the worth of a unit of each job's rate. If ``worth`` is given, the
+    allocation with the largest total worth is taken of those that reach the highest level.
     """
 
     reads: tuple[str, ...]

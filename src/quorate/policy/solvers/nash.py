@@ -25,7 +25,8 @@ NEAR: Final = 1e-10
 """The search stops when the mean logarithm of the rates can gain at most ``CLOSE``. It also stops
 at ``NEAR`` if a step no longer halves the possible gain, because the gain is then rounding."""
 LEFT: Final = 1e-3
-"""Problems without one job start at the last point whose mean logarithm could gain this much."""
+"""A problem that leaves out one job starts at a point of the problem with all jobs: the last point
+at which the mean logarithm could still gain at least this much."""
 _EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
@@ -97,8 +98,8 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
     """Return the allocation with the largest product of all rates, and a point near to it.
 
     ``rates`` has the shape (jobs, flavors). Every job must make progress on some flavor, and every
-    flavor must have GPUs. The point is a good start for the problems without one job: near the
-    answer, and not on the boundary.
+    flavor must have GPUs. The point is a good start for problems that leave out one job: it is
+    near the answer, and not on the boundary.
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
@@ -248,7 +249,7 @@ def _distance(point: Point) -> Floats:
 
 
 def _bends(point: Point, slopes: Floats) -> Floats:
-    """Return the second derivatives of each job's part, including the barriers."""
+    """Return the second derivatives of each job's part of the objective, including barriers."""
     found: Floats = np.einsum("bmi,bmj->bmij", slopes, slopes)
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])

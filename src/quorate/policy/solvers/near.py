@@ -71,7 +71,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Priced:
-    """Shares of the columns that reach the highest level up to ``REACHED``, and its wall."""
+    """Shares of the columns that reach the highest level but for ``REACHED``, and its wall."""
 
     shares: Floats
     wall: Wall
@@ -80,9 +80,9 @@ class Priced:
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
     """Return a start near the highest level of ``path``; None if the passes ran out.
 
-    The basis is for the program without pairs that minimises by which part of their ``units`` jobs
-    miss a level. Walls found during the search are only as exact as the prices: they lower the
-    level, but do not prove that a job is stuck.
+    The basis is for the program without pairs that minimises the largest shortfall of a job, in the
+    job's unit (``units``). Walls found during the search are only as exact as the prices: they
+    lower the level, but do not prove that a job is stuck.
     """
     demand = _demand(scaled)
     level = _lowered(path, first, np.inf)
@@ -111,9 +111,10 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 
 
 def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
-    """Return shares that reach the highest level of ``path`` by prices alone, up to ``REACHED``.
+    """Return shares that, by prices alone, reach the highest level of ``path``.
 
-    Return None if the passes ran out, or if the level was lowered ``LOWERED_MAX`` times.
+    The level may be missed by at most ``REACHED``. Return None if the passes ran out, or if the
+    level was lowered ``LOWERED_MAX`` times.
     """
     demand, level, prices = _demand(scaled), begun.level, begun.prices
     for _ in range(LOWERED_MAX):
@@ -132,7 +133,7 @@ def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | No
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
-    """Return the wall that the choices of jobs at certain prices give."""
+    """Return the wall that the choices of jobs at the prices of ``edges`` give."""
     loads = _loads(scaled)
     met = wall(scaled, loads * edges.steep, loads * edges.over, edges.prices)
     return replace(met, sums=met.sums / units)

@@ -24,10 +24,11 @@ BEGINNING: Final = 5
 """The rounds of rough choices for the first basis. More rounds do not help, because the simplex
 method does the rest."""
 WIDEST: Final = 1e7
-"""A job's row is divided by the larger of its need and its fastest rate over this factor, because a
-solver does not accept larger numbers."""
+"""A job's row is divided by the job's need, or by its fastest rate divided by this factor if that
+is larger, because a solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
-"""A job's row is divided at least by the growth of its need per unit of level, over this factor."""
+"""A job's row is divided at least by the growth of its need per unit of level, divided by this
+factor; if the need is not above 0, at least by the whole growth."""
 NARROWEST: Final = 1e5
 """If a job's fastest rate is more than this many times its need, rounding may lose the need, and
 ``_top_up`` gives the job the missing rate."""
@@ -59,8 +60,8 @@ def level_by_program(
 ) -> Levelled | lp.Status:
     """Return the highest level and shares that reach it, or the status of a failed program.
 
-    Every row of ``demand`` must make progress on some flavor that has GPUs. The result is also
-    ``Status.FAILED`` if level and bound of needs that are not linear have not met after
+    Every row of ``demand`` must make progress on some flavor that has GPUs. If needs are not
+    linear, the result is also ``Status.FAILED`` when the level has not reached its bound after
     ``TANGENTS_MAX`` programs. If several shares reach the level and ``worth`` is given, the shares
     with the largest sum of rate times worth are returned, unless there are more than
     ``PAIRS_AT_ONCE`` shares of pairs.
@@ -146,7 +147,7 @@ def _solve(
 
     If there are very many pairs, only the pairs that matter are used.
 
-    ``way`` is the basis to start from, and whether the solver keeps limits to its least tolerance.
+    ``way`` is the basis to start from, and whether the tolerance is ``lp.EXACT``.
     """
     start, is_exact = way
     is_alone = np.append(shares.row < len(demand.rates), True)
@@ -243,7 +244,7 @@ def _first(
 def _program(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
 ) -> lp.Program:
-    """Return the program; its last column is the rise above the tangents' level, in units.
+    """Return the program; its last column is the rise above the tangents' level, in ``unit``.
 
     Rows of needs are divided by the need, up to ``WIDEST``, so that fast jobs are as exact as slow
     jobs. A job that needs no rate at any level has no row.

@@ -62,8 +62,8 @@ class Walls:
         """Return the highest level of ``path`` within all walls.
 
         ``known`` is the highest level within all walls but the last. If it is None, the last few
-        walls are tried first, because they are usually the nearest; of the other walls, only those
-        that the level found so far violates are tried.
+        walls are tried first, because they are usually the nearest. Another wall is tried only if
+        the level found so far breaks it.
         """
         count = len(self.each)
         first = count - 1 if known is not None else max(0, count - _NEAREST)
@@ -113,9 +113,9 @@ def wall(
 ) -> Wall:
     """Return the wall of these dual prices, after correcting them so that the wall holds exactly.
 
-    A column may not gain more than its jobs' time and its GPUs cost (weak duality); if it does
-    because of a solver's rounding, the price of its first job's time is raised. If ``gains`` is
-    given, the gains of the columns are added to the sums.
+    The gain of a column must not exceed the cost of its jobs' time and of its GPUs (weak duality).
+    If it does, because of a solver's rounding, the price of its first job's time is raised. If
+    ``gains`` is given, the gains of the columns are added to the sums.
     """
     count = len(space.rows)
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)

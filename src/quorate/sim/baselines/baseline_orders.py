@@ -57,7 +57,7 @@ class EasyBackfill:
 
 
 def _limit_ms(each: Live, now_ms: int) -> int:
-    """Return the latest end of a running job, which has run without a stop since its start."""
+    """Return when a running job reaches its time limit; it has not been stopped since its start."""
     done_ms = each.job.duration_ms - each.left_ms
     return now_ms + each.job.estimate_ms - done_ms
 

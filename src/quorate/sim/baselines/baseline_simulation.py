@@ -166,7 +166,7 @@ def _stop(each: Live, now_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the earliest instant of ``others`` or end of a running job; None if there is none."""
+    """Return the first of ``others`` and of the ends of running jobs; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

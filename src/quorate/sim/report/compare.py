@@ -28,7 +28,8 @@ WARM_UP: Final = 0.1
 """The default warm-up, as a part of the time of submissions; jobs submitted in it do not count."""
 RESAMPLES: Final = 10_000
 NEGLIGIBLE: Final = 1e-5
-"""A smaller difference, relative to the figure, is rounding: work is in whole milliseconds."""
+"""A difference below this part of the figure counts as rounding, because work is in whole
+milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -120,10 +121,11 @@ FIGURES: Final = (
 
 
 def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Comparison:
-    """Return the comparison of outcomes with the same seeds, policies in their order of appearance.
+    """Return the comparison of outcomes with the same seeds.
 
-    Raises ``CannotCompareError`` if there are fewer than two names or ``SEEDS_MIN`` seeds, if a
-    name lacks a seed that another name has, or if two outcomes of one seed have different runs.
+    Policies are in the order in which they first appear. Raises ``CannotCompareError`` if there are
+    fewer than two names or ``SEEDS_MIN`` seeds, if a name lacks a seed that another name has, or if
+    two outcomes of one seed have different runs.
     """
     if not 0 <= warm_up < 1:
         raise CannotCompareError(f"warm-up must be at least 0 and below 1, got {warm_up}")

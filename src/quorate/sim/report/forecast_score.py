@@ -60,7 +60,7 @@ class ForecastScore:
 
 @dataclass(slots=True, kw_only=True)
 class Unscored:
-    """How many runs have no forecast: without a planned start, started at once, or in rounds."""
+    """How many runs have no forecast: no planned start, an immediate start, or a pool of rounds."""
 
     unforeseen: int = 0
     at_once: int = 0
@@ -192,6 +192,6 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _loss(late_ms: int, part: int, of: int) -> float:
-    """Return the quantile loss in seconds of a start ``late_ms`` after that quantile."""
+    """Return the loss, in seconds, of a start ``late_ms`` after its quantile ``part / of``."""
     weight = part if late_ms > 0 else of - part
     return abs(late_ms) * weight / of / SECOND_MS

@@ -1,4 +1,4 @@
-"""Counts the GPUs that were idle while a waiting run asked for at most that number of GPUs.
+"""Counts the GPUs that were idle while a waiting run asked for no more GPUs than were idle.
 
 The count includes fragments of domains, and GPUs that budgets, quotas and reservations keep idle.
 The waits by cause show why the GPUs were idle.
@@ -13,7 +13,7 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the idle GPU-milliseconds while a waiting run asked for at most as many GPUs.
+    """Return the GPU-milliseconds idle while a waiting run asked for no more GPUs than were idle.
 
     Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
     that never ran wants all flavors.

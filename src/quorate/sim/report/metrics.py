@@ -77,8 +77,9 @@ class Metrics:
     ``finish_time_fairness`` is the time of a run from submission to end, divided by its fair time.
     The fair time is its duration alone, times the ratio of requested to existing GPUs during its
     life if this ratio is above 1. ``idle_while_wanted`` is the part of the capacity that was idle
-    while a waiting run asked for at most the idle GPUs of its flavor. ``share_gap`` is the mean
-    distance of shares from their targets over time, from 0 to 1; None if no owner has a target.
+    while a waiting run asked for no more GPUs than were idle; each flavor is examined separately.
+    ``share_gap`` is the mean distance of shares from their targets over time, from 0 to 1; None if
+    no owner has a target.
     ``cost_unit`` is as in the outcome. ``estimated`` are the fields that are estimates.
     """
 

@@ -314,6 +314,6 @@ def _work(story: _Story) -> tuple[int, float, float]:
     if is_complete:
         return story.worked_ms, float(story.worked_ms), float(story.worked_ms)
     declared_ms = spec.expected_duration_ms or 0
-    # A run that takes longer than it declared has not done all its declared work.
+    # A run that did not complete has work left, even if it worked longer than it declared.
     asked_ms = max(declared_ms, story.worked_ms + 1)
     return asked_ms, float(asked_ms), float(story.worked_ms)

@@ -17,7 +17,7 @@ CELL_MAX: Final = 60
 """The most characters of a cell that a fault shows."""
 SECONDS_MAX: Final = 1e12
 STEPS_MAX: Final = 1e18
-_QUOTE_REMEDY: Final = "close or remove the quote, and double quotes within a cell"
+_QUOTE_REMEDY: Final = "close or remove the quote; within a cell, write each quote twice"
 
 
 @dataclass(frozen=True, slots=True)

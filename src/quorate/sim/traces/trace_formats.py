@@ -89,7 +89,7 @@ def _no_form(first: str) -> TraceError:
         what = f"is missing in the header, which is most like that of {nearest}"
         remedy = f"rename or add it: other columns are {', '.join(others)}" if others else "add it"
         return TraceError(1, missing[0], what, f"{remedy}; or map the columns with --map")
-    what = f"is not a column of {nearest}, whose header this header is most like"
+    what = f"is not a column of {nearest}, the format with the most similar header"
     return TraceError(
         1,
         others[0],

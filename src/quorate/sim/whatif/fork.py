@@ -33,7 +33,8 @@ from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
 from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, lengths_of
 
 LATE_MS: Final = 2 * SECOND_MS
-"""The longest delay of a real driver: a recorded wake-up that is later than this is not reused."""
+"""The longest delay of a real driver. The fork reuses a recorded wake-up only if it came at most
+this long after the instant at which the driver is due."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
 """The actors of the events that a driver causes when it wakes up, including rounds."""
@@ -62,7 +63,7 @@ def fork(
     *,
     lottery_secret: bytes | None = None,
 ) -> Forked:
-    """Return the fork with ``changes`` of a ledger; ``blocks`` has the events of its blocks.
+    """Return a fork of a ledger with ``changes``; ``blocks`` has the events of each block.
 
     The changes are applied at ``at_ms``; then the recorded arrivals follow, up to the ledger's end.
     Raises ``CannotForkError`` if the ledger begins after ``at_ms`` or ends before it, if it has
@@ -86,7 +87,8 @@ class _Fork:
                 "choose an earlier one"
             )
         self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
-        # If no work was ever due by time alone, only an executor shows that a driver was running.
+        # Work that became due by time shows that a driver was running. So does an executor, even if
+        # no work ever became due by time alone.
         is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
         self._has_driver = is_clocked or self._executor is not None
         self._store = MemoryStore()

@@ -42,7 +42,8 @@ from quorate.model import events as e
 from quorate.model.specs import Budget, Node, Owner, Pool, System
 from quorate.sim.whatif.recorded_claims import RecordedClaims
 
-# Each type of event is in exactly one of these lists, so that a fork leaves out no new request.
+# Each type of event must be in exactly one of these lists. So a fork cannot overlook the requests
+# of a type that is added later.
 DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
 """Declarations of documents, and changes of owners."""
 
@@ -295,8 +296,8 @@ def _act_of(  # noqa: PLR0911 - one answer per kind of event
 ) -> Command | None:
     """Return the command that ``event`` records; None if it follows from others, or is a release.
 
-    ``now`` has the runs of this block that were cancelled without grace; a returned command removes
-    its run from ``now``.
+    ``now`` has the runs of this block that were cancelled without grace. If the command cancels one
+    of these runs, the run is removed from ``now``.
     """
     match event:
         case e.RunSubmitted():
