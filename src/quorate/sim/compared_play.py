@@ -1,8 +1,8 @@
 """Runs several policies on the same generated jobs, over several seeds.
 
-Each task is one policy with one seed. A policy is a policy of rounds, ``bind`` for the production
-planner, or a baseline of ``sim/baselines``. Baselines support only one flavor. Tasks are values, so
-that other processes can play them.
+Each task is one policy with one seed. The name of a policy here means a policy of rounds, a
+baseline of ``sim/baselines``, or (``bind``) the production planner. Baselines support only one
+flavor. Tasks are values, so that other processes can play them.
 """
 
 from __future__ import annotations

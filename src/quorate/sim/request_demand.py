@@ -86,7 +86,7 @@ def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
 
 
 def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
-    """Yield requests for access tokens of tenants shortly before requests to remove the tenants."""
+    """Yield requests for access tokens of tenants, each shortly before a request to remove it."""
     for number, wish in enumerate(world.wishes):
         if isinstance(wish.command, RemoveOwner):
             at_ms = wish.at_ms - chance.randrange(1, HOUR_MS)

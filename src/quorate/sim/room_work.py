@@ -16,8 +16,8 @@ from quorate.ports.executor_port import Order, StartLease
 class Truth:
     """The real behaviour of a run: after ``work_ms`` on its declared GPUs it exits with ``code``.
 
-    ``speeds_ppm`` has the speed on each flavor; a key with the suffix for several nodes has the
-    speed on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
+    ``speeds_ppm`` has the speed on each flavor; a key that ends in ``SPREAD_SUFFIX`` has the speed
+    on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
     job, if known. ``paired_ppm`` has the speed on a flavor beside a run of a listed type; beside
     any other run, it has ``shared_ppm`` millionths of its speed alone. The run reports its steps
     after each ``tells_every_ms`` of work; 0 means at any time.

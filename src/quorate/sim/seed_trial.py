@@ -33,7 +33,7 @@ CALM_MS: Final = 24 * HOUR_MS
 _LOOKS_MAX: Final = 20
 """The most times that a caller looks for its run in the ledger before it gives up."""
 _SNAPSHOT_EVENTS: Final = 150
-"""A trial stores a snapshot after this many events, so that it also opens from snapshots."""
+"""A trial stores a snapshot after this many events, so that engines also open from snapshots."""
 
 
 class Trial:

@@ -46,7 +46,7 @@ def draw_tenant_wishes(
 
 
 def _wish(chance: Random, owner: str) -> Command:
-    """Return a command about a tenant, which is often ``owner``, the owner of a run."""
+    """Return a command about a tenant, often about ``owner``, who owns a run."""
     if one_in(chance, 4):
         return CreateOwner(_new(chance), "a new group")
     version = _LONG_AGO if one_in(chance, 6) else None

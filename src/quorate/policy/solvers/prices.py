@@ -45,8 +45,8 @@ search."""
 STUCK: Final = KEPT / 10
 """If a smaller part than this is kept, the prices have gained nothing at least three times."""
 PENALTY: Final = 100.0
-"""The value of the empty choice is at most this far below the level of the first steps, in units of
-the level that all GPUs can buy. It is exactly this far if jobs have needs at every level."""
+"""The value of the empty choice is at most this far below the level that the first steps reach, in
+units of the level that all GPUs can buy. If jobs have needs at every level, it is this far."""
 NEGLIGIBLE: Final = 1e-9
 """A smaller part of the empty choice in a mixture is rounding."""
 

@@ -100,7 +100,7 @@ FOLLOWING = (
 )
 """Events that record no command, but follow from other events, from time, or from the driver.
 
-``recorded_claims.py`` reads ``NodesClaimed``. The command before a ``RequestKept`` gets its key.
+``recorded_claims.py`` reads ``NodesClaimed``. A ``RequestKept`` has the key of the command before.
 """
 
 _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
@@ -142,9 +142,9 @@ def inputs_of(
     A block is a pair of its first sequence and its events. ``owners`` has the owners that existed
     before ``blocks``.
 
-    If a person's block records no known command, the command changed nothing and only due work was
-    recorded. Such a block becomes a tick. If ``has_driver`` is False, only commands cause due work,
-    so every block without a known command becomes a tick.
+    If a person's block records no known command, the person's command changed nothing, and the
+    block has only due work. Such a block becomes a tick. If ``has_driver`` is False, only commands
+    cause due work, so every block without a known command becomes a tick.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))
