@@ -9,8 +9,8 @@ clock has counted since. So reads and access tokens work as before (docs/adr/002
 
 The file ``LEDGER.clock`` keeps the readings of both clocks from one start of the service to the
 next. Within one boot of the machine the guard compares them with the present readings. After a
-reboot, the guard can detect only a wall clock that went back to before the recorded time or the
-ledger's last event.
+reboot, the guard can detect only one fault: the wall clock shows an earlier time than the recorded
+time, or than the ledger's last event.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Length = Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reading of both clocks; ``step_ms`` is not 0 if deciding was stopped.
+    """One reading of both clocks; ``step_ms`` is 0 unless deciding was stopped.
 
     ``behind_ms`` is how far the clock was behind the ledger when an operator accepted the clock.
     """

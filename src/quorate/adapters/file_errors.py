@@ -100,7 +100,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> QuorateError:
 
 
 def _is_marked(path: Path) -> bool:
-    """Return whether the file has the application id of a ledger where SQLite stores it."""
+    """Return whether the file has a ledger's application id at the place that SQLite uses."""
     try:
         with path.open("rb") as file:
             return file.read(_MARK_END)[-len(_MARK) :] == _MARK

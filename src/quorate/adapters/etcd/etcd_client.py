@@ -248,7 +248,7 @@ class EtcdClient:
                 return send()
             except StoreDownError:
                 self._ask_another()
-                # The switch comes before a raise, because the caller may ask again at once.
+                # Even if this call raises, the next call of this client asks another member.
                 time.sleep(_PAUSE_S)
                 if time.monotonic() >= end_s:
                     raise

@@ -1,10 +1,10 @@
 """Leadership from the view of one candidate: values and pure functions, without clock or etcd.
 
-A leader holds a lease of etcd and renews it. The leader counts the lease's time, less a margin,
-from the instant at which it *sent* the last renewal that etcd answered. So the leader stops acting
-before etcd lets another candidate win. Between these two instants, there is no leader. The term is
-a number that each victory raises by one. Executors recognise orders of an older leader by their
-lower term.
+A leader holds a lease of etcd and renews it. For the leader, the lease begins at the instant at
+which it *sent* the last renewal that etcd answered, and ends a margin before its time is over. So
+the leader stops acting before etcd lets another candidate win. Between these two instants, there is
+no leader. The term is a number that each victory raises by one. Executors recognise orders of an
+older leader by their lower term.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits calls of etcd by the leader: no call lasts longer than the leader's lease.
+"""Limits the time of the leader's calls of etcd: no call lasts longer than the leader's lease.
 
 A leader that cannot reach etcd must release resources that the next leader needs, such as the work
 folder, before the next leader wins. The leader's thread cannot do this while it waits for etcd.

@@ -184,8 +184,8 @@ class Keepers:
             return True
         self._started.pop(name, None)
         if _is_locked(run_folder(self._root, name) / LOCK_FILE):
-            # The lock may be held by a keeper that an earlier service started. The keeper started
-            # here has then ended by itself.
+            # The lock may be held by a keeper that an earlier service started. In that case, the
+            # keeper that this service started has ended by itself.
             self._deaths.pop(name, None)
             return True
         if code:

@@ -26,7 +26,7 @@ from quorate.ports.executor_port import (
 )
 
 ENDED_MAX: Final = 100_000
-"""The most ended leases that the book remembers; a repeated order does not start them again."""
+"""How many ended leases the book remembers; a repeated order does not start them again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -66,8 +66,8 @@ class Book:
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Apply the orders of one commit; return the runs that they change.
 
-        ``before`` has the last orders of runs. They show which life continues after a restart, for
-        a run that the book does not know.
+        ``before`` has the last orders of runs. For a run that the book does not know, they show
+        which life continues after a restart.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
@@ -235,9 +235,10 @@ class Book:
         return names
 
     def continue_life(self, name: str, before: Wanted) -> None:
-        """Continue the life in ``before``, the run's last orders from before the book knew the run.
+        """Let the run ``name`` continue the life that the orders ``before`` name.
 
-        The life continues if these orders have a lease that is still open, or if an open lease
+        ``before`` has the run's last orders, from the time when the book did not know the run. The
+        life continues only if these orders have a lease that is still open, or if an open lease
         began by a growth, a swap or a hand-over.
         """
         run = self._runs.get(name)

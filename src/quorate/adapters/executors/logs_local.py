@@ -23,7 +23,7 @@ FIGURES_MAX: Final = 12
 """The most figures of one report that are read."""
 READ_BYTES_MAX: Final = 256 * 1024
 """A read returns at least one line, and ends after this many bytes of lines. The limit saves
-memory, in which each of many followers has the lines of one read, as text and as JSON."""
+memory: for each of many followers, the lines of one read are in memory, as text and as JSON."""
 _TAIL_BYTES: Final = 8_192
 """The number of bytes that are read from the end of the record; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")

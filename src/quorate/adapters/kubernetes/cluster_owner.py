@@ -144,8 +144,8 @@ class TermInCluster:
     def order(self, term: int) -> None:
         """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
 
-        ``check`` finds a newer term that only the cluster knows, before anything is changed in the
-        cluster.
+        The cluster may have a newer term that this service does not know; ``check`` finds it before
+        anything is changed in the cluster.
         """
         if term < self._newest:
             raise OldTermError(term=term, newest=self._newest)

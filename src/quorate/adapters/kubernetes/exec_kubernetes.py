@@ -158,8 +158,8 @@ class KubernetesExecutor:
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept open leases again.
 
-        If ``is_whole``, ``orders`` has all open leases, and pods of other leases end once the pods
-        are listed. Otherwise pods of other leases are kept.
+        If ``is_whole``, ``orders`` has all open leases. In that case, pods of other leases are
+        ended as soon as the pods are listed; otherwise they are kept.
         """
         assert self._ledger, "call belong_to first"
         self._term.order(term)
@@ -237,7 +237,10 @@ class KubernetesExecutor:
         self._news.set()
 
     def _adopt(self) -> None:
-        """Continue the runs whose pods an earlier service started, once the pods are listed."""
+        """Continue the runs whose pods an earlier service started, after the first list of pods.
+
+        After every list, record which pods are lost.
+        """
         assert self._watch is not None
         with self._lock:
             if not self._is_listed:

@@ -153,7 +153,7 @@ def _ray_templates(tree: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
 
 
 def _by_conditions(done: str) -> Callable[[Mapping[str, Any]], Ended | None]:
-    """Return a function that reads the end of a workload: condition ``done``, or ``Failed``."""
+    """Return a function that reads a workload's end from its condition ``done`` or ``Failed``."""
 
     def read(tree: Mapping[str, Any]) -> Ended | None:
         for each in mappings(at(tree, ("status", "conditions"))):

@@ -85,8 +85,8 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
 def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
     """Return whether all pods fit: largest first, each on the fullest node with enough free GPUs.
 
-    A node that has taken a pod is fuller than before, so it is still the fullest node with room, if
-    it has room. Each node therefore takes pods of one size until no further pod fits.
+    A node that has taken a pod is even fuller, so it also takes the next pods of this size, until
+    no further pod fits.
     """
     left = dict(gpus_of)
     for each in sorted(pod_sets, key=lambda each: each.gpus, reverse=True):
@@ -151,7 +151,7 @@ def _pinned(term: Tree, node: str) -> Tree:
 
 
 def _without_pins(terms: Sequence[Tree]) -> list[Tree]:
-    """Return the terms without the last field that an earlier start added to pin them."""
+    """Return the terms as they were before an earlier start pinned them to nodes."""
     found: list[Tree] = []
     for term in terms:
         fields = mappings(term.get("matchFields"))

@@ -1,6 +1,7 @@
-"""Watches the workloads of one cluster that have an owner, of every kind in the API server.
+"""Watches the workloads of one cluster, of every kind that its API server has.
 
-The caller calls ``discover`` periodically, to find kinds that are installed later.
+Workloads without an owner are left out. The caller calls ``discover`` periodically, to find kinds
+that are installed later.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ def without_pods(
 ) -> tuple[frozenset[str], list[str]]:
     """Return the names of the ``workloads`` without pods, and a text for each with unknown pods.
 
-    The text has the name, and why the API server refused to list the pods. Raises ``ClusterError``
-    if the cluster does not answer.
+    Pods are unknown if the API server refused to list them; the text has the name of the workload
+    and the reason. Raises ``ClusterError`` if the cluster does not answer.
     """
     gone: set[str] = set()
     unknown: list[str] = []

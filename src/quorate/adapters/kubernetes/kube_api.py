@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 10.0
 PAGE: Final = 500
 """The number of objects in one page of a list."""
 SILENCE_S: Final = 30.0
-"""The client ends a watch that is silent for this long beyond its requested duration."""
+"""The client ends a watch that is silent for its requested duration and this time together."""
 GONE: Final = 410
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -232,7 +232,7 @@ def _object(content: bytes) -> Tree:
 
 
 def _watched(line: bytes) -> Watched:
-    """Return one event; raise the error that an ERROR event or an invalid line means."""
+    """Return the event in ``line``; raise an error for an ERROR event or an invalid line."""
     event = _object(line)
     body = event.get("object")
     if event.get("type") == "ERROR" and isinstance(body, dict):

@@ -44,15 +44,16 @@ class Follower(Protocol):
         ...
 
     def lost(self) -> None:
-        """Assume that objects may have changed unseen, until they are listed again."""
+        """Assume that changes of objects were missed, until the objects are listed again."""
         ...
 
 
 class ObjectWatch:
     """Lists and watches ``path`` in a separate thread, until ``close``.
 
-    ``what`` names the objects in the log. ``before`` is called before each list, and raises
-    ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` if the cluster must not be used.
+    The text ``what`` names the objects in the log. The function ``before`` is called before each
+    list, and raises ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` if the cluster must
+    not be used.
     """
 
     def __init__(  # noqa: PLR0913 - where, which, and how

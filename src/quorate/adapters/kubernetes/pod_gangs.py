@@ -215,7 +215,7 @@ class Crew:
 
     @property
     def exited(self) -> Exited | None:
-        """How the last start ended by itself; None if it has not ended by itself."""
+        """How the last start ended, if it ended by itself; else None."""
         newest = self.newest
         if self.live or not newest:
             return None

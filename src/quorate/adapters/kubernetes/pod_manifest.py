@@ -41,7 +41,7 @@ CONTAINER: Final = "work"
 
 
 GENERATION_MAX: Final = 10**9
-"""The highest accepted number of a start, because the number is a part of short names."""
+"""The highest accepted number of a start. Names contain the number, and have to be short."""
 Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 

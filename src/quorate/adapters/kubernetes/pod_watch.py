@@ -1,7 +1,7 @@
 """The pods of one ledger in one cluster, kept up to date by a watch.
 
 A list replaces all pods in one step, under the lock ``at_work``. The code that creates and deletes
-pods holds the same lock, so a list from before a creation never removes the new pod.
+pods holds the same lock, so a list never removes a pod that was created after the list was made.
 
 Annotations name the run of an object, and owners may write such annotations in their own
 namespaces. So an object belongs to a run only if it is in the namespace of the run's owner.
@@ -39,7 +39,7 @@ class RunService:
 class PodWatch:
     """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed.
 
-    ``before`` is called before each list, and raises if the cluster must not be used.
+    The function ``before`` is called before each list; it raises if the cluster must not be used.
     ``namespace_of`` returns the namespace of a run's objects; None if the run is unknown.
     """
 

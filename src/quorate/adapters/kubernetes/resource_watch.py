@@ -24,7 +24,7 @@ _GONE_MAX: Final = 10_000
 class ResourceWatch:
     """The custom resources of ``cluster``; other threads call ``tell`` on each change.
 
-    ``before`` is called before each list, and raises if the cluster must not be used.
+    The function ``before`` is called before each list; it raises if the cluster must not be used.
     """
 
     def __init__(

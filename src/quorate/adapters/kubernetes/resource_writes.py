@@ -22,7 +22,7 @@ from quorate.model.api_version import API_VERSION
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
 
 ATTEMPTS_MAX: Final = 5
-"""The most attempts at a change, if other clients change the resource in between."""
+"""How often a change is tried, if other clients change the resource during each attempt."""
 
 Make = Callable[[Resource], Mapping[str, Any] | None]
 """Returns the status for a resource; None if no status has to be written."""
@@ -50,7 +50,7 @@ class ResourceWriter:
         return None if found is None or not found.is_held or found.is_deleting else found
 
     def let_go(self, resource: Resource) -> None:
-        """Remove the finalizer, so that the cluster deletes a resource that is being deleted."""
+        """Remove the finalizer, so that the cluster can complete the deletion of the resource."""
 
         def finalizers(now: Resource) -> list[str] | None:
             return [each for each in now.finalizers if each != FINALIZER] if now.is_held else None
@@ -88,7 +88,7 @@ class ResourceWriter:
     ) -> None:
         """Create an object of Quorate if it is missing, and write its status if it differs.
 
-        If ``above`` is given, this resource becomes the owner of a new object.
+        The resource ``above``, if given, becomes the owner of a new object.
         """
         made = self._watch.at(kind, namespace, name)
         if made is None:

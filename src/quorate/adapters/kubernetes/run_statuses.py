@@ -57,7 +57,7 @@ class RunStatuses:
             kept.pop(run, None)
 
     def reports(self, book: Book) -> Sequence[Report]:
-        """Return the exits, oldest first, the runs that cannot be started, and leases that ended.
+        """Return the exits (oldest first), then the runs that cannot be started, then ended leases.
 
         A lease has ended when no pod works under it any longer.
         """

@@ -117,7 +117,7 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 
 
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
-    """Return a fault of a workload beside those of its pods, or an empty text.
+    """Return a fault that ``_pod_sets`` does not look for; empty if there is none.
 
     The limits are the same as in documents.
     """

@@ -78,9 +78,10 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # The numbers of the file that is now at ``path``, and of the file that ``_db`` has open.
+        # Files at ``path`` are numbered: here those of the present file and of the one that ``_db``
+        # has open.
         self._made = self._opened = 0
-        # The lock is held while the file is replaced, committed to or closed.
+        # A thread holds this lock while it replaces the file, commits to it, or closes it.
         self._changing = Lock()
         self._is_closed = False
 
@@ -140,7 +141,7 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises if the archive is closed."""
-        # No lock is needed, because this check only ends a save of a closed archive earlier.
+        # Without the lock this check may miss a close, but ``save`` checks again when it commits.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 

@@ -130,7 +130,7 @@ class EtcdAppender:
             raise LedgerExistsError(self._place)
 
     def read_head(self, *, within_s: float | None = None) -> KnownHead:
-        """Return the present head of the log; raises ``LedgerNotFoundError`` without a log."""
+        """Return the present head of the log; raises ``LedgerNotFoundError`` if there is no log."""
         self._known = self._parsed(self._etcd.get(Get(self._keys.head), within_s=within_s))
         return self._known
 
@@ -277,7 +277,7 @@ class EtcdAppender:
         return Put(self._own_key, head_value(head))
 
     def _is_recorded(self, sent: Head) -> bool:
-        """Return whether this writer moved the head to ``sent``, after the answer was lost.
+        """Return whether this writer's append, whose answer was lost, moved the head to ``sent``.
 
         Raises ``UnsureAppendError`` if the writer's mark cannot be read or does not exist. A writer
         has no mark if it has not appended yet, or if its old mark was removed.
@@ -293,7 +293,7 @@ class EtcdAppender:
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
     ) -> KnownHead:
-        """Return the head once the append of ``sent`` has succeeded or can no longer succeed.
+        """Wait until the append of ``sent`` has succeeded or can no longer succeed; return the head.
 
         Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``, or when this
         program no longer leads, so that its callers do not wait longer.

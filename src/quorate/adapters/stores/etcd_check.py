@@ -21,7 +21,7 @@ from quorate.ports.errors import SegmentError, StoreError, StoreFullError
 MEMBERS_MIN: Final = 3
 """The least number of members with which etcd survives the loss of a member."""
 _SOUND: Final = {(3, 4): 22, (3, 5): 6}
-"""The first patch of each minor version that does not lose consistency after a crash."""
+"""For each minor version, the first patch that does not lose consistency after a crash."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CHECK_ROOM: Final = "check"
 

@@ -39,7 +39,7 @@ class EtcdReader:
         self._unpacked: tuple[Segment, list[Block]] | None = None
 
     def head(self) -> Head:
-        """Return the present head of the log; raises ``LedgerNotFoundError`` without a log."""
+        """Return the present head of the log; raises ``LedgerNotFoundError`` if there is no log."""
         rows = self._etcd.get(Get(self._keys.head))
         if not rows:
             raise LedgerNotFoundError(self._place)
@@ -111,11 +111,14 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block in etcd, going by the segments read last."""
+        """Return the height of the first block in etcd, after the segments that were read last."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
-        """Return the segment with the block at ``height``, of those read last; None without one."""
+        """Return the segment with the block at ``height``; None if there is none.
+
+        Only the segments that were read last are searched.
+        """
         segments = self._segments
         if not segments or height > segments[-1].last_height:
             return None

@@ -8,8 +8,8 @@ The append removes the entry.
 
 etcd removes an entry when its lease ends, so a writer that has crashed delays other writers for the
 duration of the lease only. If the lease ends during the writer's turn, the writer's next lease is
-twice as long. If a writer loses a race during its turn, another program ignores the queue, for
-example an older version. In that case, or if even the longest lease was too short for a turn, the
+twice as long. A writer can lose a race during its turn only to a program that ignores the queue,
+such as an older version. In that case, or if even the longest lease was too short for a turn, the
 writer appends without turns for some time: its entry would only delay writers that respect the
 queue.
 """
@@ -54,7 +54,7 @@ LEAVE_S: Final = 0.5
 LOOK_S: Final = 0.25
 """How often a waiting writer reads the queue, if the head does not move."""
 TELL_S: Final = 2.0
-"""After how long a wait is reported in the program's log, with the writer whose turn it is."""
+"""A wait longer than this is reported in the program's log, with the writer whose turn it is."""
 
 
 class TurnCalls(KeyValues, Protocol):

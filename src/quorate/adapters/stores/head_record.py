@@ -33,7 +33,8 @@ class HeadRecord:
 
     def create(self, head: Head) -> None:
         """Create the head file, with ``head`` in it."""
-        # Later records get a new signer, because a new ledger has no first block and no key yet.
+        # Later records get another signer: a new ledger has no first block and no key yet, but will
+        # have them.
         self.last = EndSigner(self._ledger, self._first_block()).record(head)
         self._file = HeadFile.create(self._ledger, self.last)
 

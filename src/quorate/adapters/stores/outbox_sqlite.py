@@ -110,8 +110,8 @@ class SqliteOutbox:
     @classmethod
     def temporary(cls) -> Self:
         """Return an empty outbox that is removed when it is closed or its process ends."""
-        # With an empty name, SQLite uses an unnamed temporary file once the data outgrows its
-        # cache.
+        # With an empty name, SQLite uses an unnamed temporary file as soon as the data outgrows
+        # its cache.
         db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for statement in _SCHEMA:
             db.execute(statement)

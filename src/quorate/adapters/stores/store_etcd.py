@@ -155,7 +155,7 @@ class EtcdStore:
         return self._end or self._reader.head()
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head once the log has event ``seq``, or the present head after ``within_s``.
+        """Return the head when the log has event ``seq``; after ``within_s``, the present head.
 
         The call waits for a watch of etcd and sends no requests, so the head may be older by the
         watch's delay.
@@ -243,7 +243,7 @@ class EtcdStore:
         return None
 
     def verified_head(self) -> Head:
-        """Return the head after the archived blocks: etcd has their hashes. See ``EventStore``."""
+        """Return the head after the archived blocks: etcd has their hash. See ``EventStore``."""
         segments = self._reader.segments()
         return segments[-1].head if segments else GENESIS
 
