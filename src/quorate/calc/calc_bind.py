@@ -98,7 +98,7 @@ class _Payers:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]
 
     def take(self, gpus: int) -> Iterator[tuple[_Segment, int]]:
-        """Yield the payers of the next ``gpus`` GPUs, which the segments must have left."""
+        """Yield the payers of the next ``gpus`` GPUs; the segments must have that many left."""
         while gpus:
             head = self._left[0]
             segment, left = head

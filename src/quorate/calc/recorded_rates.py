@@ -1,4 +1,4 @@
-"""Finds the rates of a recording's jobs in a table of throughputs, in its published form."""
+"""Finds the rates of a recording's jobs in a table of throughputs that has the published form."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
     """Report the first cycle of parents, if there is one.
 
-    ``declared`` are the owners whose parents the world states in its field ``owners``. It states
-    the parents of other owners in their budgets.
+    ``declared`` are the owners whose parents the world states in its field ``owners``. The parents
+    of other owners are in their budgets.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:

@@ -67,7 +67,10 @@ class WorldLease:
 
 
 def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[WorldLease, ...]:
-    """Return the leases of a world. A lease has the owner of its run, else that of its budget."""
+    """Return the leases of a world.
+
+    The owner of a lease is the owner of its run or, if that is not known, of its budget.
+    """
     runs = complete(fields.optional("runs", lambda v, a: listed(v, a, _run), ())) or ()
     owners = dict(runs)
 

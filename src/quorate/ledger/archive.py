@@ -1,4 +1,4 @@
-"""The archive of ended runs: the part of a snapshot that is written once and read a run at a time.
+"""The archive of ended runs: the part of a snapshot that is written once, and read run by run.
 
 A snapshot has the runs that are not over. Each run that was over when the snapshot was taken is a
 row of the archive, written with the snapshot. Snapshot and archive are caches: the same data
@@ -146,9 +146,10 @@ class ArchivedRow(NamedTuple):
 
 
 class RowQuery(NamedTuple):
-    """Which rows a store returns: those archived up to ``upto_seq``, between two submissions.
+    """Which rows a store returns: runs that were archived up to ``upto_seq``.
 
-    The rows are in the order of submission, or in reverse if ``is_newest_first``.
+    ``after_seq`` and ``before_seq`` limit the sequence of their submission. The rows are in the
+    order of submission, or in reverse if ``is_newest_first``.
     """
 
     upto_seq: int

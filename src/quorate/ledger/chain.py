@@ -55,7 +55,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> Head:
-        """The ledger's head once this block is its last."""
+        """The head of a ledger that ends with this block."""
         return Head(height=self.height, seq=self.first_seq + self.count - 1, hash=self.hash)
 
 
@@ -94,7 +94,7 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body with its events decoded in the same pass; all must be current versions."""
+    """A block's body with its events decoded in one pass; all events must have current versions."""
 
     format: int
     height: int
@@ -128,7 +128,7 @@ def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
 
 
 def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Event]:
-    """Return the events of ``block``, which must be the block after ``after``.
+    """Return the events of ``block``, which must follow the head ``after``.
 
     ``not_before_ms`` is the time of the last event before it. Raises ``CorruptLedgerError`` if the
     block does not follow ``after``, if its hash does not match, or if time goes back. Raises
@@ -215,7 +215,7 @@ def open_blocks_naming(
 def verify_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, deep: bool = False
 ) -> Verified | Broken:
-    """Return whether ``blocks`` are a sound chain from ``after`` on, reading each block once.
+    """Return whether ``blocks`` are a sound chain from the head ``after`` on; reads each once.
 
     Checks hashes, order and counts. If ``deep``, every event is also decoded, and times must never
     go back. One block at a time is in memory. If the store raises ``CorruptLedgerError`` while it

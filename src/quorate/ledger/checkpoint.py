@@ -93,7 +93,10 @@ class CheckpointSigner:
         self.public_key = self._key.public_key().public_bytes_raw()
 
     def sign(self, head: Head, at_ms: int) -> Checkpoint:
-        """Return a signed checkpoint of the ledger, which ends at ``head`` and is not empty."""
+        """Return a signed checkpoint of the ledger that ends at ``head``.
+
+        The ledger must not be empty.
+        """
         assert head.height > 0, head
         unsigned = unsigned_checkpoint(self._ledger_id, head, at_ms, self.public_key)
         return msgspec.structs.replace(unsigned, signature=self._key.sign(signed_bytes(unsigned)))
@@ -115,7 +118,10 @@ def unsigned_checkpoint(
 
 
 def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: bytes) -> Checkpoint:
-    """Return a signed checkpoint of a ledger that ends at ``head``, which is not ``GENESIS``."""
+    """Return a signed checkpoint of a ledger that ends at ``head``.
+
+    The ledger must not be empty.
+    """
     return CheckpointSigner(ledger_id, private_key).sign(head, at_ms)
 
 

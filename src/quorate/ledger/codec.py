@@ -48,7 +48,7 @@ Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 
 
 _OWED_ROUNDS_MAX: Final = 10
-"""How many rounds a run could be owed before events of rounds stated this number."""
+"""How many rounds a run could be owed, for events of rounds that do not state this number."""
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
@@ -271,7 +271,7 @@ def encode_events(events: Sequence[Event]) -> bytes:
 
 
 def _tasks_shortened(events: Sequence[Event]) -> list[Fact]:
-    """Return ``events`` with a ``TaskSubmitted`` for each task of an array but its first."""
+    """Return ``events`` with a ``TaskSubmitted`` for each task of an array except its first."""
     firsts: dict[str, Run] = {}
     found: list[Fact] = []
     for event in events:

@@ -46,7 +46,7 @@ def fold(events: Iterable[Event]) -> State:
 def replay(
     blocks: Iterable[Block], *, state: State | None = None, after: Head = GENESIS
 ) -> tuple[State, Head]:
-    """Fold ``blocks``, which follow ``after``, into ``state``; return the state and the head.
+    """Fold ``blocks``, which follow the head ``after``, into ``state``; return state and head.
 
     Raises ``CorruptLedgerError`` or ``NewerLedgerError`` at the first block that is not sound.
     """

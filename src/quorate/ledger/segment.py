@@ -66,7 +66,7 @@ _DECODER: Final = Decoder(list[_StoredBlock])
 
 
 def pack(blocks: Sequence[Block]) -> tuple[Segment, bytes]:
-    """Return the segment of ``blocks``, at least one, and the bytes of its file."""
+    """Return the segment of ``blocks`` and the bytes of its file; at least one block is needed."""
     first, last = blocks[0], blocks[-1]
     stored = [
         _StoredBlock(b.height, b.first_seq, b.count, b.prev_hash, b.hash, b.body) for b in blocks

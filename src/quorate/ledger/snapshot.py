@@ -211,8 +211,8 @@ class Cut:
     ``runs`` are the runs in memory. Those that are named in ``returned`` are also in the archive,
     as they were before they changed. The archive has ``archived_before`` runs, and was last written
     with the snapshot at ``base_seq``, which is 0 if there is no snapshot. The runs of the state
-    stay frozen until the state's table has ``archived`` them or is thawed. Making a cut is quick.
-    All other steps take longer and may run on another thread.
+    stay frozen until ``archived`` or ``thaw`` of their table is called. Making a cut is quick. All
+    other steps take longer and may run on another thread.
     """
 
     packed: _Snapshot
@@ -234,7 +234,7 @@ class Cut:
 
     @cached_property
     def archived(self) -> int:
-        """How many runs the archive has once this cut is stored."""
+        """How many runs the archive has after this cut is stored."""
         return self.archived_before + len(self.over)
 
     @cached_property
@@ -356,7 +356,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         list(state.pledges.values()),
         [(*key, *account) for key, account in state.disruption.items()],
         dict(state.deferred.items()),
-        # An announcement is never changed, but replaced.
+        # An announcement is replaced, and never changed.
         dict(state.announced.items()),
         dict(state.barred.items()),
         list(state.recalls.values()),
@@ -378,8 +378,8 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
 def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
     """Return the state stored in ``payload``; None if it is not a snapshot of this format.
 
-    ``rows`` has the runs that were archived up to the snapshot. If ``rows`` is not given, the
-    result is None if the snapshot leaves runs to an archive.
+    ``rows`` has the runs that were archived up to the snapshot. Without ``rows``, the result
+    is also None for a snapshot that leaves runs to an archive.
     """
     with collector_paused():
         try:

@@ -30,7 +30,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """The use in the month of ``at_ms``: since the month began, or the link if that is later."""
+    """The use in the month of ``at_ms``; use before the link began does not count."""
 
     resource: str
     at_ms: int
@@ -42,8 +42,8 @@ class Consumption:
 class LinkStatus:
     """The status of a link, for metrics and operators; it may be read from any thread.
 
-    ``troubles`` has, by owner, why the last request had no answer. ``trouble`` is a fault of this
-    service that stops all reports, with its remedy.
+    ``troubles`` maps an owner to the reason why the last request for it had no answer. ``trouble``
+    is a fault of this service that stops all reports, with its remedy.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)

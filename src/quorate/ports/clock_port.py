@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A time that cannot be set: ``ms`` milliseconds since the machine's boot called ``boot``."""
+    """A time that cannot be set: ``ms`` milliseconds since the boot with the id ``boot``."""
 
     boot: str
     ms: int

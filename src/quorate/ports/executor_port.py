@@ -55,7 +55,7 @@ class StartLease:
 
 @dataclass(frozen=True, slots=True)
 class StopLease:
-    """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest.
+    """Let the work under a lease save a checkpoint and exit, by ``deadline_ms`` at the latest.
 
     A second order may bring the deadline forward: to now, if a run is cancelled without grace.
     """
@@ -105,9 +105,10 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class RunUnstarted:
-    """The work of a run has not begun for too long; ``note`` says why. See ``RunExited``.
+    """A run has had GPUs for a long time, and its work has not begun; ``note`` says why.
 
-    The report is repeated until the leases of the run are ordered to stop.
+    The report is repeated until the leases of the run are ordered to stop. For ``lease`` see
+    ``RunExited``.
     """
 
     run: str
@@ -124,7 +125,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class WipeDone:
-    """Wiping a node after ``claim`` has ended; unless ``is_clean``, the node may have data."""
+    """The wipe of a node after ``claim`` is over; unless ``is_clean``, the node may have data."""
 
     node: str
     claim: str

@@ -114,14 +114,14 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class MovedStore(Protocol):
-    """The methods of a store for several writers with which its ledger is moved elsewhere."""
+    """The methods that move a ledger elsewhere, in a store for several writers."""
 
     def check_unserved(self) -> None:
         """Raise ``LedgerServedError`` if services use this ledger at present."""
         ...
 
     def mark_moved(self, head: Head, target: str) -> None:
-        """Refuse all appends from now on: the ledger, up to ``head``, is at ``target``.
+        """Refuse all appends from now on: the ledger, up to ``head``, is now at ``target``.
 
         Raises a ``StoreError`` if the ledger does not end at ``head``, or a service leads.
         """
@@ -130,17 +130,17 @@ class MovedStore(Protocol):
 
 @runtime_checkable
 class LedStore(Protocol):
-    """The methods that a store for several services with one leader has in addition."""
+    """The additional methods of a store for several services with one leader."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head once the log has event ``seq``, or after ``within_s`` seconds.
+        """Return the head when the log has event ``seq``, at the latest after ``within_s`` seconds.
 
         Safe from every thread. Raises a ``StoreError`` if the head is not known.
         """
         ...
 
     def look_at_head(self, *, within_s: float) -> Head:
-        """Return the present head; raises a ``StoreError`` without an answer in time.
+        """Return the present head; raises a ``StoreError`` if there is no answer in time.
 
         Safe from every thread.
         """

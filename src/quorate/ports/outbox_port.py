@@ -94,9 +94,9 @@ class Outbox(Protocol):
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
         """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
 
-        Later parcels of a line wait for the first parcel, however long its delivery takes. A parcel
-        that would be due only after more than the longest back-off counts as due now, because the
-        clock must have been set back since the parcel failed.
+        Later parcels of a line wait for the first parcel, however long its delivery takes. If a
+        parcel would have to wait longer than the longest back-off, the clock must have been set
+        back since the parcel failed; such a parcel counts as due now.
         """
         ...
 

@@ -12,13 +12,13 @@ Cell = str | bool | int | Decimal | None
 """The types that a cell may hold; None makes an empty cell."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""First characters by which a spreadsheet takes a text for a formula."""
+"""A spreadsheet reads a text that begins with one of these characters as a formula."""
 
 
 def to_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """Return ``rows`` under ``columns``, quoted where needed; each line ends with a newline.
 
-    A text that a spreadsheet would take for a formula gets a leading apostrophe, which the
+    A text that a spreadsheet would read as a formula gets a leading apostrophe, which the
     spreadsheet does not show.
     """
     written = io.StringIO()

@@ -15,7 +15,7 @@ LINE_CHARS_MAX: Final = 1_000
 LINES_CHARS_MAX: Final = 65_536
 """The most characters of all faults together; faults that do not fit are only counted."""
 _HEAD_CHARS: Final = 600
-"""How many characters of the beginning are kept: it names the field, and the end has the remedy."""
+"""How much of the beginning is kept. The beginning names the field, and the end has the remedy."""
 
 
 def in_bounds(error: CommandError) -> CommandError:

@@ -82,7 +82,7 @@ def _fitted_table(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _without_details(lines: Sequence[str], width: int) -> list[str]:
-    """Return a table without the columns of ``_DETAILS``, as far as it is wider than ``width``."""
+    """Return a table; columns of ``_DETAILS`` are left out, one by one, while it is too wide."""
     found = [*lines]
     for title in _DETAILS:
         columns = {found[0][each.start : each.end].strip(): each for each in _columns(found)}

@@ -175,7 +175,7 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""The words for the GPUs that a place has: paid for, or free. A place may lack payment and room."""
+"""What a place has too few of, by code: GPUs that are paid for, or free GPUs. It may lack both."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:

@@ -293,7 +293,7 @@ class EtcdAppender:
     def _settled(
         self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
     ) -> KnownHead:
-        """Wait until the append of ``sent`` has succeeded or can no longer succeed; return the head.
+        """Wait until the append of ``sent`` has succeeded or cannot succeed; return the head.
 
         Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``, or when this
         program no longer leads, so that its callers do not wait longer.

@@ -243,7 +243,10 @@ class EtcdStore:
         return None
 
     def verified_head(self) -> Head:
-        """Return the head after the archived blocks: etcd has their hash. See ``EventStore``."""
+        """Return the head after the archived blocks; see ``EventStore``.
+
+        The hashes of the files with these blocks are in etcd.
+        """
         segments = self._reader.segments()
         return segments[-1].head if segments else GENESIS
 

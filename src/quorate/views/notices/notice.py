@@ -47,7 +47,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeContent:
-    """The content of a notice that has no number among the notices of its event yet."""
+    """The content of a notice, before it gets its number among the notices of its event."""
 
     seq: int
     kind: NoticeKind

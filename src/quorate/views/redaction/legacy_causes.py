@@ -1,7 +1,7 @@
 """Causes that old events carry as text, parsed for the runs that they refer to. Pure.
 
-A cause is parsed as a whole or not at all. The owners of names are known only in a parsed cause. So
-a reader who may not see everything gets no part of a cause that cannot be parsed.
+A cause is parsed as a whole or not at all. If a cause cannot be parsed, Quorate does not know whose
+names it contains. So a reader who may not see everything gets no part of such a cause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMES: Final = rf"{_NAME}(?:, {_NAME})*"
 _GPUS: Final = r"[0-9]+ GPUs?"
 _HOURS: Final = r"[0-9]+(?:\.[0-9]+)?"
 
-# The sentences of ``sentence`` about a run that has a reservation. An owner named in such a
+# The sentences that ``sentence`` made about a run with a reservation. An owner named in such a
 # sentence is the run's owner, or an ancestor whose quota blocks the run. Every run and every
 # reservation is a regex group of its own.
 _WHY: Final = (
@@ -83,7 +83,7 @@ _KINDS: Final = {
 """A regex group -> the word before its one name; empty if the group is a list of names."""
 
 Called = Callable[[str, Sequence[str]], str]
-"""Takes the word before names, or an empty text for a list, and the names; returns a new text."""
+"""Gets the word before the names (empty for a list) and the names; returns the new text."""
 
 
 def with_references(cause: str, called: Called) -> str:

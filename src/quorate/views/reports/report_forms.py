@@ -43,7 +43,7 @@ def metrics_tree(found: Metrics) -> dict[str, Any]:
 
 
 def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str]:
-    """Return the figures for people; ``of`` replaces the first fact, the policy and the seed."""
+    """Return the figures for people; the fact ``of`` replaces that of policy and seed."""
     facts = [
         of or ("Policy", f"{found.name}, seed {found.seed}"),
         ("Runs", f"{found.runs}, {found.completed} completed"),

@@ -42,7 +42,7 @@ PARTS: Final = 160
 POINTS_MAX: Final = 300
 """The most points of a distribution that are drawn."""
 OWNERS_MAX: Final = 12
-"""The most owners with a bar or colour of their own; the others are drawn as one."""
+"""How many owners have a bar of their own; the others share one bar."""
 GANTT_MAX: Final = 1_200
 """The most bars of a Gantt chart; if there are more, it shows only the first part of the time."""
 _BAR: Final = 18

@@ -33,7 +33,7 @@ _STEPS = {
     CutStep.LOTTERY: "drawn in the lottery",
 }
 _ORDEALS_MAX = 3
-"""Older conflicts of a run are counted, not described."""
+"""How many of a run's conflicts are described; older ones are only counted."""
 
 
 def contest_lines(contest: Contest, now_ms: int) -> list[str]:

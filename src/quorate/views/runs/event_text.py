@@ -96,7 +96,7 @@ class Entry:
 
 
 def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry]:
-    """Yield every event of ``blocks``, the blocks that follow ``after``; checks their hashes."""
+    """Yield every event of ``blocks``, which follow the head ``after``; checks their hashes."""
     for head, events in open_blocks(blocks, after=after):
         first = head.seq - len(events) + 1
         for seq, event in enumerate(events, start=first):

@@ -185,7 +185,7 @@ def _where(place: Slice) -> str:
 
 
 def _closing(found: Forecast, payer: EnvelopeId, at_ms: int) -> str:
-    """Return when the window of a payer closes, which is before the expected end."""
+    """Return when a payer's window closes, and how long before the expected end that is."""
     assert found.expected_end_ms is not None, found
     early = duration_text(found.expected_end_ms - at_ms)
     return (

@@ -117,7 +117,7 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
 
 
 def _takeovers(was: Holding, now: Holding) -> list[str]:
-    """Return a line for each source of new slots of a group, with the slots that they replace."""
+    """Return a line for each source of new slots of a group, with the slots that the group lost."""
     lines = []
     for index, places in now.working.items():
         old = was.working.get(index, places)

@@ -63,7 +63,10 @@ def reason_now(moment: Moment, record: RunRecord) -> Reason:
 
 
 def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
-    """Return why the waiting runs of ``names`` wait; after the first ``LIVE_MAX``, as recorded."""
+    """Return why the waiting runs of ``names`` wait.
+
+    The reasons of the first ``LIVE_MAX`` are the present ones, and further reasons are as recorded.
+    """
     records = [moment.view.runs[name] for name in names]
     waiting = [
         record
