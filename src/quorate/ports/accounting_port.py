@@ -30,7 +30,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """The use in the month of ``at_ms``; use before the link began does not count."""
+    """The use of a resource in the month of ``at_ms``, while an owner was linked to it."""
 
     resource: str
     at_ms: int

@@ -137,9 +137,9 @@ class Outbox(Protocol):
 def back_off_ms(key: str, attempts: int) -> int:
     """Return how long a parcel waits after its ``attempts``-th failure.
 
-    The wait doubles each time, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``, less up to a
-    quarter that depends on the key and the attempt. So parcels that failed together are not tried
-    together again.
+    The wait doubles each time, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``. It is then reduced
+    by a part of up to a quarter, which depends on the key and the attempt. So parcels that failed
+    together are not tried together again.
     """
     assert attempts >= 1, attempts
     doublings = min(attempts - 1, BACK_OFF_MS_MAX.bit_length())

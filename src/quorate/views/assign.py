@@ -1,7 +1,7 @@
 """``--set PATH=VALUE``: change single fields of a document's tree. Pure.
 
-A path joins field names by dots. Brackets name an element of a list, by its name or its position,
-or a key that contains dots: ``spec.envelopes[west].selector[fabric.domain]``. VALUE is parsed as
+A path joins field names by dots. Brackets contain the name or the position of a list's element, or
+a key that contains dots: ``spec.envelopes[west].selector[fabric.domain]``. VALUE is parsed as
 JSON; a VALUE that is not valid JSON is text. ``null`` removes the field. A field that holds text
 keeps the type text.
 """

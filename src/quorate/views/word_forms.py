@@ -162,7 +162,7 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
-        # For a run that waits for a quota, ``also`` is about the same quota, so it is not repeated.
+        # For a run that waits for a quota, ``also`` is about the same quota, and is left out.
         first, *rest = refusal_lines(refusal.also)
         lines += [f"also: {first}", *rest]
     return lines

@@ -41,7 +41,7 @@ from quorate.prepared_types import prepared
 _LOG = logging.getLogger(__name__)
 
 STAND_BACK_S: Final = 10.0
-"""How long a service waits after it stepped down before it stands for election again."""
+"""How long a service that stepped down waits until it stands for election again."""
 _PAUSE_S: Final = 0.2
 
 

@@ -284,7 +284,7 @@ class Keepers:
         return True
 
     def has_unread(self, name: str) -> bool:
-        """Return whether a wake-up waits that the keeper has not read."""
+        """Return whether there is a wake-up that the keeper has not read."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:

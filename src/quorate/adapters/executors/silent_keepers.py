@@ -46,7 +46,7 @@ class SilentKeepers:
                 _LOG.warning(
                     "the keeper of run %s is alive and does nothing, so the end of the run would "
                     "go unnoticed; if the keeper was stopped by a signal, continue it (SIGCONT). "
-                    "It is killed with its work once the run is overdue",
+                    "It is killed with its work when the run is overdue",
                     name,
                 )
         if self._looks.get(name, 0) < self._looks_max or not is_overdue(wanted, now_ms):

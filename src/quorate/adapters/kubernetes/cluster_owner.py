@@ -164,7 +164,8 @@ class TermInCluster:
         """Return whether the cluster still accepts orders of this service's term.
 
         None means that the cluster did not answer. A ledger with one writer has no terms, so its
-        service always leads; the owner of the work was checked when the pods were listed.
+        service always leads. The owner of the work is not checked here, because it was checked when
+        the pods were listed.
         """
         if not self._term:
             return True

@@ -158,8 +158,8 @@ class KubernetesExecutor:
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept open leases again.
 
-        If ``is_whole``, ``orders`` has all open leases. In that case, pods of other leases are
-        ended as soon as the pods are listed; otherwise they are kept.
+        If ``is_whole``, ``orders`` has all open leases, and the pods of other leases are ended as
+        soon as the pods are listed. If not ``is_whole``, the pods of other leases are kept.
         """
         assert self._ledger, "call belong_to first"
         self._term.order(term)

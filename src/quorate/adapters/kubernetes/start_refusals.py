@@ -1,8 +1,8 @@
 """Starts that a cluster has refused, for example because of a quota, and when to retry them.
 
 After a refused start, the pods that were already created are deleted again, and the watch reports
-the deletions. So a change of a run's pods does not mean that a new start may work, and the pauses
-between starts are stored here. Pure.
+the deletions. So a change of a run's pods is no reason to retry the start. Instead, the time of the
+next start is stored here. Pure.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # Files at ``path`` are numbered: here those of the present file and of the one that ``_db``
-        # has open.
+        # The number of the present file at ``path``, and of the file that ``_db`` has open: each
+        # new file gets the next number.
         self._made = self._opened = 0
         # A thread holds this lock while it replaces the file, commits to it, or closes it.
         self._changing = Lock()

@@ -295,8 +295,8 @@ class EtcdAppender:
     ) -> KnownHead:
         """Wait until the append of ``sent`` has succeeded or cannot succeed; return the head.
 
-        Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``, or when this
-        program no longer leads, so that its callers do not wait longer.
+        Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``. If this program no
+        longer leads, the error is raised earlier, and callers do not wait until ``end_s``.
         """
         while True:
             try:

@@ -75,7 +75,7 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return the most runs for which a pool uses a policy."""
+    """Return up to how many runs a pool uses a policy."""
     if policy.jobs_max is None:
         return "any"
     each = policy.jobs_per_gpu_max

@@ -35,7 +35,7 @@ _SUMMED: Final = (
     RunStopping,
     RunSubmitted,
 )
-"""Events of a task that are only counted if several tasks of its array change."""
+"""Events of tasks. If several tasks of an array change, these events are counted, not listed."""
 
 
 def without_arrays(
