@@ -1,6 +1,6 @@
 """The clock guard: it stops deciding when the wall clock differs from the steady clock.
 
-A decision takes its time from the wall clock, and the ledger's time never runs back. If the wall
+The time of a decision is that of the wall clock, and the ledger's time never runs back. If the wall
 clock were 45 days ahead for only five seconds, leases and windows would end permanently. So the
 guard compares the wall clock with the time since the machine was started (the steady clock). If the
 two clocks differ by more than five minutes, the service stops deciding until an operator accepts

@@ -186,7 +186,7 @@ class ArchiveRows(Protocol):
 
 
 class RunArchive:
-    """The ``size`` runs that were archived up to the snapshot at ``upto_seq``."""
+    """The runs that were archived up to the snapshot at ``upto_seq``: ``size`` is their number."""
 
     def __init__(self, rows: ArchiveRows, *, upto_seq: int, size: int) -> None:
         self._rows = rows

@@ -3,7 +3,7 @@
 A block's body is MessagePack ``[format, height, first_seq, [events...]]``. Its hash covers the
 previous block's hash and the whole body. So if any bit of an event changes, or an event moves, the
 hash no longer matches. The holder of a ledger can still cut it short, or rewrite it from some block
-on, with new hashes. Only a checkpoint that another party keeps reveals that.
+on, with new hashes. A checkpoint that another party has is the only proof of that.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class _RoundShared3(Fact, frozen=True, tag="round-shared/3"):
 
 
 class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
-    """The stored form of the submission of an array's task, for all tasks but the first.
+    """The stored form of the submission of an array's task, for all tasks except the first.
 
     The run equals the first task except for its name and its index, so the document of an array is
     stored once. The decoder returns it as an ordinary run-submitted event.

@@ -291,7 +291,7 @@ def take(state: State) -> bytes:
 def fingerprint(state: State) -> bytes:
     """Return a hash of the whole ``state``, whatever the order in which its tables were filled.
 
-    The hash covers archived runs; it does not depend on which runs are archived.
+    The hash covers all runs, so it does not depend on which of them are archived.
     """
     packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):

@@ -155,7 +155,7 @@ class BlockTooLargeError(QuorateError):
 
 
 class OldTermError(QuorateError):
-    """An executor has accepted orders of a newer term; the sender of older orders leads no more."""
+    """An executor has accepted orders of a newer term; the sender of old orders no longer leads."""
 
     def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
         super().__init__(

@@ -34,7 +34,7 @@ from quorate.model.specs import Run
 class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only reserved.
 
-    ``grace_ms`` is how long the work gets to checkpoint when it has to stop. ``partner`` is another
+    ``grace_ms`` is the time to save a checkpoint when the work has to stop. ``partner`` is another
     run, whose work runs on the same slots. The two runs exit separately, and the lease ends with
     the last exit. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` has the
     bounds of each of ``runs`` in its round, and is empty outside pools of discipline ``rounds``.

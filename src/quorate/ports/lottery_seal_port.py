@@ -16,9 +16,9 @@ class LotterySeal(Protocol):
         ...
 
     def seal(self, secret: bytes, commitment: str) -> str:
-        """Return ``secret`` encrypted, as the secret of the chain with link 0 ``commitment``."""
+        """Return ``secret``, encrypted for the chain whose link 0 is ``commitment``."""
         ...
 
     def open(self, sealed: str, commitment: str) -> bytes:
-        """Return the secret that was encrypted for the chain with link 0 ``commitment``."""
+        """Return the secret that was encrypted for the chain whose link 0 is ``commitment``."""
         ...

@@ -34,7 +34,7 @@ class EventStore(Protocol):
         ...
 
     def kept_end(self) -> Checkpoint | None:
-        """Return the last record of the log's end that is stored apart from the log.
+        """Return the last record of the log's end; the record is stored apart from the log.
 
         Returns None if there is no such record. Without one, a log whose last blocks are missing
         looks whole. If the log ends before the recorded end, opening the store raises
@@ -130,8 +130,8 @@ class EventStore(Protocol):
     def close(self) -> None:
         """Release all resources; no other call may follow. A second call does nothing.
 
-        A snapshot that another thread is saving is abandoned unless it is stored by then. After
-        this call the store changes nothing more, because another program may be the writer.
+        If another thread is saving a snapshot that is not stored yet, the snapshot is abandoned.
+        After this call the store changes nothing more, because another program may be the writer.
         """
         ...
 
@@ -151,7 +151,7 @@ class EventStore(Protocol):
 
 @runtime_checkable
 class TurnStore(Protocol):
-    """The methods of a store for several writers that gives a delayed writer its turn."""
+    """The methods by which a store for several writers gives a delayed writer its turn."""
 
     def take_turn(self) -> None:
         """Wait for this writer's turn: then no other program can append before this one.

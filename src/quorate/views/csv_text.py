@@ -12,7 +12,7 @@ Cell = str | bool | int | Decimal | None
 """The types that a cell may hold; None makes an empty cell."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet reads a text that begins with one of these characters as a formula."""
+"""If a text begins with one of these characters, a spreadsheet reads it as a formula."""
 
 
 def to_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -37,7 +37,7 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 HOURS_MAX: Final = 10**12
 """The most hours that the client accepts in an answer; a larger number is an error."""
 _TOLD_MAX: Final = 200
-"""The most characters of Waldur's error message that Quorate quotes in its own."""
+"""The most characters of Waldur's error message that a message of Quorate quotes."""
 _SERVER_FAULT: Final = 500
 _TOO_MANY: Final = 429
 _REMEDIES: Final = {

@@ -81,7 +81,7 @@ class JobUsers:
 
 
 def faults_of(run_as: RunAs) -> list[str]:
-    """Return a text for each system user of the map that is missing or may not be used."""
+    """Return a text for each of the map's system users that is missing or may not be used."""
     found = []
     for key, name in run_as.accounts.items():
         try:

@@ -77,7 +77,7 @@ class Pod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def is_on(self, slots: Iterable[Slot]) -> bool:
-        """Return whether the pod works on one of ``slots``; only slots on its first node count."""
+        """Return whether the pod works on one of ``slots``; only its first node is considered."""
         own = self.record.slots[0][0]
         return any(slot in self.record.slots for slot in slots if slot[0] == own)
 

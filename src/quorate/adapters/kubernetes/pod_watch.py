@@ -93,7 +93,7 @@ class PodWatch:
         return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
 
     def steps(self, runs: Iterable[str]) -> dict[str, int]:
-        """Return the last step of each of ``runs`` that one of its pods reports."""
+        """Return for each of ``runs`` the last step that one of its pods has reported."""
         found: dict[str, int] = {}
         for run in runs:
             steps = [pod.step for pod in self.crew(run).newest if pod.step is not None]

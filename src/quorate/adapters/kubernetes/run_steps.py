@@ -165,7 +165,7 @@ def work_of(run: Run, grace_ms: int) -> Work:
 
 
 def clock_ms() -> int:
-    """Return the time of day in Unix milliseconds, the clock of the pods' stop times."""
+    """Return the time of day in Unix milliseconds; stop times of pods are by this clock."""
     return int(time() * SECOND_MS)
 
 

@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Struct)
 
 LAYOUT: Final = 1
 INLINE_BYTES_MAX: Final = 1 << 20
-"""The largest body, or part of a body: etcd accepts 1.5 MiB in a request by default."""
+"""The largest body, or part of a body, in one key: etcd accepts 1.5 MiB in a request by default."""
 
 
 class EtcdKeys:

@@ -93,7 +93,7 @@ class EtcdOutbox:
         self._keep(sink)
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line that is due; see ``Outbox``."""
+        """Return the first parcel of each line, if it is due; see ``Outbox``."""
         return self._box.due(sink, now_ms, limit)
 
     def delivered(self, sink: str, key: str) -> None:

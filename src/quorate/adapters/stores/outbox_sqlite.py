@@ -162,7 +162,7 @@ class SqliteOutbox:
             db.execute("DELETE FROM done WHERE sink = ? AND seq < ?", (sink, oldest))
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line that is due; see ``Outbox``."""
+        """Return the first parcel of each line, if it is due; see ``Outbox``."""
         with self._reading() as db:
             latest_ms = now_ms + BACK_OFF_MS_MAX
             found = db.execute(_DUE, (sink, now_ms, latest_ms, limit))

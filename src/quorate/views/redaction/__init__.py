@@ -1,1 +1,1 @@
-"""Redaction: replaces the names of other tenants' resources, by reference."""
+"""Redaction: replaces each reference to a resource of another tenant."""

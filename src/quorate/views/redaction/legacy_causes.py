@@ -1,4 +1,4 @@
-"""Causes that old events carry as text, parsed for the runs that they refer to. Pure.
+"""Parses the causes that old events have as text, to find the runs that they refer to. Pure.
 
 A cause is parsed as a whole or not at all. If a cause cannot be parsed, Quorate does not know whose
 names it contains. So a reader who may not see everything gets no part of such a cause.

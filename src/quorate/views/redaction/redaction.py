@@ -179,7 +179,7 @@ class Redaction:
                 return name
 
     def event(self, event: Event) -> Event:
-        """Return ``event``, which the caller may see, with only the names that the caller may see.
+        """Return ``event`` as the caller may see it: with only the names that the caller may see.
 
         If the caller may see all names, the event is returned unchanged.
         """

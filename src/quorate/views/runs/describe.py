@@ -254,7 +254,7 @@ def describe_node(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[
 
 
 def _with_others(text: str, others: int) -> str:
-    """Return ``text``, which lists the visible leases, and the number of leases of other owners."""
+    """Return ``text``, a list of visible leases, followed by the number of other owners' leases."""
     if not others:
         return text
     more = f"{counted(others, 'lease')} of others"

@@ -108,7 +108,7 @@ def charges_of(moment: Moment, record: RunRecord) -> list[Charge]:
 
 
 def lenders_of(moment: Moment, charges: Iterable[Charge]) -> list[str]:
-    """Return the owners outside the family that paid, sorted by name."""
+    """Return the owners that paid and are outside the family, sorted by name."""
     return sorted(
         {
             moment.view.envelopes[charge.payer].owner

@@ -340,7 +340,7 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events are recorded: in the last ``blocks`` blocks, up to ``head``."""
+    """Return where ``count`` events are recorded: ``blocks`` is the number of their blocks."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 
