@@ -1,4 +1,4 @@
-"""Charges of envelopes: in total before a period, and within it by owner, user and flavor.
+"""Charges of envelopes: one sum before a period; in the period, sums by owner, user and flavor.
 
 The book reads the events of a ledger once, up to the end of the period. A lease is charged from its
 recorded start to its recorded end. An open lease is charged up to the end of the period or of its
@@ -25,7 +25,7 @@ from quorate.model.specs import EnvelopeId
 
 
 class Use(NamedTuple):
-    """The use of some GPUs: owner, user, flavor, and the payer's relation to the owner."""
+    """What a charge is for: owner, user, flavor, and the payer's relation to the owner."""
 
     owner: str
     user: str
@@ -45,7 +45,7 @@ class _Open:
 
 
 class ChargeBook:
-    """The charges of every envelope: in total before ``from_ms``, and by use from then on."""
+    """The charges of every envelope: one sum before ``from_ms``, and one for each ``Use`` after."""
 
     __slots__ = ("_before", "_flavors", "_from_ms", "_open", "_runs", "_since", "_until_ms")
 
@@ -84,7 +84,7 @@ class ChargeBook:
                 pass
 
     def charged(self) -> tuple[Mapping[EnvelopeId, int], Mapping[EnvelopeId, Mapping[Use, int]]]:
-        """Return (charges before the period, charges within it by use), in GPU-ms by payer."""
+        """Return the charges of payers in GPU-ms: (before the period, in the period by use)."""
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():

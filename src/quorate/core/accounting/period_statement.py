@@ -267,7 +267,7 @@ def _rounded_line(line: Line, gpu_ms: int, micros: int) -> Line:
 
 
 def cost_micros(gpu_ms: int, micros_per_hour: int) -> int:
-    """Return the cost of ``gpu_ms``, halves of a millionth rounded up."""
+    """Return the cost of ``gpu_ms``, rounded to a millionth; a half is rounded up."""
     return (2 * gpu_ms * micros_per_hour + HOUR_MS) // (2 * HOUR_MS)
 
 

@@ -1,10 +1,10 @@
 """The usage books: GPU time and node time per owner and per user, in any period.
 
 Usage counts for the owner of a run, whichever envelope pays. A lease counts with the GPUs that it
-got at its start, from its charged start to its charged end, or up to now while it is open. Spares
-and pledges count like other leases. Node time counts the different nodes that an owner uses. The
-nodes of a spare that another run fills still count for the spare's owner. Amounts are whole GPU-
-and node-milliseconds.
+got at its start. It counts from its charged start to its charged end, or up to now if it is open.
+Spares and pledges count like other leases. Node time counts the different nodes that an owner uses.
+The nodes of a spare that another run fills still count for the spare's owner. Amounts are whole
+GPU- and node-milliseconds.
 
 Each event is entered into the books once, when it is recorded. A daemon keeps the books, and can
 ask them for usage at any time.

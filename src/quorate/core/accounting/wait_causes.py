@@ -1,10 +1,11 @@
-"""Wait by cause: every millisecond in which an accepted run has no GPUs, with one cause each.
+"""The causes of waits: one for each millisecond in which an accepted run has no GPUs.
 
 From its submission to its end, a run waits whenever it has no open lease. The cause is that of the
 run's last refusal. (The ledger records a refusal when its reason changes.) From the end of the
 run's last lease to the next refusal, the cause follows from the reason for which the lease ended.
-In a pool of discipline ``rounds``, the cause from the beginning of a round to the first refusal in
-it is that other runs have the GPUs. Leases count from their charged start to their charged end.
+In a pool of discipline ``rounds``, the cause is that other runs have the GPUs, from the beginning
+of a round to the first refusal in this round. Leases count from their charged start to their
+charged end.
 
 The times of all causes add up to the wait exactly.
 """
@@ -123,7 +124,10 @@ class _Life:
     is_refused: bool = False
     ended_ms: int | None = None
     freed: tuple[int, int] | None = None
-    """(recorded, charged) end of the run's last lease; None if the run started or waited again."""
+    """When the run's last lease ended, as (recorded, charged) instants.
+
+    None before any lease has ended, and after the run has started again or was requeued.
+    """
 
     def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
         match event:
@@ -193,7 +197,7 @@ class WaitBook:
     def ended_ms(self, run: str) -> int | None:
         """Return when ``run`` ended; None if it has not ended.
 
-        If the end of its last lease ended the run, the result is the charged end of that lease.
+        If the run ended together with its last lease, this is the charged end of that lease.
         """
         return self._lives[run].ended_ms
 

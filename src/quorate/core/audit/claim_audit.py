@@ -161,7 +161,11 @@ class ClaimBooks:
             apart.leases[fact.lease] = mask
             ends_ms = fact.start_ms + fact.hold_gpu_ms // lease_gpus(fact.slots)
             if fact.tier is not Tier.OWNED or ends_ms != apart.claim.end_ms:
-                yield Violation("I12", fact.lease, f"is paid by tier {fact.tier}, until {ends_ms}")
+                yield Violation(
+                    "I12",
+                    fact.lease,
+                    f"is paid by tier {fact.tier} until {ends_ms}, not by its owner to its end",
+                )
 
     def _leave(self, event: LeaseEnding) -> None:
         fact = self._facts.get(event.lease)

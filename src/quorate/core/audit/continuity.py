@@ -1,10 +1,10 @@
 """Continuity: which events may follow which. A part of the audit, with its own records.
 
-A hand-over gives the same slots of the same groups to other payers at one instant. A swap replaces
-lost slots by slots that the run already had. These slots keep their payers, and their holds end
-when they would have ended without the swap. A stopping lease ends for the reason of its stop,
-unless its work ends by itself first. A stopping run gets no new leases, and a run that is stopped
-for good does not start again. No lease starts on a node that is not ready.
+In a hand-over, other payers take over the same slots of the same groups at one instant. A swap
+replaces lost slots by slots that the run already had. These slots keep their payers, and their
+holds end when they would have ended without the swap. A stopping lease ends for the reason of its
+stop, unless its work ends by itself first. A stopping run gets no new leases, and a run that is
+stopped for good does not start again. No lease starts on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -213,7 +213,11 @@ def _swapped(
                     "I3", fact.lease, f"swaps in {slot}, but {old.fact.payer} pays for that slot"
                 )
             elif hold_ends_ms != old.hold_ends_ms:
-                yield Violation("I2", fact.lease, f"swaps in {slot}, held until {hold_ends_ms}")
+                yield Violation(
+                    "I2",
+                    fact.lease,
+                    f"swaps in {slot}, held until {hold_ends_ms} and not {old.hold_ends_ms}",
+                )
     for lease, event in ended:
         gives_up = event.reason is EndReason.SWAP or (
             event.reason is EndReason.SHRINK and lease.ending is None

@@ -1,4 +1,4 @@
-"""I6: a follower starts once its upstreams are over, and an array keeps its limit on running tasks.
+"""I6: followers start only when their upstreams are over; arrays limit their running tasks.
 
 A part of the audit (``history_audit.py``) with books of its own. The books record how each run
 ended, and how many tasks of each array are not over.

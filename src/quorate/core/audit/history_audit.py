@@ -93,11 +93,12 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return every violation in ``events``, a ledger from its first event on.
 
-    Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked once an
-    event about another run follows, so that a start of several leases is checked as a whole. If
-    ``view``, the state after the events, is given, the audit makes three more checks. Each payer
-    was charged exactly the cost of its leases (I10), owners' histories of durations match their
-    runs (I8), and the times for which runs in rounds had GPUs match their leases (I8).
+    Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked only when
+    the next event is not about this run, so that a start of several leases is checked as a whole.
+
+    If ``view``, the state after the events, is given, the audit makes three more checks: each payer
+    was charged exactly the cost of its leases (I10); owners' histories of durations match their
+    runs (I8); and the times for which runs in rounds had GPUs match their leases (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations, round_times = ClaimBooks(), DurationBooks(), RoundTimeBooks()
@@ -153,7 +154,7 @@ class _CapLine:
 
 @dataclass(slots=True)
 class _Line:
-    """An envelope in the books; ``spec`` is None once the envelope was removed from its budget."""
+    """An envelope in the books; without ``spec`` if it is no longer in its budget."""
 
     spec: Envelope | None
     tally: Tally
@@ -355,8 +356,8 @@ class _Books:
         more = gpus > 0 or gpu_ms > 0
         excused = self.tightening | self.to_reach
         if gpus > 0 and fact.reason in _NEW:
-            # A new lease has to keep every lowered limit, but limits of lending do not apply to a
-            # lease that is not lent.
+            # A new lease may exceed no lowered limit. Only a lowered limit of lending is ignored,
+            # if the lease is not lent.
             excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
@@ -366,7 +367,7 @@ class _Books:
                 yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
 
     def _tell(self, lease: _Open, sign: int) -> None:
-        """Count a lease as stopping, or with a ``sign`` of -1 no longer as stopping."""
+        """Add a lease to the stopping leases; with a ``sign`` of -1, remove it from them."""
         line = self.lines[lease.fact.payer]
         for tally in (line.tally, *(cap.tally for cap in line.caps)):
             tally.tell(lease.fact.tier, sign * lease.gpus)
@@ -414,7 +415,7 @@ class _Books:
             self._set_aside(*self.pledges.pop(event.pledge), -1)
 
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
-        """Add the pledge of a filled spare to its payer, or with a ``sign`` of -1 remove it.
+        """Count the pledge of a filled spare on its payer; with a ``sign`` of -1, remove it.
 
         The payer's limits are checked after the spare's own lease has ended, because this lease
         counts until then.

@@ -65,7 +65,7 @@ class Tally:
 
     Fields with ``lent`` in their names count the part that is lent. ``reserved`` is the number of
     GPUs kept for filled spares, and ``going`` the number of GPUs of stopping leases. A tightened
-    limit counts as kept if all GPUs beyond it are stopping.
+    limit is not violated if all GPUs beyond it are stopping.
     """
 
     gpus: int = 0
@@ -77,13 +77,13 @@ class Tally:
     lent_going: int = 0
 
     def tell(self, tier: Tier, gpus: int) -> None:
-        """Count ``gpus`` more (if negative: fewer) as stopping."""
+        """Add ``gpus``, which may be negative, to the number of stopping GPUs."""
         self.going += gpus
         if tier is Tier.BORROWED:
             self.lent_going += gpus
 
     def add(self, tier: Tier, *, gpus: int, gpu_ms: int) -> None:
-        """Count ``gpus`` more in use and ``gpu_ms`` more as promised (if negative: less)."""
+        """Add to the GPUs in use and to the GPU time spent or held; both may be negative."""
         self.gpus += gpus
         self.gpu_ms += gpu_ms
         if tier is Tier.BORROWED:
@@ -453,7 +453,7 @@ def _ends(view: StateView) -> Iterator[Violation]:
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for domains that have GPUs free sooner than their cached bound: I8."""
+    """Yield a violation for each domain where GPUs may come free before its cached bound: I8."""
     index = view.room_index
     now_ms = max(view.at_ms, index.last_asked_ms)
     first = FirstRoom(Profile(view, now_ms))

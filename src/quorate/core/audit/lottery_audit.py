@@ -73,8 +73,8 @@ class Lotteries:
         if link_of(event.commitment) is None or event.length < 1:
             yield Violation("I9", "a lottery chain", "has no link or no length")
         if self._revealed < self._length:
-            # Without this rule an operator who knows the tokens could begin a new chain, chosen to
-            # draw certain tokens.
+            # Without this rule, an operator who knows the tokens could begin a new chain that draws
+            # the tokens that the operator wants.
             text = (
                 f"begins when only {self._revealed} of {self._length} links of the previous "
                 "chain are used"

@@ -131,7 +131,7 @@ def _are_apart(leases: Mapping[str, Lease], names: Iterable[str], node: str) -> 
 
 
 def is_within(account: EnvelopeAccount, caps: Mapping[CapId, CapAccount]) -> bool:
-    """Return whether a payer and its caps are within their limits, counting stopping leases."""
+    """Return whether a payer and its caps are within their limits; stopping leases count, too."""
     spec = account.spec
     concurrency, gpu_ms_max = spec.concurrency, spec.gpu_ms_max
     if gpu_ms_max is None:

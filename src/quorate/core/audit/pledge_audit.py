@@ -31,8 +31,9 @@ _Slot = tuple[str, int]
 def check_pledges(view: StateView) -> Iterator[Violation]:
     """Yield a violation for pledges without their filler (I1), or without a use (I3, I5, I11).
 
-    A pledge has a use as long as its spare can come back. No pledge may outlast its filler, because
-    states are checked between decisions, and each decision starts all spares that can come back.
+    A pledge has a use as long as its spare can come back. When the filler of a pledge has ended,
+    the pledge must be gone, too: each decision starts all spares that can come back, and states are
+    checked only between decisions.
     """
     if not view.pledges:
         return

@@ -76,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield a violation if ``event`` recalls no loan of its lender, or breaks its terms."""
+        """Yield a violation if ``event`` recalls no loan of its payer, or breaks the terms."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")
@@ -101,7 +101,7 @@ class RecallBooks:
             yield Violation("I3", what, f"is recalled, but borrows nothing from {event.payer}")
         notice_ms = None if line is None else line.lending.recall_notice_ms
         if notice_ms is None or event.due_ms - event.at_ms < notice_ms:
-            yield Violation("I6", what, f"is recalled for {event.due_ms}, which breaks its terms")
+            yield Violation("I6", what, f"is recalled against its terms, due at {event.due_ms}")
 
     def _stop(self, event: LeaseEnding) -> Iterator[Violation]:
         """Yield a violation if a lease is stopped without a recall, or with too short a notice."""

@@ -31,7 +31,7 @@ class _Times:
 class RoundTimeBooks:
     """The open leases of runs in rounds, and how long their ended leases had GPUs.
 
-    ``parts`` has, for each run and each instant of a start, the number of its open leases.
+    For each (run, start), ``parts`` has the number of the run's open leases with this start.
     """
 
     flavors: dict[EnvelopeId, str] = field(default_factory=dict)
