@@ -85,7 +85,7 @@ _CHANGE_BUDGETS: Final = (
     ReportBudget,
     FallBack,
 )
-"""Commands that can make owners cross thresholds at once."""
+"""Commands that may make owners cross thresholds as soon as they are carried out."""
 
 
 def decide(  # noqa: PLR0913 - a decision depends on all of these
@@ -272,8 +272,8 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
     run = command.run
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
-        # The same run exists already: a user may have typed the command twice. A new key is
-        # recorded, and waiting runs are still tried.
+        # The same run exists already: a user may have typed the command twice. The idempotency
+        # key is recorded if it is new, and waiting runs are still tried.
         give_out(log)
         return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(log.view, run)
@@ -293,7 +293,7 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
 
 
 def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
-    """Accept a run that starts, waits or is refused when the queue is tried.
+    """Accept a run, and try the queue: the run starts, waits or is refused.
 
     A claim is granted or refused at once.
     """
@@ -308,7 +308,7 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
     trial = DecisionLog(view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(submitted)
     if run.follow is not None:
-        fail_followers(trial)  # Its upstream may have failed, and its grace may be 0.
+        fail_followers(trial)  # An upstream may have failed, and the run's grace may be 0.
     if run.sensitive:
         grant_claim(trial, run)
         refusal = trial.view.runs[run.name].refusal

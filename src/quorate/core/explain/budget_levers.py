@@ -25,7 +25,7 @@ class Lever:
     """A field of ``budget``, with the first value above its present one.
 
     ``reach`` returns the least value that leaves room for a number of GPUs, or the field's largest
-    value. ``make`` returns the budget with a value of the field.
+    value. ``make`` returns the budget in which the field has a given value.
     """
 
     kind: RemedyKind
@@ -88,7 +88,7 @@ def levers_of(
 
 
 def _hours_reach(committed_gpu_ms: int, hold_ms: int, most_gpu_ms: int) -> Callable[[int], int]:
-    """Return a function from a number of GPUs to the whole GPU-hours that leave room for them.
+    """Return a function that tells how many whole GPU-hours leave room for a number of GPUs.
 
     The function never returns more than ``most_gpu_ms`` allows.
     """

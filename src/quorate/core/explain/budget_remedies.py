@@ -79,7 +79,7 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """How many GPUs the waiting runs submitted earlier take, counted up to ``GPUS_MAX``."""
+        """The GPUs needed by waiting runs with earlier submissions, counted up to ``GPUS_MAX``."""
         settled, found = self.settled, 0
         seq = settled.runs[self.run.name].seq
         for name, ahead in settled.pending.items():

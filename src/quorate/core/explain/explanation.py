@@ -115,8 +115,8 @@ def explain(
         )
     foresight = outlook.after_due.plan
     refusal = foresight.refusal_of(current) or current.refusal
-    # ``refusal_of`` returns None if a search that ran out of steps succeeds now; the recorded
-    # refusal is used then.
+    # A search that ran out of steps when the refusal was recorded may succeed now. Then
+    # ``refusal_of`` returns None, and the recorded refusal is used.
     assert refusal is not None, run_name
     foreseen = outlook.after_due.plan_for(run_name, is_exact=is_exact).start_of(current)
     promised = current.reservation

@@ -22,7 +22,7 @@ ACTOR: Final = "explain"
 """The actor of dry runs; it is never recorded."""
 
 ATTEMPTS_MAX: Final = 500
-"""How many waiting runs, in total, the dry runs of one kind of remedy may try again."""
+"""How often one kind of remedy may try to start waiting runs, over all its dry runs."""
 
 PROOFS_MIN: Final = 4
 """How many commands may be decided in full even if the queue is long."""
@@ -83,7 +83,10 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``. When none is left, every trial fails, so each remedy is proven."""
+    """Dry runs against ``view``, of which only a limited number is made.
+
+    When no dry run is left, every trial fails. So no remedy is listed without a proof.
+    """
 
     view: StateView
     now_ms: int

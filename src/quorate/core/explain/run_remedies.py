@@ -186,7 +186,10 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Remedy]:
-    """Yield the copy that starts with the largest fraction of the group size, such as a half."""
+    """Yield the copy that starts with the largest reduced groups, if one starts.
+
+    The reduced sizes divide the group size: a half, a third, and so on.
+    """
     parts = [size for size in range(group_gpus // 2, 0, -1) if group_gpus % size == 0]
     for size in parts[:GROUP_SIZES_MAX]:
         remedies = list(
@@ -202,7 +205,7 @@ def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Reme
 
 
 def _shorter(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the copy with the longest proposed duration, below the expected one, that starts."""
+    """Yield the copy that starts and has the longest proposed duration below the expected one."""
     pool = copies.view.pools[run.pool]
     held_ms = hold_duration_ms(run, pool)
     values = [
@@ -225,7 +228,7 @@ def _duration_text(ms: int) -> str:
 
 
 def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the copy with the smallest loan that starts, and the copy without listed sponsors."""
+    """Yield copies that start: one with the smallest loan, and one with any sponsor allowed."""
     funding = run.funding
     limit = funding.borrow_gpus_max
     if not funding.allow_borrow or limit is not None:

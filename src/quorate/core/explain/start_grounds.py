@@ -202,7 +202,7 @@ def confidence_of(
 def windows_closing(
     view: StateView, payers: Iterable[Share], end_ms: int
 ) -> tuple[tuple[EnvelopeId, int], ...]:
-    """Return the payers whose window closes before ``end_ms``, with when, the first one first."""
+    """Return (payer, end of its window), earliest first, for windows that end before ``end_ms``."""
     closes_ms = {share.payer: view.envelopes[share.payer].spec.end_ms for share in payers}
     early = ((at_ms, payer) for payer, at_ms in closes_ms.items() if at_ms < end_ms)
     return tuple((payer, at_ms) for at_ms, payer in sorted(early))
@@ -266,7 +266,7 @@ def contest_for(
 ) -> Contest | Refusal | None:
     """Return the lottery of the conflict that makes room for a reservation; None if there is none.
 
-    ``draws`` is the number of dummy draws that count victims. The odds do not depend on it.
+    ``draws`` dummy draws are made to count the victims. The odds do not depend on this number.
     """
     state = seen.state
     if promise is None:

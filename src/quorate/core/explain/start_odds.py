@@ -65,9 +65,9 @@ class _StartOdds:
             planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
             leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
             before = self._before(entry, key)
-            # ``planned`` has the runs that have GPUs at this instant, this run included. ``over``
-            # adds the earlier runs that have ended by then, because ``releases`` has all earlier
-            # runs.
+            # ``planned`` are the GPUs that planned runs, this run included, have at this instant.
+            # ``over`` are the GPUs of earlier planned runs that have ended by then. They are added
+            # because ``releases`` includes the ends of all earlier runs.
             over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
             short = planned - room.free_now + over
             if short <= 0:
@@ -84,8 +84,8 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        Of more than ``TURNS_MAX`` runs only the last are returned. The earlier ones count as in the
-        plan.
+        Only the last ``TURNS_MAX`` of these runs are returned. The other ones are assumed to start
+        and end as planned.
         """
         found = []
         for each in self._entries:

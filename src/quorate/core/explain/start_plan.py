@@ -61,11 +61,11 @@ class Forecast:
     depth.
 
     ``place`` and ``payers`` belong to the planned start, else to the natural one. ``closing`` has
-    the payers whose window closes before the expected end, with when. ``deficit`` is
-    how many GPUs are missing now in ``scope``, the domains that lack the fewest. ``parked``
-    says why there is no firm start. ``dangers`` are set while the run works. ``loans`` are its
-    present or future loans, with their terms. ``returning`` are the loans that its owner has
-    recalled for it.
+    (payer, end of its window) for each window that ends before the expected end of the run.
+    ``deficit`` is how many GPUs are missing now in ``scope``, the domains that lack the fewest.
+    ``parked`` says why there is no firm start. ``dangers`` are set while the run works. ``loans``
+    are its present or future loans, with their terms. ``returning`` are the loans that its owner
+    has recalled for it.
     """
 
     run: Run
@@ -302,7 +302,7 @@ def _waiting(
 
 
 def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
-    """Return when a run could start without a conflict; a start by a conflict is earlier."""
+    """Return when a run could start without a conflict, even if it will start by a conflict."""
     if promise is not None and promise.by_conflict:
         return promise.natural_start_ms
     return None if natural is None else natural.start_ms

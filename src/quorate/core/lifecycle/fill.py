@@ -73,11 +73,12 @@ def admit_on_spares(
     has_executor: bool,
     kept: Collection[IslandKey] = (),
 ) -> Filled | None:
-    """Return how ``run``, which does not fit on free slots alone, starts on spares; else None.
+    """Return how ``run`` can start on spares; None if it cannot.
 
-    The payers of the spares continue to pay, and the payers of ``run`` pay as well. Spare slots are
-    added until the run fits, beginning with the domain that has the most free GPUs. Slots that the
-    run does not need stay spares. Islands in ``kept`` are not used.
+    ``run`` does not fit on free slots alone. The payers of the spares continue to pay, and the
+    payers of ``run`` pay as well. Spare slots are added until the run fits, beginning with the
+    domain that has the most free GPUs. Slots that the run does not need stay spares. Islands in
+    ``kept`` are not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -205,10 +206,10 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` without the slots that free slots of the same domain can replace.
+    """Return the slots in ``used`` that are still needed if the run uses all free slots, too.
 
-    Return an empty list if none can be replaced. Free slots can usually replace others in their
-    domain, unless racks or whole nodes matter.
+    The list is empty if all of ``used`` are needed: then no smaller set is tried. The slots are
+    only counted, by domain, so the run may still not fit if racks or whole nodes matter.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:

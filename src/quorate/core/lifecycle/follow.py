@@ -91,7 +91,10 @@ def follow_due_ms(view: StateView) -> int | None:
 
 
 def fail_followers(log: DecisionLog) -> None:
-    """End the followers whose upstream failed one grace period ago, and then their followers."""
+    """Fail the followers that are due: their upstream failed a grace period ago or earlier.
+
+    The end of a follower may make its own followers due; these fail, too.
+    """
     if not (log.any_run_waits or log.shares_in_rounds):
         return
     known = log.view.follower_index
@@ -103,7 +106,7 @@ def fail_followers(log: DecisionLog) -> None:
             phase = ended(log.view, upstreams[name]).phase
             note = f"{_subject(log.view, upstreams[name])}, which it follows, {_FAILED[phase]}"
             finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
-        # Only followers of the runs that have just ended can have become due.
+        # Only followers of the runs that have just failed can have become due since.
         known = log.view.follower_index
         names = {
             follower

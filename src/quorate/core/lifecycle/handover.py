@@ -100,7 +100,7 @@ def _repaid(
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as they were placed, with the place to pay for, by node."""
+    """Return the groups of ``leases`` as placed, with the place that is paid for on each node."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:

@@ -81,8 +81,8 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
         return (fact.lease,)
     if lease.ending is not None:
         return ()  # The lease is stopping already, and is charged up to the end of its hold only.
-    # With an executor the hand-over is now. A late hand-over still charges the old payer for no
-    # more than its hold.
+    # With an executor the hand-over takes place now. Even if it is late, the old payer is charged
+    # for no more than its hold.
     at_ms = min(log.now_ms, lease.hold_ends_ms)
     handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
     if handed:
