@@ -91,8 +91,8 @@ def announce_conflicts(log: DecisionLog) -> None:
 def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[ReservationRecord]:
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
-    A conflict for which no run has a token is never announced, so it is checked again and again. So
-    that such conflicts do not delay other announcements, decisions begin with different conflicts.
+    A conflict for which no run has a token is never announced, so it is checked again and again.
+    Decisions begin with different conflicts, so that such a conflict does not delay the others.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}
@@ -103,7 +103,7 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
 
 
 def first_in_turn(seq: int, count: int) -> int:
-    """Return the index of the first conflict, of ``count``, that is checked after event ``seq``.
+    """Return which of ``count`` conflicts is checked first after event ``seq``, as an index.
 
     If every decision records the same number of events, sequences rise in equal steps, and the
     remainder ``seq % count`` has only a few values. Therefore the sequence is hashed first.

@@ -59,12 +59,12 @@ class Entrant:
 class Contest:
     """The preview of a conflict that is settled at ``at_ms``.
 
-    ``deficit`` GPUs are missing, and ``short`` of them are still missing after the structural
-    ``cuts``. If GPUs are still missing after the cuts, tokens of up to ``size_max`` GPUs enter the
-    lottery. ``draws`` is the number of dummy draws over which ``Entrant.cut`` was counted, and
-    ``sample`` is the first of these draws. A draw may make a cut unnecessary, so ``sure`` are the
-    runs of ``cuts`` that are cut in all dummy draws. ``lost_gpu_ms`` is the work that the sample
-    would cost.
+    ``deficit`` is the number of missing GPUs, and ``short`` the number of GPUs that are still
+    missing after the structural ``cuts``. If GPUs are still missing after the cuts, tokens of up to
+    ``size_max`` GPUs enter the lottery. ``draws`` is the number of dummy draws over which
+    ``Entrant.cut`` was counted, and ``sample`` is the first of these draws. ``sure`` are the runs
+    of ``cuts`` that are cut in all dummy draws; a draw may make another cut unnecessary.
+    ``lost_gpu_ms`` is the work that the sample would cost.
     """
 
     conflict: str

@@ -60,8 +60,8 @@ class Question:
             limit = Limit.of(scope.limit)
             if limit.key not in view.caps:
                 return None
-            # Leases in pools of rounds are left out: the next round would start a run again that
-            # was cut.
+            # Leases in pools of rounds are left out: a run that was cut there would start again in
+            # the next round.
             survey = survey_limit(view, limit, skips_rounds=True)
             return _resolver(survey, Count(self.gpus), view, now_ms, burst)
         survey = survey_domains(

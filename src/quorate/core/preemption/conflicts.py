@@ -168,7 +168,7 @@ def _declared(
 def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
     """Return the refusal of a conflict whose cuts and draws together leave GPUs missing.
 
-    ``short`` of ``deficit`` GPUs would still be missing.
+    ``deficit`` is the number of missing GPUs, and ``short`` how many would still be missing then.
     """
     return Refusal(
         code=RefusalCode.NOT_RESOLVABLE,

@@ -6,9 +6,9 @@
 4. Runs whose owner would still have its target share without them (burst).
 5. Runs drawn in the lottery.
 
-Within a step, the run that started last is cut first. Of two runs that started together, the one
-that was submitted later is cut first. Names never decide. The minimum of a run ends only with the
-whole run, in step 1, 4 or 5, so no run is ever cut below its minimum.
+Within each of these five kinds, the run that started last is cut first. Of two runs that started
+together, the one that was submitted later is cut first. Names never decide. The minimum of a run
+ends only with the whole run, as kind 1, 4 or 5, so no run is ever cut below its minimum.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ class Cutter:
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
         """Yield the bundles that overstay: backfill past its declared end.
 
-        A bundle is yielded only if it started after the run of ``reservation`` began to wait. If
-        ``reservation`` does not exist, the bundle must have started after at least one of the runs
-        with reservations began to wait. No bundle is yielded for a waiting run that was itself
-        stopped because it overstayed.
+        A bundle is yielded only if it started while the run of ``reservation`` was waiting. If
+        ``reservation`` does not exist, it is enough that any run with a reservation was waiting. A
+        run that waits because it was itself stopped for overstaying does not count.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
@@ -119,7 +118,7 @@ class Cutter:
     def tokens(
         self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
     ) -> list[Candidate]:
-        """Return the lottery's tokens after the leases ``gone`` have been cut.
+        """Return the tokens of the lottery. The leases in ``gone`` count as cut already.
 
         A run has a token if its minimum is in scope. The token has the remaining leases of the run,
         which all end if the token is drawn.

@@ -18,9 +18,9 @@ from quorate.model.state.state_view import StateView
 class Trial:
     """An overlay in which only the leases last passed to ``without`` are missing.
 
-    ``reservation`` is closed in the overlay, because the trial is for its run. If there are no
-    other reservations and the trial is not ``whole``, no other effect of the ends of leases is
-    read. So the overlay only frees the slots of the leases.
+    ``reservation`` is closed in the overlay, because the trial is for its run. Usually only the
+    slots of the missing leases are freed, because nothing else about them is read. The leases are
+    removed completely if there are other reservations, or if the trial is ``whole``.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")

@@ -154,9 +154,10 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
     Return None if ending all work that may be ended is never enough. All running runs are assumed
-    to continue. A run may be drawn once it has run for its pool's minimum runtime, or at once if it
-    started after ``made_ms``. ``reservation`` is the run's own reservation. If ``if_short`` is set,
-    return None, too, if the run can start in ``place`` without a conflict.
+    to continue. A run may be drawn after it has run for its pool's minimum runtime. A run that
+    started after ``made_ms`` may be drawn immediately. ``reservation`` is the own reservation of
+    ``run``. With ``if_short``, also return None if ``run`` can start in ``place`` without a
+    conflict.
     """
     survey, goal, resolver = _asked(
         view,
@@ -175,9 +176,9 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # The start is searched for in the state without all these tokens, because payers may pay only
-    # for GPUs that the tokens have. The search begins in ``place``, to use the free GPUs of
-    # ``place``.
+    # The start is searched for in the state without all these tokens, because the run's payers may
+    # pay for no other GPUs than those of the tokens. The search begins in ``place``, to use the
+    # free GPUs of ``place``.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -227,7 +228,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool = False,
     reservation: str = "",
 ) -> bool:
-    """Return whether a hard quota forbids ``run`` in ``place`` even without other work in it.
+    """Return whether a hard quota forbids ``run`` in ``place`` even if no other work is there.
 
     If so, the run lacks headroom and not room, and no conflict helps. ``may_call`` checks quotas
     only for the fewest nodes that the run needs in any place, without its spares.

@@ -32,9 +32,15 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""The most steps of a try's first search. A goal makes many tries, which overlapping caps slow."""
+"""The most steps of the first search of each try.
+
+A goal makes many tries, and with overlapping caps a try is slow.
+"""
 LONG_SEARCH_STEPS: Final = 1_000
-"""Steps that all tries of a goal share if the first search of a try is not enough."""
+"""The most steps of all second searches of a goal together.
+
+A try makes a second search if its first search ran out of steps.
+"""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -76,7 +82,7 @@ class Goal(Protocol):
         ...
 
     def room_of(self, ends: Ends) -> Room:
-        """Return the most freed GPUs that the goal may use, by domain."""
+        """Return, for each domain, the largest number of the freed GPUs that the goal may use."""
         ...
 
 
@@ -112,11 +118,11 @@ class Start:
 
     ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
     may pay. Only work that has GPUs in these domains is cut. Free GPUs of other domains count, too,
-    and so do GPUs of other domains that a cut frees. ``apart`` has the free GPUs of other domains:
-    together they are ``apart_gpus`` GPUs with room for ``apart_groups`` full groups, and the most
-    in one domain is ``apart_most``. ``firm`` is the profile with the firm starts of other runs. For
-    each domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the GPUs
-    that firm starts leave at the instants when they may leave the fewest.
+    and so do GPUs of other domains that a cut frees. ``apart`` has the free GPUs of each other
+    domain. ``apart_gpus`` is their sum, and ``apart_most`` the largest of them. They have room for
+    ``apart_groups`` full groups. ``firm`` is the profile with the firm starts of other runs. For
+    each domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the
+    (instant, GPUs) that firm starts leave, for the instants at which they may leave the fewest.
     """
 
     run: Run
@@ -138,7 +144,7 @@ class Start:
     long_search: SearchBudget = field(
         default_factory=lambda: SearchBudget(LONG_SEARCH_STEPS), compare=False
     )
-    """The search steps that all tries share if a short search is not enough."""
+    """The steps left for second searches; all tries of the goal use them up together."""
 
     @classmethod
     def of(  # noqa: PLR0913 - what, where, when, and beside which promises
@@ -196,7 +202,7 @@ class Start:
         return max(ends, default=FOREVER_MS)
 
     def room_of(self, ends: Ends) -> Room:
-        """Return how many of the freed GPUs firm starts do not need, by domain."""
+        """Return, for each domain, how many of the freed GPUs are not needed by firm starts."""
         room: dict[str, int] = {}
         for domain, gpus in ends.items():
             room[domain] = sum(gpus.values())

@@ -202,7 +202,8 @@ class Resolver:
         if self._goal.lacking(room):
             return False
         if self._goal.is_plain:
-            # If the count is right, a part of the tokens is enough, and quicker to try than all.
+            # Usually the count is right, and a part of the tokens is enough. Trying only this part
+            # is quicker than trying all tokens.
             some = self._chosen(self.cuts)
             largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
             _until_nothing_lacks(some, iter(largest))
@@ -341,7 +342,8 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
         items = list(chosen.items)
         _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
-            # A goal that is reached with fewer cuts is reached with more, so no step needs a check.
+            # If the goal is reached with the remaining cuts, it was also reached at each step
+            # before, with more cuts. So no step needs a check of its own.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))

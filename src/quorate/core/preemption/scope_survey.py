@@ -31,8 +31,8 @@ class Survey:
     found. ``spares`` has the spares among these leases, and ``steps`` the leases that belong to
     steps above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that
     count against a limit, and ``filled`` has the filled spares on the slots of each lease.
-    ``scope`` has the domains of the conflict if GPUs that a cut frees in other domains count, too;
-    otherwise it is None.
+    If GPUs that a cut frees outside the domains of the conflict count, too, ``scope`` has these
+    domains. Otherwise ``scope`` is None.
     """
 
     view: StateView
@@ -81,7 +81,7 @@ def survey_domains(
     *,
     counts_beyond: bool = False,
 ) -> Survey:
-    """Return the survey of ``domains`` of a pool and flavor, or of all domains if it is empty.
+    """Return the survey of ``domains`` of a pool and flavor, or of all domains if none is given.
 
     If ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
     with GPUs inside is cut.

@@ -1,8 +1,8 @@
 """Brings use back within limits of a budget that were lowered below their use.
 
 First, bundles are handed over to other payers, newest first. If use is still above a limit, a
-conflict is declared, which decides the bundles that end. The conflict is due once enough runs have
-run for their pool's minimum runtime.
+conflict is declared, which decides the bundles that end. The conflict is due as soon as enough runs
+have run for their pool's minimum runtime.
 """
 
 from __future__ import annotations

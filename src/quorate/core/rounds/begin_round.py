@@ -174,9 +174,9 @@ def step_counts(
 
     If a run had GPUs of several flavors since its last count, its steps on each flavor are not
     known, so the count has no flavor. The count has no flavor either if the run shared its GPUs,
-    because these steps say nothing about its speed alone. Steps that were repeated after a loss
-    count once. A run that did not share its GPUs and has no new steps is not counted now. Its next
-    count includes this time. The time is all the time in which the run held GPUs, its grace
+    because these steps do not show its speed without a partner. Steps that were repeated after a
+    loss count once. A run that did not share its GPUs and has no new steps is not counted now. Its
+    next count includes this time. The time is all the time in which the run held GPUs, its grace
     included.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
@@ -252,7 +252,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield runs if firm starts need the concurrency of their payers in this round.
+    """Stop and yield runs whose payers have to keep concurrency for firm starts in this round.
 
     Runs are stopped from the last grant on, and only as many as necessary.
     """

@@ -71,7 +71,7 @@ def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
 
 
 def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
-    """Yield a refusal of a recall notice shorter than the one with which present loans started."""
+    """Yield a refusal if ``kept`` makes present loans recallable, or shortens their notice."""
     lent = account.lent_gpus_active
     had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
     if lent and has is not None and (had is None or has < had):

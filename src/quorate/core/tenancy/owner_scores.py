@@ -22,7 +22,7 @@ Use = tuple[int, int, int]
 """(used until now, used per millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""How long a rank is proven to stay the same if there is no proof for the rest of the hour."""
+"""If a rank is not proven to last as long as estimated, a proof for this time is tried."""
 
 
 class _OwnUse(NamedTuple):
@@ -168,8 +168,8 @@ class Scores:
         if len(flavors) > 1:
             _, terms = self.worst(line)
             return terms.is_over, -terms.step
-        # Most ranks are computed in this branch, so it does the work of ``of`` without a ``Terms``
-        # object.
+        # Most ranks are computed in this branch, so it repeats the code of ``of``, but creates no
+        # ``Terms`` object.
         (flavor,) = flavors
         use = self._use_of(owner, flavor)
         gpus = use.gpus + self._planned.get((owner, flavor), 0)
@@ -259,7 +259,7 @@ class Scores:
         return score_of(terms.penalty, share, terms.effective)
 
     def worst(self, line: Line) -> tuple[str, Terms]:
-        """Return the flavor of ``line`` with the worst terms of its owner, and those terms.
+        """Return the flavor of ``line`` in which its owner scores lowest, and the terms there.
 
         Because the worst flavor counts, naming more flavors can only lower a rank. A flavor without
         GPUs does not count.

@@ -66,8 +66,8 @@ class Queue:
 
     ``ranked`` has the lines in order. Their ranks include the GPUs that were planned for owners up
     to ``versions`` (by default none). If more GPUs were planned for a line's owner since, the line
-    is ranked again when its turn comes. Lines of a closed pool are skipped. ``skip`` returns the
-    position of the run of a line to take next, at or after a given position.
+    is ranked again when its turn comes. Lines of a closed pool are skipped. ``skip`` returns
+    which run of a line to take next: its position in the line, at or after a given position.
     """
 
     __slots__ = (
