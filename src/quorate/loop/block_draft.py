@@ -1,8 +1,8 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
-The state after the decisions is an overlay if the engine's state may change only once the block is
-in the store. Else it is the engine's own state. Events are always applied before they are recorded,
-so that no block has an event that cannot be applied.
+The state after the decisions is an overlay if the engine's state must not change before the block
+is in the store. Else it is the engine's own state. Events are always applied before they are
+recorded, so that no block has an event that cannot be applied.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ REPORTS_MAX: Final = 1_000
 """How many reports are committed together; the executor repeats the rest at the next step."""
 
 Wait = Callable[[int | None], bool]
-"""Waits until an instant of the clock, or until woken if None; returns False to end the driver."""
+"""Waits until an instant of the clock or, if that is None, until something wakes it.
+
+Returns False to end the driver.
+"""
 
 
 class Driver:

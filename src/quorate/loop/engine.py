@@ -84,7 +84,7 @@ _LOG = logging.getLogger(__name__)
 SNAPSHOT_EVENTS: Final = 50_000
 """How many events after the last snapshot the next one is stored, unless set otherwise."""
 TURN_AFTER_S: Final = 1.0
-"""After how many seconds of lost races for the head an engine asks for its turn."""
+"""An engine that loses the race for the head for this many seconds asks for its turn."""
 
 
 class Engine:
@@ -177,7 +177,7 @@ class Engine:
     ) -> Self:
         """Return the engine of a new ledger in the empty ``store``.
 
-        With a secret, the first block fixes the lottery for a fixed number of draws. Without a
+        With a secret, the first block commits a chain for ``lottery_length`` lotteries. Without a
         secret, no draw is ever made.
         """
         engine = cls(store, clock, State(), store.head(), executor, lottery_secret=lottery_secret)
@@ -257,7 +257,7 @@ class Engine:
             self._check_recorded(before, events)
 
     def _followed(self, height: int) -> int:
-        """Record that the state is at the store's head; return the blocks since ``height``."""
+        """Record that the state is at the store's head; return the number of new blocks."""
         self._is_behind = False
         if self.is_shared and self._head.height > height:
             self._maybe_snapshot()
@@ -284,11 +284,11 @@ class Engine:
     def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        Without an executor, the engine reads the new blocks and decides. Once the executor has
-        answered this engine, it refuses orders of older terms. The previous leader may have
-        recorded starts after this engine's head. So the executor ends work that is not in the
-        orders only after this engine has read the new blocks. Raises ``OldTermError`` if the
-        executor has a newer leader; then this engine does not lead.
+        Without an executor, the engine reads the new blocks and decides. After its answer to this
+        engine, the executor refuses orders of older terms. The previous leader may have recorded
+        starts after this engine's head. So the executor ends work that is not in the orders only
+        after this engine has read the new blocks. Raises ``OldTermError`` if the executor has a
+        newer leader; then this engine does not lead.
         """
         self.follow()
         if executor is not None:
@@ -311,7 +311,7 @@ class Engine:
 
     @property
     def stopped(self) -> str:
-        """Why this engine does not decide: it is ``halted``, or has lost the lead; else empty."""
+        """Why this engine is ``halted`` or has lost the lead; empty if it decides."""
         return self.halted or self.deposed
 
     @property

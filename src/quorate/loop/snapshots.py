@@ -1,7 +1,7 @@
 """Snapshots of an engine's state, written on its thread or on another one.
 
 If there is another thread, the thread that owns the state copies only the live part of the state.
-The other thread encodes and writes the copy, and the next block does not wait for it. Once the
+The other thread encodes and writes the copy, and the next block does not wait for it. After the
 snapshot is stored, the owner's thread removes the archived runs from the state.
 """
 

@@ -45,8 +45,8 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
     policy may withhold GPUs (``discounts``) so that no run gains by misstating its rates. In that
     case no run gets more than its share. ``is_thrifty`` is true if the policy considers prices.
     Then no run is moved to a faster flavor that the policy did not choose. ``is_for_the_last`` is
-    true if the policy's objective is the end of the last run. Then the slack of each run decides
-    the order.
+    true if the policy's objective is the end of the last run. Then the order depends on the slack
+    of each run, which is the part of its time in which it should have no GPUs.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -142,7 +142,7 @@ class _ChoicePass:
 def _spare(
     floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return further runs, for the GPUs that the runs with a share of them cannot use."""
+    """Return further runs, to use the GPUs that no run with a share of them can use."""
     left = dict(free)
     for each in choices.rows:
         if each.flavor in left:
@@ -176,10 +176,10 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 ) -> Iterator[Candidate]:
     """Yield a candidate for each row and each flavor on which the row has a share and can run.
 
-    Runs without a share get only GPUs that these candidates leave over. Priority and deficit are
-    those of ``policy.rounds`` for an allocation that begins now. Among rows with equal values on a
-    flavor, the row with the most time owed over all flavors comes first, then the row that had GPUs
-    for the least time.
+    Runs without a share get only GPUs that these candidates leave over. The priority and the
+    deficit of a candidate are computed as in ``policy.rounds`` if the allocation begins now. Among
+    rows with equal values on a flavor, the row with the most time owed over all flavors comes
+    first, then the row that had GPUs for the least time.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint
@@ -222,9 +222,9 @@ class _Whole(NamedTuple):
 class _Row(NamedTuple):
     """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
 
-    ``parts`` are the shares from which ``owed_ms`` follows: the shares of a run alone, or for a
-    pair the average of the shares that its two runs have in all their pairs. ``whole`` is None if
-    there are no pairs.
+    ``parts`` are the shares from which ``owed_ms`` follows. For one run, these are its shares
+    alone. For a pair, they are the averages of its two runs, each with its shares in all its pairs.
+    ``whole`` is None if there are no pairs.
     """
 
     names: Row

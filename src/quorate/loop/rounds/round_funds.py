@@ -180,8 +180,9 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
 
-        The GPUs that runs of the pool have now count as left, because the chosen runs can get them.
-        The unused GPU-hours that those runs hold do not count, because they are released too late.
+        GPUs that runs of the pool use at present count as left, because the chosen runs can get
+        them. The unused GPU-hours that those runs hold do not count, because they are released too
+        late.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

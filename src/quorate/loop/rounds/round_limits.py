@@ -1,4 +1,4 @@
-"""Limits: how much payers, and quotas of runs, allow to be chosen for an owner in one round.
+"""Limits of a choice: how many GPUs payers can pay for, and how many runs quotas let begin.
 
 Each choice is counted at once. If a run exceeds a limit, the next run in order is chosen. The
 decision then checks the limits of each grant, as for every start.
@@ -34,8 +34,8 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. If a candidate would stay, its present payers keep
-    their GPUs for it, as long as enough GPUs remain for the runs chosen before it.
+    ``kept`` are all candidates with a share. For a candidate that would stay, its present payers
+    set GPUs aside. Runs chosen before it use these GPUs only if other GPUs are not enough.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Limits:
         return self._funds.present(spec, leases, flavor)
 
     def _begins(self, chosen: Candidate) -> int:
-        """Return how many more runs count as running by this choice."""
+        """Return how many more runs count as running if ``chosen`` is chosen."""
         members = self._members
         return sum([members[name].record.started_ms is None for name in chosen.row])
 

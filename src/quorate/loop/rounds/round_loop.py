@@ -114,7 +114,7 @@ def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, i
 def _counted(
     view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]
 ) -> dict[str, RoundsRun]:
-    """Return the records of runs as they will be once the command has counted ``steps``."""
+    """Return the records of runs as they will be after the command has counted ``steps``."""
     found = {}
     for count in step_counts(view, pool, steps.items(), now_ms):
         member = found[count.run] = view.in_rounds[count.run].copy()

@@ -146,8 +146,8 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
-    If a run's rate alone was measured, the ratio of that rate to the rate in the table also scales
-    its rate in the pair.
+    A run's rate without a partner may have been measured. The ratio of that rate to the rate in the
+    table then also scales the run's rate in the pair.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

@@ -22,7 +22,7 @@ MICRO: Final = float(PPM)
 # The input of a policy is kept within bounds in which all policies have answers. Values in
 # documents have bounds already, but reports of runs and values in old ledgers have none.
 FLAVORS_APART: Final = 10_000.0
-"""The largest ratio of a run's rates on two flavors; a smaller rate is raised to this ratio."""
+"""The largest ratio of a run's rates on two flavors; the smaller rate is raised if necessary."""
 WORK_MAX: Final = 200_000_000
 """How much work (``work_count``) a policy that can stop early may do: about one second."""
 SECONDS_MIN: Final = 1.0
@@ -134,7 +134,7 @@ def _weight(run: Run) -> float:
 
 
 def _bounded(rates: Floats) -> Floats:
-    """Return ``rates``, at most ``RATE_MAX`` each, and at most ``FLAVORS_APART`` apart for one run.
+    """Return ``rates`` within bounds: ``RATE_MAX``, and for each run the ratio ``FLAVORS_APART``.
 
     A measured rate comes from the run's own reports, and may have any value.
     """

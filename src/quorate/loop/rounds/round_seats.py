@@ -105,7 +105,8 @@ class Seats:
     def gather(self, chosen: Iterable[Candidate], scattered: Collection[Candidate]) -> None:
         """Find fewer nodes for those ``chosen`` runs that are ``scattered``, if there is room.
 
-        The widest runs come first, as when a round begins, and take nodes that others would use.
+        The widest runs come first, as when a round begins. Runs that will start are placed here,
+        too, because they compete for the same nodes.
         """
         for each in sorted(chosen, key=lambda candidate: -candidate.gpus):
             if each in scattered or each.row not in self._kept.get(each.flavor, {}):

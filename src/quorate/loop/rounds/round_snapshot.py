@@ -142,7 +142,7 @@ def _taking_part(
 
 
 def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, RoundsRun]]) -> bool:
-    """Return whether runs need certain GPUs of a flavor, and not only a number of them."""
+    """Return whether it matters for some run which GPUs of a flavor it gets, not only how many."""
     owners = {record.spec.owner for record, _ in known}
     return (
         view.pools[pool].whole_nodes

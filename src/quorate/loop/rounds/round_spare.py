@@ -31,7 +31,7 @@ FASTER_MIN: Final = 1.2
 def spare_candidates(
     floor: Floor, members: Sequence[Member], taken: Collection[str], left: Mapping[str, int]
 ) -> Iterator[Candidate]:
-    """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
+    """Yield runs not in ``taken`` that could use the GPUs in ``left``, fastest flavor first.
 
     The owner whose runs had the least GPU time in relation to its target comes first. Runs that the
     caller takes between two results add to this time. Among the runs of one owner, the run that is
@@ -93,8 +93,8 @@ def faster_candidates(
         if fitting:
             flavor = max(fitting, key=lambda f: rates[places[f]])
             left[flavor] -= each.gpus
-            # This candidate comes just before the same run on the slower flavor, which the run gets
-            # if this candidate fails.
+            # This candidate comes just before the candidate of the same run on the slower flavor.
+            # So the run gets the slower flavor if it cannot get this one.
             deficit_s = nextafter(each.deficit_s, inf)
             found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
     return found
