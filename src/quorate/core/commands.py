@@ -199,9 +199,9 @@ class CreateOwner:
 class UpdateOwner:
     """Change the given fields of an owner and no others.
 
-    ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` of
-    None leaves the parents unchanged. If ``version`` is given, the change applies only if the owner
-    still has this version.
+    ``quota`` has (field of ``Quota``, new value); a new value of None unsets the field. ``parents``
+    of None leaves the parents unchanged. If ``version`` is given, the change applies only if the
+    owner still has this version.
     """
 
     name: str

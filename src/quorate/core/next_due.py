@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""When a search of the heap of holds has read more than 1 in this many leases, it scans all leases.
+"""A search that has read more than one in 16 leases of the heap of holds scans all leases instead.
 
-The search never scans all leases before it has read more than ``_LOOKED_MIN`` leases.
+But it always reads more than ``_LOOKED_MIN`` leases of the heap first.
 """
 
 

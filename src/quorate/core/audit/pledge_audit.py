@@ -84,9 +84,9 @@ class PledgeBooks:
     """The books of filled spares: call ``enter`` with every event of a ledger in order.
 
     A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
-    the run that fills the spare gets leases on its slots. If a group works already, a spare of the
-    group starts only on slots whose pledges were closed just before. The spare has the payer of
-    these pledges, and at most the hold kept for them.
+    the run that fills the spare gets leases on its slots. A spare of a group that works already
+    starts only on slots whose pledges were closed just before. Such a spare has the payer of these
+    pledges, and at most the hold that was kept for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)

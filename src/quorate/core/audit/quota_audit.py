@@ -43,7 +43,7 @@ class Quotas:
     claims: set[str] = field(default_factory=set)
     """The runs that are claims: these take nodes, and are not counted as running."""
     given_back: dict[str, set[str]] = field(default_factory=dict)
-    """By run: the nodes of its spares that were filled and have come free again."""
+    """For each run: the nodes of its filled spares that have come free again."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield a violation for each limit that it exceeds."""

@@ -24,8 +24,8 @@ from quorate.model.state.state_view import StateView
 class Lever:
     """A field of ``budget``, with the first value above its present one.
 
-    ``reach`` returns the least value that leaves room for a number of GPUs, or the field's largest
-    value. ``make`` returns the budget in which the field has a given value.
+    ``reach`` returns the least value that leaves room for a number of GPUs; if the field has a
+    largest value, at most that. ``make`` returns the budget in which the field has a given value.
     """
 
     kind: RemedyKind

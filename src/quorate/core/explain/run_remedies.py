@@ -287,8 +287,8 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so any width is valid. But if nodes are given whole, the least
-    # width may not start although larger widths do. So only full groups are tried.
+    # The last group may be smaller, so every width is valid and is tried first. On whole nodes, the
+    # least width may fail to start although larger widths start. So full groups are tried next.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
     for values in (every, full):

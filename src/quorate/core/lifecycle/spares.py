@@ -32,7 +32,7 @@ from quorate.model.state.state_view import StateView
 
 
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
-    """End a spare, and start another spare on its slots that are not in ``slots``.
+    """End a spare, and start a new one on those of its slots that are not in ``slots``.
 
     No work runs on a spare, so it ends at once. A spare may give up slots before the failure of one
     of its nodes is handled, so the new spare leaves out the slots on lost nodes.

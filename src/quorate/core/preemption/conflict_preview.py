@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""How many draws are computed before it is first checked whether the draws are enough."""
+"""After this many draws, it is checked for the first time whether the draws are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def foresee(
 ) -> Contest | Refusal | None:
     """Return the preview of the conflict ``question`` at ``at_ms``; None if no GPUs are missing.
 
-    Return a refusal if ending all work that may be ended at that instant is not enough.
+    Return a refusal if too few GPUs come free even when all work ends that may be ended then.
     """
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
     if resolver is None or not resolver.deficit:
@@ -150,7 +150,7 @@ class _Entry:
     held: Mapping[str, Sequence[str]]
 
     def draw(self, seed: bytes) -> Drawn:
-        """Return the runs that ``seed`` ends; compute only few more draws than needed."""
+        """Return the runs that ``seed`` ends; compute draws part by part until they are enough."""
         source, sequence = draw(seed, self.held), list[tuple[str, str]]()
         while True:
             more = list(islice(source, max(_FIRST_DRAWS, len(sequence))))

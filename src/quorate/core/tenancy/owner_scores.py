@@ -76,7 +76,7 @@ class Scores:
         self._known.pop(whose, None)
 
     def versions(self) -> dict[str, int]:
-        """Return how often GPUs were planned for each owner that has planned GPUs."""
+        """Return, for each owner with planned GPUs, how often GPUs were planned for it."""
         return self._versions.copy()
 
     def version(self, owner: str) -> int:
@@ -181,8 +181,8 @@ class Scores:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
         The rank stays the same as long as no event concerns the owner. The instant is now if the
-        rank may change at any time: the rank of an owner that may burst depends on how many GPUs
-        are free.
+        rank may change at any time. For example, the rank of an owner that may burst depends on
+        how many GPUs are free.
         """
         return self._lasting(line, self.rank(line))
 

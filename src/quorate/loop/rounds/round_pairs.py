@@ -22,7 +22,7 @@ PAIRS_MAX: Final = 20_000
 """The most pairs that a policy is called with, unless it allows fewer.
 
 200 runs of one owner have this many pairs. If there are more pairs, each owner gets a part of this
-number, and the policy considers the owner's newest runs without pairs.
+number, and the newest runs of an owner may be in no pair.
 """
 
 _Both = tuple[float, float]

@@ -94,8 +94,8 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    ``counted`` are the records of runs whose steps are counted with this round. Rates with no
-    larger change than ``keeps`` allows are taken from the last round.
+    ``counted`` are the records of runs whose steps are counted with this round. If the rates of a
+    run have changed by no more than ``keeps`` allows, its rates of the last round are used.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool, counted or {}))
