@@ -38,7 +38,7 @@ def always() -> bool:
 class DecisionCutError(Exception):
     """A decision was abandoned because ``go_on`` returned False; nothing was recorded.
 
-    ``started`` is how many runs, submitted or waiting, the decision had started by then.
+    ``started`` is the number of submitted or waiting runs that the decision had started by then.
     """
 
     def __init__(self, started: int) -> None:

@@ -290,7 +290,7 @@ def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command, by the name of each run or, for tasks, of their array."""
+    """Return the runs of one command: a run under its name, tasks under the name of their array."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):

@@ -328,9 +328,9 @@ class Engine:
     ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` if ``go_on`` returns False. If another writer committed first,
-        raises the error of ``made`` if the command is no longer allowed. In both cases nothing is
-        recorded.
+        Raises ``DecisionCutError`` if ``go_on`` returns False. Raises the error of ``made`` if
+        another writer committed first and the command is no longer allowed. In both cases nothing
+        is recorded.
         """
         (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
         if receipt.denied is not None:

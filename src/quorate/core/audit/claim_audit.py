@@ -38,7 +38,7 @@ _ENDS: Final = frozenset((EndReason.END, EndReason.CANCELLED, EndReason.FAIL))
 
 
 def check_claims(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for nodes of claims that others use (I12), and for wrong counters (I8)."""
+    """Yield a violation for claimed nodes that others use (I12), and for wrong counts (I8)."""
     leases: dict[str, int] = {}
     for lease in view.leases.values():
         fact = lease.fact

@@ -73,7 +73,7 @@ def check_touched(  # noqa: C901 - inlined, because a service runs it on every e
 
 
 _OF_RUNS: Final = frozenset({RunStopping, RunRequeued, RunEnded})
-"""The events of a run that name no lease, after which the run is checked."""
+"""Events that name a run and no lease; the run is checked after them."""
 
 
 def _in_detail(

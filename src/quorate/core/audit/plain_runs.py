@@ -41,7 +41,7 @@ class _Tables(NamedTuple):
 
 
 def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
-    """Return the runs of ``touched`` that are not plain or not sound, for a check in detail.
+    """Return the runs in ``touched`` that need a check in detail: not plain, or not sound.
 
     ``touched`` has the runs, each with the number of its leases that the events started. I1, I2,
     I3, I5, I6, I7 and I11 hold for every run that is not returned, and for the slots and the money

@@ -1,7 +1,7 @@
 """Reclaim: a run that lost slots gets its filled spares back, and their fillers stop.
 
-As few fillers as possible are stopped, newest first. When a filler has ended, its slots become
-spares of the run that lost slots again (``core/lifecycle/spares.py``).
+As few fillers as possible are stopped, newest first. When a filler has ended, its slots are spares
+again, of the run that lost slots (``core/lifecycle/spares.py``).
 """
 
 from __future__ import annotations

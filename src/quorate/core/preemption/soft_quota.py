@@ -45,10 +45,11 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why soft quotas of its owner forbid a run to call a conflict; empty if they allow it.
+    """Return why the soft quotas of a run's owner forbid a conflict for the run; empty if not.
 
     The reason may be a used-up budget, or a target share that the run would exceed in ``flavor``.
-    If ``flavor`` is empty, the run must exceed the share in each existing flavor that it asks for.
+    If ``flavor`` is empty, the share is exceeded only if the run would exceed it in every existing
+    flavor that it asks for.
     """
     run = record.spec
     owner = view.owners.get(run.owner)

@@ -116,9 +116,9 @@ def _spares_unpaid(
 ) -> Iterator[Refusal]:
     """Yield a refusal if filled spares of ``account`` could not come back under ``kept``.
 
-    ``kept`` is None if the envelope is removed. As time passes, a
-    window may become too short for a spare, and that is allowed. But a change of the budget may not
-    close the window before the present holds end.
+    ``kept`` is None if the envelope is removed. As time passes, a window may become too short for a
+    spare, and that is allowed. But a change of the budget may not close the window before the
+    present holds end.
     """
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec

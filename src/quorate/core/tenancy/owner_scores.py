@@ -181,8 +181,8 @@ class Scores:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
         The rank stays the same as long as no event concerns the owner. The instant is now if the
-        rank may change at any time. For example, the rank of an owner that may burst depends on
-        how many GPUs are free.
+        rank may change at any time. For example, the rank of an owner that may burst depends on how
+        many GPUs are free.
         """
         return self._lasting(line, self.rank(line))
 

@@ -65,7 +65,7 @@ class _Table:
         self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
 
     def alone(self, kind: _Kind) -> list[int]:
-        """Return the rate of a type alone on each flavor, 0 if it is not known."""
+        """Return the rate of a type without a partner on each flavor; 0 if it is not known."""
         if kind not in self._alone:
             known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
             self._alone[kind] = [0 if each is None else each.alone for each in known]

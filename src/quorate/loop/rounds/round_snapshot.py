@@ -94,8 +94,8 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    ``counted`` are the records of runs whose steps are counted with this round. If the rates of a
-    run have changed by no more than ``keeps`` allows, its rates of the last round are used.
+    ``counted`` are the records of runs whose steps are counted with this round. A rate that has
+    changed by no more than ``keeps`` allows is replaced by the rate of the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool, counted or {}))
@@ -210,8 +210,8 @@ def steady(
     If ``change_max`` is given, they must also differ by at most ``change_max``.
 
     No measurement repeats exactly. With unchanged rates a policy's cached answer can be used again.
-    Rates are compared with those used in the last round. So many small changes together are not
-    missed.
+    Rates are compared with those used in the last round. Therefore many small changes together are
+    not missed.
     """
     return tuple(
         [
