@@ -55,7 +55,7 @@ def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") 
 
 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
-    """Return whether a conflict makes room for a reservation in ``pool`` before ``before_ms``.
+    """Return whether a reservation in ``pool`` has a start by conflict earlier than ``before_ms``.
 
     The conflict cuts spares before it draws runs.
     """

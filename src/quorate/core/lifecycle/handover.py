@@ -1,8 +1,8 @@
 """Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
 When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle.
-They get the same request as for a start at that instant on the present slots of the bundle. Either
-the whole bundle gets new payers, or nothing changes.
+They are asked as for a start of the bundle at that instant, on its present slots. Either the whole
+bundle gets new payers, or nothing changes.
 """
 
 from __future__ import annotations

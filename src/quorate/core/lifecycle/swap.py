@@ -54,7 +54,7 @@ def spares_of(view: StateView, run: str, path: str) -> list[Lease]:
 def swap(
     log: DecisionLog, run: str, leases: Sequence[Lease], spares: Sequence[Lease], missing: int
 ) -> None:
-    """Replace a group's leases by leases on their healthy slots and on ``missing`` spare GPUs."""
+    """Replace a group's leases: their healthy slots stay, and spares give ``missing`` GPUs."""
     view, drafts = log.view, []
     path = leases[0].fact.comp_path
     for lease in leases:

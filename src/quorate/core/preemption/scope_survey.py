@@ -83,7 +83,7 @@ def survey_domains(
 ) -> Survey:
     """Return the survey of ``domains`` of a pool and flavor, or of all domains if none is given.
 
-    If ``counts_beyond``, the goal may also use GPUs outside ``domains`` that come free when a run
+    If ``counts_beyond``, the goal may also use GPUs that come free outside ``domains`` when a run
     with GPUs inside is cut.
     """
     index = view.domains(pool, flavor)

@@ -37,8 +37,8 @@ from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
 """The most rounds of a flavor that a run can be owed. A run with a share of every round can never
-catch up on a round that it lost. With a low bound, this run would lose its turn to runs with
-smaller shares."""
+catch up, so it stays owed each round that it lost. With a low bound, this run would lose its turn
+to runs with smaller shares."""
 STEPS_MAX: Final = 10**12
 """The most steps of one run that are counted at once."""
 

@@ -69,7 +69,7 @@ class Scores:
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:
-        """Count ``gpus`` more in the share of ``owner``, which gets them before others start."""
+        """Add ``gpus`` to the share of ``owner``, which gets them before others start."""
         whose = (owner, flavor)
         self._planned[whose] = self._planned.get(whose, 0) + gpus
         self._versions[owner] = self._versions.get(owner, 0) + 1
