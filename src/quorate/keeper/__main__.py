@@ -24,7 +24,7 @@ def _keep(folder: Path) -> None:
     keeper.run()
     keeper.close()
     os.close(lock)
-    # The lock is released: let the daemon start another keeper if it now wants work that needs one.
+    # Only now, without the lock, can the daemon start another keeper. It does so if it wants work.
     notify(folder)
 
 

@@ -28,13 +28,15 @@ from quorate.runtime import NOTICE, NOTICE_FILE
 PASSED_ON: Final = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""The variables of the service's environment that a confined process gets besides ``LC_*``."""
+"""The variables that a confined process gets from the service's environment; it also gets all
+variables ``LC_*``."""
 _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""The number of the system call ``keyctl`` by machine; the C library has no function for it."""
+"""Type of processor -> number of the system call ``keyctl``. The C library has no function for
+this call."""
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 
@@ -184,8 +186,8 @@ def _own_folder(place: Path, own: Account) -> Path:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, own.uid):
-            # The keeper does not give the files to another owner: as root, it would also change
-            # the targets of links.
+            # The keeper does not change the owner of the files itself: as root, it would also
+            # change the files to which links in the folder lead.
             raise StartError(
                 CODE_NOT_STARTED,
                 f"{folder} belongs to uid {found.st_uid}, but the run now runs as {own}; if "

@@ -49,14 +49,14 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""How often lost work is restarted after its keeper was killed. After one more loss, the run
+"""How many times lost work is restarted after its keeper was killed. After one more loss, the run
 fails."""
 UNDISTURBED_MS: Final = 3_600_000
 """After work has run for this long, earlier losses do not count."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""After one process has failed, how long the other processes may run at most: the work of the run
-is lost anyway."""
+"""How long the other processes may still run when one process has failed: not long, because the
+work of the run is lost anyway."""
 KILL_EVERY_S: Final = 0.05
 """The interval at which processes are killed again, because they may have forked."""
 AGAIN_S: Final = 1.0
@@ -75,9 +75,9 @@ class _Work:
     """The processes of one generation.
 
     ``failure`` has the exit code of the first process that failed, and the cause. ``is_dropping``
-    is True while processes on a lost node, which must end at once, may still run. ``is_stuck`` is
-    True once the keeper has reported processes that it could not kill. ``confinement`` has the
-    bounds of the processes; None if they run as the service's user.
+    is True while processes on lost slots are being killed. ``is_stuck`` is True when the keeper has
+    reported processes that it could not kill. ``confinement`` has the bounds of the processes; None
+    if they run as the service's user.
     """
 
     gang: Gang
@@ -331,14 +331,15 @@ class Keeper:
         if not is_any_left:
             self._conclude(work)
         elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
-            # The run's processes are being killed, or have ended and left descendants. Descendants
-            # that were warned keep all of their grace, even if their parent shell has ended.
+            # Some processes are left: the run is being killed, or only descendants still work. But
+            # descendants that were warned keep all of their grace, even if the shell that started
+            # them has ended.
             self._kill_rest(work)
         elif work.is_dropping:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Record the first failure of a process that was not stopped, and warn the others."""
+        """Record the first failure of a process that was not stopped; warn the other processes."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -471,7 +472,7 @@ def notify(folder: Path) -> None:
     try:
         os.write(room, f"{folder.name}\n".encode())
     except BlockingIOError:
-        pass  # So many notices are queued that the daemon will read the statuses of all runs.
+        pass  # The pipe is full of notices; the daemon will then read the statuses of all runs.
     finally:
         os.close(room)
 

@@ -74,8 +74,8 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # The ledger has ended this life of the run without a confirmation, so none of its processes
-        # may remain.
+        # For the ledger, the run's present processes have ended, although nobody has confirmed
+        # their end. So none of them may remain.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:
@@ -93,7 +93,7 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
 
 
 Dues = Mapping[tuple[str, int], int]
-"""The deadlines on the keeper's clock, by (lease, deadline by the time of day)."""
+"""Deadlines of leases: (lease, deadline as a time of day) -> deadline on the keeper's clock."""
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:

@@ -63,8 +63,8 @@ class OutputWriter:
         last = segments(self._folder)[-1:]
         if not last:
             return
-        # If the segment cannot be read, the next number follows from its size in bytes, because it
-        # has at most as many lines.
+        # The number of the next line in case the segment cannot be read: beyond every number in the
+        # segment, because a segment has no more lines than bytes.
         self._next = int(last[0].stem) + last[0].stat().st_size + 1
         number, sound_bytes = _counted(last[0])
         file = last[0].open("r+b", buffering=0)

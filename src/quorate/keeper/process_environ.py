@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1, 0.4)
-"""The pauses before further reads of a process that is executing another program."""
+"""While a process starts another program, its environment is read again after each of these
+pauses."""
 _BYTES, _START, _END = 20, 47, 48
 """The positions, in the kernel's record of a process, of the memory size and of the start and end
 of the environment."""
@@ -38,8 +39,8 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 def may_show_more(pid: int) -> bool:
     """Return whether a process that showed no environment may show its environment soon.
 
-    A process without memory will not show it, because it has ended or is a thread of the kernel. A
-    process that was started with an empty environment will not show one either.
+    A process without memory will not: it has ended, or is a thread of the kernel. A process that
+    was started with an empty environment will not, either.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

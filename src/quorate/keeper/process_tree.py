@@ -53,8 +53,8 @@ def has_lists() -> bool:
 def _listed_children(parent: int) -> list[int]:
     """Return the children of all threads of a process.
 
-    Only a few files have these lists. A scan of all processes takes longer than a fork, so that it
-    would miss processes that fork quickly.
+    Few files are read for this. The alternative, a scan of all processes, takes longer than a fork,
+    and so misses processes that fork quickly.
     """
     found: list[int] = []
     try:

@@ -35,8 +35,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""How often one call searches for newly forked processes at most. The keeper reaps ended processes
-before it calls again."""
+"""The most searches for newly forked processes in one call. The keeper reaps ended processes before
+it calls again."""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -115,7 +115,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # This object does not wait for the process: the keeper waits for all its children at once.
+    # With a code, this object does not wait for the process: the keeper waits for all its children.
     process.returncode = 0
     return process.pid, out, err
 
@@ -318,4 +318,4 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        return  # The group is another user's. On other systems than Linux, it may be all zombies.
+        return  # The group is another user's, or (not on Linux) all its processes are zombies.

@@ -69,8 +69,8 @@ class Streams:
         for key in self._keys():
             self._take_some(key, at_ms)
             if key.fd in self._selector.get_map():
-                # A process of another run holds the pipe, so later output does not belong to this
-                # run.
+                # The pipe is still open, so a process of another run holds it. Later output does
+                # not belong to this run.
                 self._end(key, at_ms)
         self._words.clear()
 

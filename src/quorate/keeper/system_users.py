@@ -1,4 +1,4 @@
-"""Looks up the system user that the processes of a run become, whenever they start."""
+"""Looks up the system user of a run's processes, again at each start of the processes."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class Work:
 class Wanted:
     """All open leases of one run. ``life`` changes after the run has been stopped.
 
-    ``nonce`` distinguishes the run from other runs with its name, which a restored ledger may have;
-    None if the nonce is not known.
+    A restored ledger may have another run of the same name, which has another ``nonce``. The nonce
+    is None if it is not known.
     """
 
     life: str
@@ -130,9 +130,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """The work of the run has ended by itself, without an order to stop.
+    """The work of the run has ended for good, and does not start again in this ``life``.
 
-    ``life`` is the life of the run in which it ended.
+    It has succeeded or failed; it was not just stopped.
     """
 
     life: str
@@ -145,8 +145,8 @@ class Status:
     """The status of a run.
 
     ``slots`` has the slots with work, and is empty without work. ``boot`` is the boot of the
-    machine in which ``slots`` are valid. ``generation`` counts the starts of the processes, and
-    ``losses`` counts how often they were lost together with their keeper in this ``life``.
+    machine in which ``slots`` are valid. ``generation`` counts the starts of the processes.
+    ``losses`` counts the times in this ``life`` that they were lost together with their keeper.
     ``since_ms`` is the last start of the processes; 0 if it is not known.
     """
 
