@@ -65,7 +65,8 @@ class Link:
         self._owners = tuple(owners)
         self._ends = ends
         self._pace = pace
-        # The name has the ledger's id: another ledger has other events with the same sequences.
+        # The name has the ledger's id, because the same sequences are other events in another
+        # ledger.
         self.sink: Final = f"{SINK}/{ends.ledger_id}"
         self._is_placed = False
         self._ledgering = Ledgering()
@@ -226,7 +227,10 @@ class Link:
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Drop a refused report if no owner is linked to its resource: it may have been deleted."""
+        """Drop a refused report if no owner is linked to its resource any longer.
+
+        The accounting system may have deleted the resource.
+        """
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
@@ -251,7 +255,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
     ``linked`` has the resource of each linked owner.
 
     An owner that is no longer linked uses the ledger's own figures from then on. An owner that does
-    not exist is skipped: it is linked once it is created.
+    not exist is skipped, and is linked as soon as it exists.
     """
     reports, owners = engine.view.reports, engine.view.owners
     gone: list[News] = [

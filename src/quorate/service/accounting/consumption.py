@@ -32,7 +32,7 @@ HUNDREDTH_MS: Final = HOUR_MS // 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A period in which an owner is linked to a resource; ``until_ms`` is None until it ends."""
+    """A period in which an owner is linked to a resource; an open period has no ``until_ms``."""
 
     resource: str
     from_ms: int

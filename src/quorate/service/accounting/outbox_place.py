@@ -10,8 +10,8 @@ from quorate.ports.store_port import EventStore
 
 _REMEDY: Final = (
     "put back the ledger that belongs to the outbox, or stop the service and move the outbox "
-    "away: messages that wait in it are not delivered, webhooks start at the end of this ledger, "
-    "and Waldur gets the usage that this ledger records"
+    "away; then messages that wait in it are not delivered, webhooks start at the end of this "
+    "ledger, and Waldur gets the usage that this ledger records"
 )
 
 

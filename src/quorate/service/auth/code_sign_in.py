@@ -34,7 +34,7 @@ WELL_KNOWN: Final = "/.well-known/openid-configuration"
 KNOWN_MS_MAX: Final = 3_600_000
 """How long the issuer's endpoints are used before they are read again."""
 RETRY_MS_MIN: Final = 5_000
-"""How soon the service asks again after the issuer did not answer."""
+"""If the issuer did not answer, the service asks again after this time at the earliest."""
 EXCHANGES_MAX: Final = 8
 """How many codes are exchanged at a time: each needs a thread until the issuer answers."""
 _SAID_CHARS_MAX: Final = 200
@@ -58,8 +58,8 @@ class CodeSignIn:
         self.issuer: Final = oidc.issuer
         self.client: Final = client
         self._secret = _secret_of(client)
-        # The audience of an ID token is the client. So the ID token is used if the service accepts
-        # the client as the audience.
+        # The service accepts tokens for one audience. The audience of an ID token is the client; if
+        # that is the accepted audience, the ID token is used, and otherwise the access token.
         self._kind = "id_token" if oidc.audience == client.client_id else "access_token"
         self._clock = clock
         self._asking = asyncio.Lock()

@@ -77,7 +77,10 @@ class OidcKeys:
         return self._keys.get(name)
 
     def _is_due(self, after_ms: int) -> bool:
-        """Return whether to read: no read is under way, and the last is over ``after_ms`` old."""
+        """Return whether to read the keys now.
+
+        This is so if no read is under way, and the last read began more than ``after_ms`` ago.
+        """
         if self._reading is not None and not self._reading.done():
             return False
         age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms
@@ -187,7 +190,8 @@ class OidcTrust:
         """
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
         if "iat" not in claims:
-            # Otherwise a token with too long a lifetime would be accepted shortly before its end.
+            # Without the time of issue, a token whose lifetime is too long would be accepted when
+            # it is near its end.
             raise _nobody(
                 "the token does not state when it was issued; have the issuer set the claim iat"
             )

@@ -1,7 +1,7 @@
 """The operator's writes to a cluster: finalizers, statuses, and objects that only Quorate writes.
 
 No code waits for a write. When a request ends, the cluster is compared with the ledger again. That
-comparison finds the next writes, and finds again the writes that were refused or not answered.
+comparison finds the next writes, among them those that were refused or not answered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ SELDOM_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The inputs of a status: while they stay the same, no status is written before ``until_s``."""
+    """The data from which a status was made.
+
+    No status is made from the same data again before ``until_s``.
+    """
 
     resource: Resource
     ledger: object
@@ -100,7 +103,7 @@ class ClusterWrites:
         self._tell(write.shown, error)
 
     def _posted(self, error: ClusterError | None) -> None:
-        """Log why an Event was not written, once for each reason."""
+        """Log why an Event was not written, unless the last one failed for the same reason."""
         why = "" if error is None else type(error).__name__
         if error is not None and why != self._unposted:
             _LOG.warning(
@@ -123,10 +126,11 @@ class ClusterWrites:
     async def statuses(
         self, resources: Sequence[tuple[Resource, Said | None]], picture: LedgerPicture
     ) -> float | None:
-        """Write the statuses that have changed; each resource comes with its fault.
+        """Write the statuses that have changed; ``resources`` has each resource and its fault.
 
-        Changes that are not urgent are written every ``SELDOM_S`` at most. Returns how long until
-        the next delayed status is due; None if all statuses are written.
+        A status without an urgent change is written ``SELDOM_S`` after its last write at the
+        earliest. Returns how long until the next delayed status is due; None if all statuses are
+        written.
         """
         now_s = monotonic()
         self._written_s = {

@@ -25,13 +25,13 @@ MESSAGE_CHARS_MAX: Final = 1_024
 SELDOM_S: Final = 60.0
 """The shortest time between two writes for the same reason of one run."""
 RECENT_MAX: Final = 10_000
-"""How many written reasons are remembered."""
+"""How many written Events are remembered."""
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """An Event of a run to write; ``name`` is the same for one reason of one run."""
+    """An Event to write for a run; its ``name`` depends only on the run and the reason."""
 
     resource: Resource
     told: Transition
@@ -92,13 +92,13 @@ def write_post(api: KubeApi, post: Post) -> None:
 
 @dataclass(slots=True)
 class RecentPosts:
-    """The reasons of runs that were written lately; ``clock`` returns seconds."""
+    """The Events that were written lately, by name; ``clock`` returns seconds."""
 
     clock: Callable[[], float] = monotonic
     _told_s: dict[str, float] = field(default_factory=dict)
 
     def may_tell(self, post: Post) -> bool:
-        """Return whether a reason may be written now; if so, record it as written."""
+        """Return whether an Event may be written now; if so, record it as written."""
         now_s = self.clock()
         if now_s < self._told_s.get(post.name, -SELDOM_S) + SELDOM_S:
             return False

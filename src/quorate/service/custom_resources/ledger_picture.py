@@ -52,7 +52,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The names of the objects to read. ``outcomes`` names conflicts that need no further read."""
+    """The names of the objects to read.
+
+    ``outcomes`` is the opposite: it names the conflicts that need not be read again.
+    """
 
     runs: Collection[str] = ()
     pools: Collection[str] = ()
@@ -65,7 +68,8 @@ class Wanted:
 class LedgerPicture:
     """The ledger's data after the event ``seq``, at the instant ``now``.
 
-    ``owners`` has all owners. In ``outcomes`` a conflict that need not be read again is None.
+    ``owners`` has all owners. ``outcomes`` has all conflicts, and None for each conflict that need
+    not be read again.
     """
 
     seq: int

@@ -56,7 +56,8 @@ WAITING_S: Final = 3.0
 ALL_S: Final = 30.0
 """How long until every run is read again, even without events."""
 EVENTS_MAX: Final = 5_000
-"""After this many events every run is read, which is cheaper than examining the events."""
+"""If there are more new events than this, every run is read, because examining the events would
+cost more."""
 
 
 class PictureReader:

@@ -13,8 +13,8 @@ from quorate.model.amounts import MINUTE_MS
 _LOG = logging.getLogger(__name__)
 
 KEPT_MS: Final = MINUTE_MS
-"""How long a failure counts if it is not repeated. A failure may end without a success: a write is
-not tried again once its object is deleted."""
+"""How long a failure counts if it is not repeated. A failed write may never succeed later: it is
+not tried again if its object is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Complaints:
         self._kept: dict[str, _Complaint] = {}
 
     def note(self, what: str, error: Exception) -> None:
-        """Record that ``what`` failed, and log it once for each cause."""
+        """Record that ``what`` failed; log it unless it last failed with the same error."""
         before, now_ms = self._kept.get(what), self._clock.now_ms()
         since_ms = now_ms if before is None else before.since_ms
         self._kept[what] = _Complaint(since_ms=since_ms, last_ms=now_ms, text=str(error))

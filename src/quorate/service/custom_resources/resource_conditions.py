@@ -161,7 +161,7 @@ def eviction_conditions(
 
     The conditions say whether the run is evicted, and whether it was put back into the queue. A run
     that was never evicted has no such conditions. When ``status`` no longer reports the eviction,
-    the conditions follow from the present conditions, ``before``.
+    the conditions follow from ``before``, the conditions that the run has until now.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:
@@ -216,9 +216,10 @@ def decisive(said: Iterable[Said]) -> Said:
 def condition_trees(
     said: Iterable[Said], before: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> list[dict[str, Any]]:
-    """Return ``said`` in the form of Kubernetes conditions; ``before`` are the present conditions.
+    """Return ``said`` in the form of Kubernetes conditions.
 
-    The transition time is when the condition last changed between true and false.
+    ``before`` has the conditions that the resource has until now. The transition time is when a
+    condition last changed between true and false.
     """
     known = {each.get("type"): each for each in before}
     trees = []

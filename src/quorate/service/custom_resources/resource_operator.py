@@ -67,7 +67,8 @@ REST: Final = 3
 AGAIN_S: Final = 1.0
 """How long until the next comparison if the ledger failed, or the cluster cannot be watched."""
 PASSES_MAX: Final = 8
-"""How often a comparison is repeated for resources that refer to just declared resources."""
+"""How many times in a row the operator takes next steps: a resource can be declared only after the
+resources to which it refers."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted together, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
@@ -157,7 +158,7 @@ class ResourceOperator:
             await self._until_due()
             self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             if watch.seen() is None:
-                continue  # The first comparison needs all kinds.
+                continue  # Some kinds are not listed yet, and the first comparison needs all.
             if watch.trouble:
                 self._has_trouble = True  # Nothing can be written, and no changes arrive.
                 continue

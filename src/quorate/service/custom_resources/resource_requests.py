@@ -65,7 +65,11 @@ class Refused:
 def refused_again(
     resource: Resource, said: Said, before: Refused | None, seq: int, now_s: float
 ) -> Refused:
-    """Return the record of a refusal of ``resource``, with a longer pause than ``before``."""
+    """Return the record of a refusal of ``resource``.
+
+    ``before`` is the record of its refusal before, if any. If both are of the same request, the
+    pause becomes longer.
+    """
     tries = 1 if before is None or not before.is_of(resource) else before.tries + 1
     pause_s = min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(tries - 1, 10))
     return Refused(

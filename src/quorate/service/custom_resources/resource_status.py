@@ -127,10 +127,11 @@ def status_news(
     at: str,
     now: Resource,
 ) -> dict[str, Any] | None:
-    """Return the status to write to ``now``, the present ``resource`` in the cluster.
+    """Return the status to write; None if none has to be written.
 
-    Return None if ``now`` already has this status, or if its spec was changed meanwhile: the new
-    spec must be compared with the ledger first.
+    ``now`` is ``resource`` as it is in the cluster at present. None has to be written if ``now``
+    has this status already, or if its spec was changed: then the new spec must be compared with the
+    ledger first.
     """
     if now.generation != resource.generation:
         return None

@@ -49,7 +49,7 @@ class Transition:
 
 
 def transitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transition]:
-    """Return the changes of a run whose status was ``before`` and is ``after``."""
+    """Return the changes of a run between two statuses, ``before`` and ``after``."""
     old, new = _conditions(before), _conditions(after)
     finished = new.get(FINISHED)
     if _holds(finished):
@@ -94,7 +94,7 @@ def _finished(condition: Mapping[str, Any], after: Mapping[str, Any]) -> Transit
 
 
 def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transition]:
-    """Return the change of a run that stops, or has already stopped, and will wait again."""
+    """Return the change of a run that stops or has stopped, if it waits again afterwards."""
     stopping = after.get("stopping")
     if stopping is not None:
         if before.get("stopping") is not None or stopping.get("outcome") is not None:

@@ -3,7 +3,7 @@
 A new request for an object replaces the object's waiting request. While a request for an object is
 under way, no other request for the object is accepted. When the request ends, the operator compares
 the object with the ledger again. So there are never more requests than objects, and no request is
-made from a resource that another request is changing. After a failed request the queue pauses for
+based on data that another request is about to change. After a failed request the queue pauses for
 that object, longer each time, and continues with other objects.
 """
 
