@@ -34,9 +34,10 @@ DONE: Final = 200
 DETAILS: Final = "grpc-status-details-bin"
 """The trailing metadata in which gRPC clients of every language look for details."""
 MESSAGE_CHARS_MAX: Final = 300
-"""How many characters of the first fault become the message, which is sent as a header."""
+"""The longest message of a status: it is the beginning of the first fault, and is sent as a
+header."""
 _GONE: Final = 499
-"""The status under which a call is counted if its caller disconnected, as for REST."""
+"""A call whose caller disconnected is counted under this status, as in REST."""
 
 
 Metadata = tuple[tuple[str, str | bytes], ...]

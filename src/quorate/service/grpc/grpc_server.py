@@ -154,7 +154,7 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
         self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
-        # Open streams. Each also counts as a call, even after its task has ended.
+        # Open streams. Each also counts as one of the calls. It may be open longer than its task.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._tokenless = TokenlessStreams(self._limits.rpcs_max)
@@ -320,7 +320,8 @@ class GrpcServer:
     def _count_stream(self, caller: Caller, context: Any) -> None:
         """Count a stream until it ends; raises ``CommandError`` if there are too many.
 
-        A dropped stream ends when its slow reader has received the reason, or has disconnected.
+        A stream that was dropped for a slow reader still counts until the reader has received the
+        reason, or has disconnected.
         """
         with ExitStack() as taken:
             taken.enter_context(self._calls.taken(caller))

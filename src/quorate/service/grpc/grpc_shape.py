@@ -1,8 +1,8 @@
 """Maps values of Structs to protobuf: one rule for each type.
 
 A Struct distinguishes three cases: absent, null and empty. Protobuf distinguishes only two of them.
-So a field that may be null and has another default is a ``google.protobuf.Value``. A list that may
-be left out of a request is a ``google.protobuf.ListValue``. A field of these two types can be
+So a field that may be null, but is not null by default, is a ``google.protobuf.Value``. A list that
+may be left out of a request is a ``google.protobuf.ListValue``. A field of these two types can be
 present, empty, or absent. For a reader of a response, an empty list is the same as an absent list.
 Free trees are ``google.protobuf.Struct``. Enums are strings, so that an old client can read a new
 value.
@@ -44,7 +44,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` is the type in protobuf; ``of`` is its Struct, None for protobuf's own types."""
+    """A type in protobuf, called ``name``. For the message of a Struct, ``of`` is the Struct."""
 
     name: str
     form: Form
@@ -81,7 +81,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""The field that carries those fields of an event that only some events have."""
+"""This field carries the fields that only some events have."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 

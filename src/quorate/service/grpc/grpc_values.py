@@ -34,7 +34,7 @@ def plain(value: object) -> Any:
 
 
 class Budget:
-    """How many more values one message may have."""
+    """The number of values that one message may still have."""
 
     def __init__(self, values_max: int) -> None:
         self._values_max = values_max

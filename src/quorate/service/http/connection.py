@@ -27,13 +27,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._heads = 0
         self._is_in_head = True
-        # Whether the parser has read a part of a request, even if only a part of its head.
+        # Whether the parser has read the beginning of a request that is not complete yet.
         self._has_begun = False
         self._timer: TimerHandle | None = None
         self.counted: Connections | None = None
         # The response to a rejected request, kept until the whole request has arrived.
         self._shed_answer: bytes | None = None
-        # The function that stops counting a request that has arrived and is not processed yet.
+        # A request that has arrived counts until it is processed; this function ends the count.
         self._coming_over: Callable[[], None] | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -64,7 +64,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # Count ``data`` only if no head ended in it, so that all of it belongs to one head.
+        # If a head ended in ``data``, only a part of ``data`` belongs to a head: do not count it.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -139,7 +139,7 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.keep_alive = False
 
     def _farewell(self, last: bytes) -> None:
-        """End the response under way with ``last``; a client has ``slow_s_max`` to read it."""
+        """End the response with the bytes ``last``; a client has ``slow_s_max`` to read them."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         self.transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))

@@ -50,7 +50,7 @@ STANDING_S: Final = 15.0
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
 """How many bytes of recently sent events are cached for other watchers."""
 _Key = tuple[int | str, frozenset[str] | None]
-"""An event or a notice, and the owners whose names are shown if other names are redacted."""
+"""The id of an event or a notice, and the owners whose names it shows; None if it shows all."""
 _SEQ_CHARS_MAX: Final = 16
 _FIRST: Final = "first"
 
@@ -150,8 +150,8 @@ def watch_share(connections: int) -> Share:
 class WatchRegistry:
     """Serves the watchers of REST.
 
-    An event is encoded once for all watchers with the same permissions: the key of the cache has
-    the names that a watcher may see, and not only the sequence. While nothing is recorded, a
+    An event is encoded once for all watchers with the same permissions: the key of the cache is the
+    event's sequence together with the owners whose names are shown. While nothing is recorded, a
     watcher gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a
     lost connection.
     """
@@ -234,7 +234,7 @@ class WatchRegistry:
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
-        """Return the notices ``found`` as server-sent events.
+        """Return events or notices as server-sent events.
 
         If an event has several notices, only the last one moves the client's cursor: a client that
         disconnects earlier gets all notices of the event again.

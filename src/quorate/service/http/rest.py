@@ -86,7 +86,7 @@ class Parts:
 
 
 def application(parts: Parts) -> ASGIApp:
-    """Return the application without the guard around it, which turns errors into responses."""
+    """Return the application, which raises errors; the guard turns them into responses."""
     gate = _Gate(parts)
     by_path: dict[str, Mapping[str, Answering]] = {
         f"{PREFIX}{path}": {
@@ -252,7 +252,8 @@ class _Asked:
                 # A write continues after its caller has disconnected, because it may be half done.
                 reply = await (_while_there(asking, receive) if is_read else asking)
         except CommandError:
-            # A refusal, such as an unknown run, also depends on a state that may be old.
+            # A refusal, such as that a run is unknown, comes from a state that may be old, too. So
+            # the headers of the refusal also state the age.
             handled(scope).said = freshness(ledger_thread, before, is_order=False)
             raise
         said = freshness(ledger_thread, before, is_order=not is_read)

@@ -37,7 +37,7 @@ _SPECIAL: Final = re.compile(
 )
 """Headers that change how the connection continues, or the length of the request."""
 _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
-"""Characters for which parsers disagree whether they end a header."""
+"""Characters that end a header for some parsers and not for others."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
 """Matches a Content-Length header; the group is its number if the value has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
@@ -79,7 +79,7 @@ class Shedding:
         return self._admission.is_full
 
     def answer_to_whole(self, data: bytes) -> bytes | None:
-        """Return the response to a rejected request in ``data``; None if it is not rejected here.
+        """Return the response if the request in ``data`` is rejected here; else None.
 
         This is the cheapest way to reject requests while the service is full. It handles only a
         single complete request with plain headers; other data goes to the parser.
@@ -136,7 +136,10 @@ class Shedding:
         return self._rejection_of(token)
 
     def _rejection_of(self, token: str) -> bytes | None:
-        """Return the response to a request with the access token of this id; None if admitted."""
+        """Return the response if a request is rejected; else None.
+
+        ``token`` is the id of the request's access token.
+        """
         holder = self._holder_of(token)
         if holder is None or holder.role not in _SHED_ROLES:
             return None

@@ -22,7 +22,10 @@ def names_of(path: str) -> tuple[str, ...]:
 
 @cache
 def places() -> Mapping[str, Mapping[str, Operation]]:
-    """Return every path with its operations; its placeholders are named by its first operation."""
+    """Return every path with its operations, by method.
+
+    The placeholders of a path have the names that its first operation in the table gives them.
+    """
     called: dict[str, str] = {}
     found: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():

@@ -119,8 +119,9 @@ class Admission:
     def coming(self, tenant: str) -> Callable[[], None]:
         """Count a request that has fully arrived; return a function that ends the counting.
 
-        Call that function, once or more often, when the request is ``taken`` or ends. Many requests
-        may arrive before the first of them is taken, and all of them must fit into the limit.
+        Call that function when the request is ``taken`` or ends; further calls have no effect. Many
+        requests may arrive before the first of them is taken, and all of them must fit into the
+        limit.
         ``tenant`` is what the request claims, before authentication; empty if unknown. Requests
         above one tenant's share are not counted, and are rejected after authentication.
         """
@@ -216,5 +217,8 @@ _FULL: Final = problem(UNAVAILABLE, "too many requests are under way; try again 
 
 
 def _share(limit: int) -> Share:
-    """Return the usual shares in ``limit``; admins need no reserve, because they may exceed it."""
+    """Return the usual limits of callers if all together may have ``limit`` requests.
+
+    Nothing is reserved for admins, because they may exceed the limit.
+    """
     return replace(Share.of_all(limit, "requests for the ledger"), kept=0)

@@ -24,8 +24,9 @@ KEPT_PART: Final = 20
 class Share:
     """Limits: ``most`` for all, ``of_tenant_max`` for one tenant, ``of_one_max`` for one caller.
 
-    ``kept`` of ``most`` are reserved for admins, and only ``most`` limits admins, because admins
-    must be able to act when other callers have reached their limits. ``what`` names the objects.
+    Admins must be able to act when other callers have reached their limits. So ``kept`` objects of
+    the limit for all are reserved for admins, and the other limits do not bind admins. ``what``
+    names the objects.
     """
 
     most: int
@@ -36,7 +37,7 @@ class Share:
 
     @classmethod
     def of_all(cls, most: int, what: str) -> Share:
-        """Return the usual shares in ``most``."""
+        """Return the usual limits of callers if all together may have ``most`` objects."""
         return cls(
             most=most,
             of_tenant_max=max(1, most // OF_TENANT_PART),
@@ -92,7 +93,7 @@ class Shares:
     def take(self, caller: Caller | None, amount: int = 1) -> None:
         """Count ``amount`` for ``caller``; raises ``CommandError`` above its share.
 
-        An amount without a caller belongs to the service itself; only ``most`` limits it.
+        Without a caller, the amount is the service's own, and only the limit for all applies.
         """
         self.check(caller, amount)
         self.count(caller, amount)
@@ -115,7 +116,7 @@ class Shares:
                 del counts[key]
 
     def check(self, caller: Caller | None, amount: int = 1) -> None:
-        """Raise ``CommandError`` if ``amount`` more of ``caller`` exceeds a share."""
+        """Raise ``CommandError`` if a limit does not let ``caller`` have ``amount`` more."""
         share = self.share
         is_bound = caller is not None and caller.role is not Role.ADMIN
         if caller is not None and is_bound:
