@@ -59,8 +59,8 @@ _STATUS_UNKNOWN: Final = 500
 class Request:
     """A request that is being answered; its handler sets the HTTP status.
 
-    A gRPC call has the status that the same response would have in REST. The operation may become
-    known later.
+    A gRPC call has the status that the same response would have in REST. The operation may be set
+    when it is known.
     """
 
     operation: str

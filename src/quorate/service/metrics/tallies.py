@@ -45,7 +45,7 @@ class Tallies:
         """The deadline of each stopping lease."""
 
     def read(self, view: StateView) -> None:
-        """Rebuild all tallies from the state, once, when a ledger was opened."""
+        """Compute all tallies from the state; called when the ledger has been opened."""
         self._codes, self._heaps, self.waiting = {}, {}, {}
         runs = view.runs
         for name in view.pending:

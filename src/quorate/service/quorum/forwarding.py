@@ -22,9 +22,10 @@ T = TypeVar("T")
 FORWARDED_BY: Final = "quorate-forwarded-by"
 """Names the service that forwarded a command; such a command is not forwarded again."""
 SEQUENCE: Final = "quorate-sequence"
-"""The last event that an answer includes, in a header or in trailing metadata."""
+"""The header, or trailing metadata, with the sequence of the last event that an answer includes."""
 LAG_MS: Final = "quorate-lag-ms"
-"""The greatest possible age of the state that a following service answers from."""
+"""The header, or trailing metadata, with the greatest possible age of the state from which a
+following service answers."""
 MIN_SEQUENCE: Final = "quorate-min-sequence"
 """A caller sends this header with a sequence to get an answer that includes that event."""
 CONNECT_S: Final = 2.0
@@ -97,7 +98,7 @@ def unanswered(leader: LeaderRecord, why: str) -> CommandError:
 async def while_it_leads(
     ledger_thread: LedgerThread, leader: LeaderRecord, asking: Coroutine[Any, Any, T]
 ) -> T:
-    """Return the answer of ``leader``; raises ``CommandError`` once it no longer leads.
+    """Return the answer of ``leader``; raises ``CommandError`` if it stops leading before.
 
     If the leader hangs, callers wait at most until its lease ends.
     """

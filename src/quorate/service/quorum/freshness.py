@@ -54,7 +54,8 @@ class KnownState(Protocol):
 class Begun:
     """The freshness of the state when an answer was begun.
 
-    The state had the events up to ``seq``. At ``whole_s``, it last had all events of the ledger.
+    The state had the events up to ``seq``; ``whole_s`` is when it last had all events of the
+    ledger.
     ``term`` is the term in which the service held the leader's lease at the beginning; 0 if it did
     not lead. For a read, ``term`` is also 0 if etcd did not confirm that the state is complete.
     """
@@ -67,8 +68,8 @@ class Begun:
 def begun(known: KnownState, *, is_confirmed: bool = True) -> Begun:
     """Return the present freshness, for an answer that is about to be made.
 
-    For a read, ``is_confirmed`` says whether the state has all events recorded before the read
-    came.
+    For a read, ``is_confirmed`` says whether the state certainly has all events that were recorded
+    before the read arrived.
     """
     if not is_confirmed:
         return Begun(seq=known.recorded_seq, whole_s=known.read_s, term=0)
@@ -85,12 +86,12 @@ async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: St
 
 
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
-    """Return the headers on the age of an answer that was begun at ``before``.
+    """Return the headers on the age of an answer; ``before`` is the freshness when it was begun.
 
     No lag is stated if the data is no older than the request. This is so if the service is the only
-    one of its ledger. It is also so if the service has led since ``before`` and, for a read, etcd
-    has confirmed the state. The answer to a read includes all events recorded before the read
-    began. The answer to a command includes the command's own events.
+    one of its ledger. It is also so if the service has led since the answer was begun and, for a
+    read, etcd has confirmed the state. Then the answer to a read includes all events recorded
+    before the read began, and the answer to a command includes the command's own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

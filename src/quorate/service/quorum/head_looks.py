@@ -28,10 +28,13 @@ class HeadLooks:
         came.set()
 
     async def end(self, watch: HeadWatch, within_s: float) -> int | None:
-        """Return the sequence of the ledger's end, now or later; None if etcd does not answer."""
+        """Return the sequence of the ledger's end, or None if etcd does not answer.
+
+        The end is read after this call began, so it includes all events recorded before.
+        """
         asked_s = monotonic()
         if watch.look.trouble:
-            # The watch tries again by itself; a request does not wait for that.
+            # The last read failed. The watch reads again by itself; a request does not wait for it.
             return None
         watch.look_now()
         try:

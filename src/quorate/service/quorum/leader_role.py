@@ -140,7 +140,8 @@ class LeaderRole:
             self._take(term, candidacy)
         is_unused = term not in (0, self._term)
         if is_unused and monotonic() - self._left_s > UNUSED_S:
-            # The election is won, but the engine may not decide: an executor refused its orders.
+            # This service has won the election, but its engine may not decide, because an executor
+            # refused its orders.
             self._left_s = monotonic()
             candidacy.step_down()
         return self._publish(candidacy.leader)

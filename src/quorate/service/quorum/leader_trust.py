@@ -39,7 +39,7 @@ class LeaderTrust:
     def roots(self) -> bytes | None:
         """Return the authorities' certificates in PEM; None if the machine has none.
 
-        They are passed to gRPC, because without them gRPC uses its own and not the machine's.
+        gRPC gets them explicitly: otherwise it would use its own authorities, not the machine's.
         """
         if self.ca_file:
             try:

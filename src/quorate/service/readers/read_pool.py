@@ -28,10 +28,8 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""The number of readers. Long reads leave one reader free, and so do the reads of one tenant.
-
-Of the readers that may answer long reads, the long reads of one tenant leave one free.
-"""
+"""The number of readers. At a time, all but one may answer long reads, all but one may answer reads
+of one tenant, and all but two may answer long reads of one tenant."""
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
 OF_TENANT_MAX: Final = 128
@@ -153,11 +151,11 @@ class ReadPool:
     ) -> T:
         """Run ``do`` on a thread of the pool for ``caller``, and return its result.
 
-        Long reads (``is_long``), and reads of other data than the ledger (``is_apart``), always
-        leave one reader free. A tenant has at most one ``is_apart`` read answered at a time.
+        Long reads (``is_long``) together leave one reader free, and so do reads of other data than
+        the ledger (``is_apart``). Of one tenant's ``is_apart`` reads, one is answered at a time.
 
-        Raises ``CommandError`` if too many reads wait, in all or of this caller. An admin's read
-        may wait even above these limits, up to ``OPEN_MAX``.
+        Raises ``CommandError`` if too many reads wait: in all, of this tenant, or of this caller.
+        An admin's read may wait above these limits, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
@@ -221,8 +219,9 @@ class ReadPool:
         try:
             reader.follow()
         except Exception:  # noqa: BLE001 - a thread's top frame: logged
-            # A reader that ends immediately raises ``EOFError``, and this thread must continue in
-            # any case. The first read starts the reader again, and its caller gets the error.
+            # For example, a reader that ends at once raises ``EOFError``. This thread must continue
+            # after every error. The first read starts the reader again; if that fails, the caller
+            # gets the error.
             _LOG.exception("a reader could not be started")
 
     def _next(self, reader: AnyReader) -> _QueuedRead | None:
@@ -246,9 +245,9 @@ class ReadPool:
         return queued
 
     def _take(self) -> _QueuedRead | None:
-        """Return the first read that may begin now, or None.
+        """Remove and return the first read that may begin now; None if there is none.
 
-        Reads of disconnected callers are dropped on the way.
+        Waiting reads before it are dropped if their callers have disconnected.
         """
         left: deque[_QueuedRead] = deque()
         found: _QueuedRead | None = None
@@ -265,7 +264,10 @@ class ReadPool:
         return found
 
     def _may_begin(self, queued: _QueuedRead) -> bool:
-        """Return whether ``queued`` may begin and leaves a reader for others and short reads."""
+        """Return whether ``queued`` may begin now.
+
+        Readers are kept free for other tenants, and for short reads.
+        """
         most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
         if len(mine) >= most:

@@ -274,7 +274,7 @@ def _spent(number: int, frame: FrameType | None) -> None:
 
 
 def next_wait_s(waited_s: float, events: int) -> float:
-    """Return how long to pause next; after a pause of ``waited_s``, ``events`` were read."""
+    """Return how long to pause, if the last pause was ``waited_s`` and ``events`` came in it."""
     return FOLLOW_S if events > FEW_EVENTS else min(2 * waited_s, FOLLOW_S_MAX)
 
 

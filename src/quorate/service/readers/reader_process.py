@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 WALL_PER_CPU: Final = 10
 """The time limit of an answer as a multiple of its CPU time limit, for a busy machine."""
 STARTS_MAX: Final = 2
-"""How often a process is started for one question."""
+"""How many times a question is tried: if the process ends, another process gets the question."""
 START_S_MAX: Final = 60.0
 """How long a process may take to start, including the server from which it is forked."""
 READY: Final = b"ready"
@@ -128,7 +128,10 @@ class RemoteReader:
             self._end()
 
     def close(self) -> None:
-        """End the process, and start no other; may be called from any thread, and does not wait."""
+        """End the process, and start no other.
+
+        Any thread may call this. It does not wait until the process has ended.
+        """
         self._is_closed = True
         if self._in_use.acquire(blocking=False):
             try:

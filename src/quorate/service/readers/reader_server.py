@@ -100,7 +100,8 @@ class ReaderServer:
             ours, theirs = socket.socketpair()
             ours.settimeout(ORDER_S_MAX)
             with theirs:
-                # The server gets the ``sys.path`` of this process; -P adds no folder before it.
+                # The server gets the ``sys.path`` of this process. With -P, Python does not put a
+                # folder before it.
                 program = _PROGRAM.format(path=sys.path, module=_MODULE)
                 words = [sys.executable, "-P", "-c", program]
                 try:

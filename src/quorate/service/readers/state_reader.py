@@ -140,11 +140,11 @@ class Reader:
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
         store = (reading or self._config.reading)()
-        # If reading fails within a block, the state must not be used again.
+        # Forget the state until it is read: after a failure within a block it must not be used.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
-            # Runs that ended since then are in memory; a state from a later snapshot has them in
-            # the archive.
+            # Runs that ended while the state was followed are still in memory. A state from a later
+            # snapshot has them in the archive.
             known = None
         if known is None:
             self.forget()
@@ -163,7 +163,7 @@ class Reader:
         return engine
 
     def _now(self, engine: Engine) -> Instant:
-        """Return the present instant, or a recent one, of the state of ``engine``."""
+        """Return the state of ``engine`` as an ``Instant`` with a recent time."""
         known, seq, now_ms = self._instant, engine.head.seq, engine.now_ms()
         if known is not None and known[0] == seq:
             is_recent = 0 <= now_ms - known[1].now_ms < INSTANT_MS_MAX

@@ -24,9 +24,9 @@ KIND: Final = "mail"
 
 
 class _Mail:
-    """Sends an addressed notice as a mail, which is made only when the notice is sent.
+    """Sends an addressed notice as a mail.
 
-    So a notice that has waited gets the sender that is configured at that time.
+    The mail is only made when it is sent, so its sender is the sender that is configured then.
     """
 
     kind = KIND

@@ -135,8 +135,8 @@ class NoticeSink:
     def begin(self) -> None:
         """Record that a new receiver gets notices of events from now on.
 
-        Raises ``QuorateError`` like ``step``; the first ``step`` that succeeds then makes this
-        record.
+        Raises ``QuorateError`` like ``step``. If it raises, the first ``step`` that succeeds
+        records this.
         """
         store = self._source.reading()
         self._begins_at = store.head()
@@ -230,7 +230,7 @@ class NoticeSink:
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()
-            # A pause longer than the longest one means that the clock was set back.
+            # If more than the longest pause is left, the clock was set back, and the pause is over.
             if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
                 return
             due = self._outbox.due(self.name, now_ms, DUE_MAX)

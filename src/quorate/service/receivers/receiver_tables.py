@@ -86,5 +86,8 @@ def kinds(value: object) -> tuple[NoticeKind, ...]:
 
 
 def identity(*what: str) -> str:
-    """Return a receiver's identity in addition to its name: a digest of ``what`` it gets."""
+    """Return a digest that, with a receiver's name, identifies it.
+
+    ``what`` says where the receiver is, and which notices it gets.
+    """
     return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]
