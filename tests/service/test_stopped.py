@@ -270,7 +270,7 @@ def test_violation_stops_deciding_and_keeps_its_evidence(
     start(again)
     try:
         with again.client(token) as client:
-            assert_stopped(client, "was found before this start")
+            assert_stopped(client, "did not hold before this start")
     finally:
         again.stop()
     evidence_path(ledger).unlink()

@@ -48,7 +48,8 @@ PAUSE_S: Final = 0.05
 PART: Final = 20
 """Comparisons take at most 1/PART of the ledger thread's time."""
 ROUNDS_MAX: Final = 4
-"""How often ledger and cluster are compared in a row: one change may lead to others."""
+"""How many times in a row commands are executed and ledger and cluster compared again, because one
+change may lead to others."""
 INVALID: Final = 422
 
 Patch = tuple[SeenJob, dict[str, Any]]

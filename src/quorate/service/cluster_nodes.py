@@ -281,7 +281,10 @@ class NodeKeeper:
             due_s = await self._compare(seen)
 
     async def _compare(self, seen: SeenNodes) -> float | None:
-        """Record changes; return when to compare again even if nothing changes, None if never."""
+        """Record changes; return the time of the next comparison if nothing changes until then.
+
+        Return None if only a change requires the next comparison.
+        """
         rules = self._rules
         try:
             found, seq = await self._ledger_thread.run(

@@ -3,9 +3,9 @@
 A collection visits every live object, and stops all threads meanwhile. For the state of 10,000
 nodes and their runs this takes 100 ms, every few seconds under load. After a collection that took
 long, the objects that it found alive are excluded from later collections. The state has no cycles,
-so reference counting still frees the parts that are replaced later. The only cost is that reference
-cycles in use at that moment are never freed. Only a long collection has this cost, so the lost
-memory stays small.
+so reference counting still frees the parts that are replaced later. But reference cycles that are
+in use at that moment are never freed. This happens only after long collections, so the lost memory
+stays small.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import Any, Final
 
 LONG_S: Final = 0.02
-"""After a collection longer than this, its live objects are excluded from later collections."""
+"""If a collection takes longer than this, later collections skip the objects that it found
+alive."""
 _OLDEST: Final = 2
 
 

@@ -62,7 +62,7 @@ class CommitHealth:
         self.trouble = ""
 
     def begin(self) -> None:
-        """Check whether the store accepts writes when the service starts, before any commit."""
+        """At the start of the service, before any commit, check if the store accepts writes."""
         if self._check_writable is None:
             return
         try:
@@ -112,7 +112,7 @@ class CommitHealth:
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """If due, begin a check whether the store accepts writes, or poll the running check."""
+        """Begin a check whether the store accepts writes, or poll the running check, if due."""
         checking = self._checking
         if self.wait_s() > 0:
             return

@@ -262,8 +262,8 @@ def _sign_in_faults(made: Configuration) -> list[str]:
     try:
         web_address(made.oidc_issuer)
     except WrongSettingError as error:
-        why = f"with oidc.client_id, users sign in at the issuer, got {made.oidc_issuer!r}"
-        return [f"oidc.issuer: {error}: {why}"]
+        why = f"got {made.oidc_issuer!r}; with oidc.client_id, users sign in at this address"
+        return [f"oidc.issuer: {error}, {why}"]
     return []
 
 

@@ -82,7 +82,8 @@ _LOG = logging.getLogger(__name__)
 KEEP_ALIVE_S: Final = 75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 ELECTED_S: Final = 15.0
-"""How long a start waits for a leader, which may be this service: several lease durations."""
+"""How long a starting service waits until some service leads, itself or another: several lease
+durations."""
 
 Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
 """A part of the daemon besides REST, as a context manager that yields its description."""
@@ -275,8 +276,8 @@ class Daemon:
         @asynccontextmanager
         async def news() -> AsyncIterator[None]:
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # Without linked owners no link runs, so this records that formerly linked owners
-                # use the ledger's own figures again.
+                # No owner is linked, so no link runs. Therefore it is recorded here that owners
+                # linked earlier use the ledger's own figures again.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             yield
 

@@ -143,7 +143,10 @@ def check_kept(configuration: Configuration) -> None:
 
 
 def check_job_users(configuration: Configuration) -> None:
-    """Raise ``CommandError`` if ``run_as`` is unusable, or work would be root without consent."""
+    """Raise ``CommandError`` if ``run_as`` is unusable, or if work would run as root.
+
+    Work may run as root if ``executor.allow_root`` says so.
+    """
     if configuration.executor != "local":
         return
     is_root = os.geteuid() == 0

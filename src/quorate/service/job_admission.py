@@ -31,7 +31,7 @@ from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 LATE_MS: Final = 10 * SECOND_MS
 """Pods that still run this long after the deadline of their stop are killed.
 
-The grace period of a pod begins later than the stop.
+They may run beyond the deadline, because the grace period of a pod begins later than the stop.
 """
 
 
@@ -200,7 +200,7 @@ def _changed(job: SeenJob, record: RunRecord) -> str:
     if job.gpus != record.spec.gpus:
         return (
             f"it asks for {job.gpus} GPUs, but its run {record.spec.name} is for "
-            f"{record.spec.gpus}; create another one"
+            f"{record.spec.gpus}; create another workload"
         )
     return ""
 

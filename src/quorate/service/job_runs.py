@@ -80,7 +80,7 @@ def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
 
 
 def _too_slow(pool: Pool, job: SeenJob) -> str:
-    """Return the fault of pods whose grace period is longer than the pool allows; else empty."""
+    """Return the fault if the grace period of pods is longer than the pool allows; else empty."""
     if job.grace_s * SECOND_MS <= pool.grace_max_ms:
         return ""
     return (
@@ -96,7 +96,10 @@ class _Chosen:
 
 
 def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return ``said``, or if it is empty the only name in ``there``; else the fault."""
+    """Return the chosen name, or the fault if none can be chosen.
+
+    It is ``said``; if ``said`` is empty, it is the only name in ``there``.
+    """
     if said and said not in there:
         return _Chosen(
             fault=f"there is no {what} {said!r}; choose one of: {', '.join(there) or '-'}"

@@ -84,7 +84,8 @@ _LOG = logging.getLogger(__name__)
 WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait for other requests; at least one other request is answered."""
+"""How long submits may wait while other requests are answered. At least one other request is
+answered in between, however long it takes."""
 SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU time deciding the submits of one block may take before other requests are answered.
 """
@@ -110,11 +111,12 @@ class Listener(Protocol):
 class LedgerThread:
     """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
 
-    ``opening`` makes the engine on the ledger thread, which owns the engine from then on. Answers
-    use the ledger and the objects in ``beside``. ``reading`` opens the ledger for reads on other
-    threads. Without ``reading``, the ledger thread also answers reads. If ``ledger``, the URL of
-    the store, is given, separate processes answer reads. If a ``supply`` of executors is given,
-    this service decides only while it leads (``stand``), and otherwise follows the ledger.
+    ``opening`` makes the engine on the ledger thread, which owns the engine from then on.
+    ``beside`` has what answers need in addition to the ledger. ``reading`` opens the ledger for
+    reads on other threads. Without ``reading``, the ledger thread also answers reads. If
+    ``ledger``, the URL of the store, is given, separate processes answer reads. If a ``supply`` of
+    executors is given, other services may share the ledger: this one decides only while it leads,
+    and otherwise follows the ledger.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -337,9 +339,9 @@ class LedgerThread:
 
     @property
     def _reads_here(self) -> bool:
-        """Whether the ledger thread reads pages, because this service cannot reach the store.
+        """Whether the ledger thread answers reads of a page, because the store cannot be reached.
 
-        Readers may have read nothing yet, and the ledger thread has all that the service knows.
+        A reader may not have read the ledger yet. The ledger thread has all that the service knows.
         """
         others = self._others
         return others is not None and others.has_all_there_is and not self.leadership.leads
@@ -640,7 +642,7 @@ class LedgerThread:
         return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: list[Response]) -> None:
-        """Deliver several answers together: waking the event loop costs more than an answer."""
+        """Deliver several answers together, because each waking of the event loop is expensive."""
         if not settled:
             return
         self._look(engine)
@@ -651,14 +653,14 @@ class LedgerThread:
         try:
             view = engine.view
         except QuorateError as error:
-            # The stored ledger cannot be read back. The next caller gets the error, and then the
-            # read is repeated.
+            # The stored ledger cannot be read back. The next request tries again, and its caller
+            # gets the error if that fails.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
-            # The event loop reads both objects. So when an owner changes, both are replaced by new
-            # objects, and never changed themselves.
+            # The event loop reads both objects. So they are never changed: when an owner changes,
+            # new objects replace them.
             self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return

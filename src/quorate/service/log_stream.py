@@ -77,7 +77,7 @@ class StreamLog(logging.Handler):
             self._writer.start()
 
     def _keep(self, line: bytes) -> None:
-        # Write parts that are small enough for a ready pipe to accept whole.
+        # A pipe that is ready accepts a part of this size as a whole.
         parts = [line[at : at + select.PIPE_BUF] for at in range(0, len(line), select.PIPE_BUF)]
         self._kept.extend(parts)
         self._kept_bytes += len(line)

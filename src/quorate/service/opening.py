@@ -92,7 +92,7 @@ def _ledger_id(store: EventStore) -> str:
 
 
 def _verify(path: Path, store: EventStore) -> None:
-    """Verify every block that the store has not verified itself, once.
+    """Verify the blocks that the store has not verified itself.
 
     Raises ``CommandError`` at the first block that is damaged.
     """

@@ -26,9 +26,9 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """How often the head is read: a token that another service revokes is refused within 1 s."""
 WATCH_S: Final = 0.5
-"""How long one wait for the head lasts, and so how long closing takes."""
+"""The longest wait for a new head. Closing may take as long."""
 LOOK_S: Final = 2.0
-"""How long a read of the head waits for an answer, and so how long closing may take."""
+"""The longest wait for an answer to a read of the head. Closing may take as long."""
 AWAY_S: Final = 5.0
 """How long reads may fail before a service is not ready: longer than etcd's elections take."""
 

@@ -32,7 +32,7 @@ def asking_of(context: RequestContext, queued: QueuedRequest) -> Asking:
 
 
 def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
-    """Return ``found`` in the requested form; an error in making it concerns only this caller."""
+    """Return ``found`` in the requested form, or the error of making that form."""
     if isinstance(found, Exception):
         return queued.done, None, found
     assert queued.operation is not None, queued

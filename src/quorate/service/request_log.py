@@ -20,7 +20,7 @@ _IDS_AT_ONCE: Final = 256
 class Handled:
     """The data about a request so far.
 
-    If the request was refused, ``said`` has the headers on the age of the state that was used.
+    ``said`` is only for a refused request: the headers on the age of the state that was used.
     """
 
     request_id: str

@@ -34,9 +34,9 @@ _UNSURE: Final = (
 
 @dataclass(slots=True)
 class QueuedRequest:
-    """A request that waits for the ledger thread.
+    """A request that waits for the ledger thread, which calls ``do``.
 
-    The ledger thread calls ``do``, which is None for a submit.
+    A submit has no ``do``: the ledger thread decides several submits together.
     """
 
     done: asyncio.Future[Any]
@@ -156,7 +156,7 @@ class Line:
             self._wake.notify()
 
     def was_nudged(self) -> bool:
-        """Return whether ``nudge`` was called since the last call."""
+        """Return whether ``nudge`` was called since ``was_nudged`` was last called."""
         with self._wake:
             nudged, self._is_nudged = self._is_nudged, False
             return nudged
@@ -181,7 +181,8 @@ class Line:
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Put back submits that were taken and not handled, in front of later submits.
 
-        Of several submits of one tenant or user, only the first comes before the submits of others.
+        Tenants and users still take turns: of several submits of a tenant or user, only the first
+        comes before those of others.
         """
         with self._wake:
             for queued in reversed(queued_requests):

@@ -21,8 +21,8 @@ _UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do n
 def trouble_with_secrets(url: str) -> list[str]:
     """Return a line for each missing or wrong secret beside the ledger at ``url``.
 
-    The line says what fails without the right secret.
-    The first block says which secrets the ledger needs.
+    The line says what fails without the right secret. Only the first block is read: it says which
+    secrets the ledger needs.
     """
     with read_store(url) as store:
         state, _ = replay(islice(store.blocks(), 1))

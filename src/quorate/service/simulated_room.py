@@ -33,7 +33,7 @@ def as_declared(run: Run) -> Truth:
 
 
 def at_once(left_ms: int) -> int:
-    """Return how long stopping work continues: ``STOP_MS``, or less if the work ends before."""
+    """Return how long work goes on after the order to stop: ``STOP_MS``, or ``left_ms`` if less."""
     return min(left_ms, STOP_MS)
 
 
@@ -86,9 +86,9 @@ class SimulatedRoom:
         """Do nothing: the simulated work is forgotten together with this object."""
 
     def next_ms(self) -> int | None:
-        """Return the time of the next simulated event; the present time, if there are new reports.
+        """Return the time of the next simulated event; the present time if there are new reports.
 
-        Work may have ended during a commit, after the last read of reports.
+        There are new reports if work ended after reports were last read, as during a commit.
         """
         if self.machines.reports() != self._reported:
             return self._timeline.now_ms

@@ -24,9 +24,11 @@ SLEEP_S_MAX: Final = 60.0
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""The longest delay of an action that a commit has made due at once."""
+"""The longest pause before the next computation. An action that a commit has made due at once may
+wait for it."""
 _PAUSES: Final = 10
-"""The pause as a multiple of the computing time: at most a tenth of all time is computing time."""
+"""The pause as a multiple of the computing time, so that computing takes less than a tenth of the
+time. But no pause is longer than ``PAUSE_S_MAX``."""
 
 
 class Timers:

@@ -25,7 +25,7 @@ def guarded(engine: Engine, path: Path, guard: ClockGuard | None) -> Engine:
     """Return ``engine``, which stops deciding at a violation or when its clock is not trusted."""
     engine.on_violation = lambda breach: _keep(path, breach)
     if evidence_path(path).exists():
-        engine.violated = _words(path, "was found before this start")
+        engine.violated = _words(path, "did not hold before this start")
         _LOG.error("deciding is stopped: %s", engine.violated)
     if guard is not None:
         guard.opened(engine.recorded_ms)

@@ -50,9 +50,9 @@ def _token_in(cookies: str) -> str:
 def session_cookie(token: str, headers: Mapping[bytes, str]) -> bytes:
     """Return the cookie that begins a session.
 
-    Without ``Path`` a browser sends the cookie only to addresses in the folder of the address that
-    set it; under a proxy's prefix, only to that prefix. Without ``Max-Age`` the cookie ends with
-    the browser.
+    It has no ``Path``, so a browser sends it only to addresses in the folder of the address that
+    set it. Behind a proxy with a prefix, only addresses with this prefix get it. It has no
+    ``Max-Age``, so it ends with the browser.
     """
     return f"{COOKIE}={token}{_attributes(headers)}".encode()
 
@@ -63,6 +63,7 @@ def ended_cookie(headers: Mapping[bytes, str]) -> bytes:
 
 
 def _attributes(headers: Mapping[bytes, str]) -> str:
-    # The browser sends the origin of its page, even behind a proxy that ends TLS.
+    # The browser states the origin of its page. So TLS is known even if a proxy ends it before this
+    # service.
     is_secure = headers.get(b"origin", "").startswith("https://")
     return "; HttpOnly; SameSite=Strict" + ("; Secure" if is_secure else "")
