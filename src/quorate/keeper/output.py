@@ -73,7 +73,7 @@ class OutputWriter:
         self._next, self._bytes, self._file = number, sound_bytes, file
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
-        """Keep output of ``source``; an incomplete last line is kept when it is complete."""
+        """Keep output of ``source``; an incomplete last line waits until it is complete."""
         rank, node, stream = source
         whole = self._buffers.pop((rank, stream), b"") + data
         end = whole.rfind(b"\n") + 1

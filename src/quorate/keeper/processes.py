@@ -219,9 +219,9 @@ def warn_all(groups: Iterable[int]) -> None:
 def kill_all(groups: Iterable[int]) -> list[int]:
     """Kill all descendants of this process; the next call kills descendants that escape.
 
-    ``groups`` has the groups of processes that the keeper has not reaped yet; the number of any
-    other group may have been reused. Return the processes that may not be killed, because they run
-    as another user.
+    ``groups`` has only groups of processes that the keeper has not reaped yet, because the number
+    of another group may have been reused. Return the processes that may not be killed, because they
+    run as another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)

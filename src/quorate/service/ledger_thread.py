@@ -628,7 +628,7 @@ class LedgerThread:
             self._settle(engine, [self._done(engine, queued)])
 
     def _done(self, engine: Engine, queued: QueuedRequest) -> Response:
-        """Return the response to ``queued``; an error is passed to its caller."""
+        """Return the response to ``queued``; if deciding it fails, the response is the error."""
         assert queued.do is not None, queued
         before = engine.head
         self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)

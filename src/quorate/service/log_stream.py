@@ -26,7 +26,7 @@ KEPT_BYTES_MAX: Final = 1024 * 1024
 GATHER_S: Final = 0.05
 """How long log lines of requests are collected before they are written together."""
 LAST_S: Final = 1.0
-"""How long the service waits for a slow reader of the log when it ends."""
+"""How long a service that ends waits for a slow reader of its log."""
 _LOOK_MS: Final = 1_000
 
 

@@ -109,7 +109,8 @@ class HeadWatch:
             self._is_due.wait(FOLLOW_S)
             if self._closing.is_set():
                 return
-            # The flag is cleared before the read, because a later request needs another read.
+            # The flag is cleared before the read: a request that comes during the read needs
+            # another one.
             self._is_due.clear()
             asked_s = monotonic()
             try:

@@ -1,4 +1,4 @@
-"""The watchdog of the ledger thread: its present task, and since when, for waiting callers."""
+"""The watchdog of the ledger thread: tells waiting callers when one task of it takes too long."""
 
 from __future__ import annotations
 

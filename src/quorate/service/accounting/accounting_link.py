@@ -97,7 +97,7 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """Make all work due if the clock was set back, so that no work waits for the old time."""
+        """If the clock was set back, make all work due: it must not wait for the old time."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():

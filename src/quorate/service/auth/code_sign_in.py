@@ -72,8 +72,8 @@ class CodeSignIn:
         """Return the issuer's endpoints; raises ``CommandError`` if the issuer states none."""
         async with self._asking:
             if self._is_due():
-                # The time is stored before the request; otherwise each visitor would cause a
-                # request to an issuer that is down.
+                # The time is stored before the request. Otherwise, while the issuer is down, each
+                # visitor would cause a request to it.
                 self._asked_ms = self._clock.now_ms()
                 await self._discover()
         if self._found is None:

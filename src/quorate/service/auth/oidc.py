@@ -64,8 +64,8 @@ class OidcKeys:
         """
         known = self._keys.get(name)
         if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
-            # The time is stored before the result is known; otherwise each request would ask an
-            # issuer that is down.
+            # The time of the read is stored before its result is known. Otherwise, while the issuer
+            # is down, each request would ask it.
             self._read_ms = self._clock.now_ms()
             self._reading = asyncio.create_task(self._read())
         if known is not None:

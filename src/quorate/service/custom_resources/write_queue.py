@@ -113,8 +113,8 @@ class WriteQueue:
     def rested_in_s(self) -> float | None:
         """Return how long until the next pause of an object ends; None if there is no pause."""
         now_s = self._clock()
-        # Pauses are forgotten some time after their end, because a deleted object is not queued
-        # again.
+        # Pauses are forgotten some time after their end: otherwise those of deleted objects, which
+        # are not queued again, would stay for ever.
         self._rests = {
             key: each for key, each in self._rests.items() if now_s < each.until_s + REST_S_MAX
         }

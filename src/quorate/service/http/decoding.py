@@ -156,9 +156,10 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
 
 
 def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
-    """Return the body as fields; a body that is a document becomes the field for documents.
+    """Return the fields of the request in its body.
 
-    A tenant's document becomes the fields of a tenant, so that ``PUT`` accepts the document that
+    If the body is a document, it becomes the value of the field for a document or for documents. A
+    tenant's document becomes the fields of a tenant, so that ``PUT`` accepts the document that
     ``GET /tenants/{id}`` returns.
     """
     one, many = "document", "documents"

@@ -31,7 +31,7 @@ BODY_BYTES_PER_S_MIN: Final = 16 * 1024
 ABORT: Final = "quorate.abort"
 """The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"
-"""The ASGI scope extension that stops counting its request as arriving."""
+"""The ASGI scope extension by which a request stops counting as arriving."""
 _ONCE: Final = frozenset(
     {
         b"authorization",

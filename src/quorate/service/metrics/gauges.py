@@ -32,7 +32,7 @@ _MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The input of the gauges; ``height`` is the ledger's."""
+    """The input of the gauges; ``height`` is the height of the ledger's last block."""
 
     view: StateView
     tallies: Tallies

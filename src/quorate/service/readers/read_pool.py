@@ -41,7 +41,8 @@ LONG_OF_TENANT_MAX: Final = 32
 LONG_OF_ONE_MAX: Final = 16
 """How many long reads of one caller may wait or be under way."""
 OPEN_MAX: Final = 1_000
-"""How many reads may be open, including those that continue a streamed answer."""
+"""How many reads may wait or be under way, in all. Long reads are counted separately, up to the
+same number."""
 KEEP_S: Final = 600.0
 """How long a reader keeps an unused state, which takes as much memory as the ledger's state."""
 

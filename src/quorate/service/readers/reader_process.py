@@ -139,7 +139,7 @@ class RemoteReader:
             finally:
                 self._in_use.release()
         elif (process := self._process) is not None:
-            # The thread that waits for the answer then reads end-of-file, and closes the socket.
+            # Another thread waits for an answer. It then reads end-of-file, and closes the socket.
             self._server.end(process.number)
 
     def _asked(self, data: bytes, cpu_s_max: float) -> object:

@@ -92,7 +92,7 @@ class MailReceiver:
 
     @property
     def digest(self) -> str:
-        """The identity of a receiver in addition to its name: its address and its notices."""
+        """A digest of the address and the notices; with the name, it identifies the receiver."""
         return identity(self.tenant, *sorted(self.kinds), self.to)
 
 

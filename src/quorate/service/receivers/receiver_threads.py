@@ -107,7 +107,8 @@ class _Line:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # The flag is cleared first, so that the next pass reads events recorded from here on.
+            # The flag is cleared before reading. So if events are recorded from here on, the next
+            # pass follows at once.
             self._wake.clear()
             try:
                 self._wake.wait(self._sink.step())

@@ -53,7 +53,7 @@ class Webhook:
 
     @property
     def digest(self) -> str:
-        """The identity of a webhook in addition to its name: its address and its notices."""
+        """A digest of the address and the notices; with the name, it identifies the webhook."""
         return identity(self.tenant, *sorted(self.kinds), self.url)
 
 
