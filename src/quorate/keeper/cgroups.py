@@ -104,7 +104,7 @@ def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
     try:
         control.write_text(words)
     except OSError:
-        # The cgroup has other processes as well, which this process must not move.
+        # The cgroup has other processes, too, which must not be moved. So this process moves back.
         (folder / "cgroup.procs").write_text(str(os.getpid()))
         raise
 

@@ -205,8 +205,8 @@ class Acceptor:
                 lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout_s
             )
         except OSError:
-            # The handshake failed, took too long, or was closed for another connection. A protocol
-            # that was never connected gets no connection_lost.
+            # The handshake failed, took too long, or was closed for another connection. If the
+            # protocol was never connected, its ``connection_lost`` is not called.
             if protocol.transport is None:
                 self._connections.lost(protocol)
 
