@@ -21,8 +21,8 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 OWN: Final = Path("/proc/self/cgroup")
 RUNS: Final = "quorate-runs"
 SERVICE: Final = "quorate-service"
-"""The child cgroup to which the service moves, because a cgroup that limits its children may not
-have processes itself."""
+"""The service moves into this child cgroup. A cgroup that limits its children may not have
+processes itself."""
 CGROUP_FILE: Final = "cgroup"
 """The file in a run's folder that names its cgroup, for a later keeper."""
 _NAME_CHARS_MAX: Final = 100

@@ -1,8 +1,8 @@
 """Starts, warns and kills the processes of a run, and waits for the last one.
 
-On Linux, orphaned descendants of the run's processes become children of the keeper. So when the
-keeper has no child, no process of the work is left, and no process outlives the keeper. On other
-systems, the keeper knows only the process groups.
+On Linux, orphaned descendants of the run's processes become children of the keeper. So no process
+of the work is left when the keeper has no child any more. On other systems, the keeper knows only
+the process groups.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def start(
     before: Callable[[], None],
     confinement: Confinement | None = None,
 ) -> tuple[int, int, int]:
-    """Start a process; return its id, and the read ends of its output and of its errors.
+    """Start a process; return its id, and the descriptors of its output and of its errors.
 
     Raises ``StartError``.
     """
@@ -248,7 +248,7 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
     # All processes are found before any is killed. A process that has cleared its environment can
-    # only be found through its parent, and not after the parent was killed.
+    # only be found through its parent, as long as the parent lives.
     below = {*roots, *(pid for pid, _ in descendants(roots))}
     found = [
         each
@@ -267,8 +267,8 @@ def kill_leftovers(folder: Path) -> int:
     """Kill the processes that an earlier keeper of ``folder`` left behind; return their number.
 
     Processes are found by the mark of the folder in their environment, by the sessions of the
-    keeper and its work, or by the run's cgroup. A keeper also has the mark, so a keeper that lost
-    its lock because its folder was removed is killed with its work.
+    keeper and its work, or by the run's cgroup. A keeper also has the mark. So if its folder was
+    removed, and with it the lock, the old keeper is killed together with its work.
     """
     own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
     marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}

@@ -79,8 +79,8 @@ class Work:
     """The work to run: one process for each ``gpu``, each ``node`` or the whole ``run``.
 
     If ``isolation`` is None, the work runs as the user of the service. In a pool that shares in
-    rounds, the work has its GPUs for ``round_steps`` steps, for ``round_ms`` and until
-    ``round_until_ms``.
+    rounds, ``round_steps``, ``round_ms`` and ``round_until_ms`` say how long the work has its GPUs:
+    a number of steps, a time, and the end of this time.
     """
 
     run: str

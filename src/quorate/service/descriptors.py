@@ -18,8 +18,8 @@ CONNECTIONS_MIN: Final = 16
 def connections_within(wanted: int, surfaces: int = 1) -> int:
     """Return how many connections each of ``surfaces`` may have: at most ``wanted``.
 
-    Raises the soft limit of the process as far as allowed, and raises ``CommandError`` if the limit
-    is too low to serve the ledger.
+    Increases the soft limit of the process as far as allowed. Raises ``CommandError`` if the limit
+    is still too low to serve the ledger.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = surfaces * wanted + RESERVE

@@ -1,4 +1,4 @@
-"""Opens a ledger for the service: verifies every block, and ensures that there is a valid token."""
+"""Opens a ledger for the service: verifies it, and ensures that there is a valid admin token."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    If the answer ``is_long``, ``lines`` may be read only in the read pool, else only on the ledger
-    thread. ``LedgerThread.parts_of`` reads them there. ``cpu_s`` is the CPU time that a reader took
-    for the answer.
+    The ``lines`` of a long answer (``is_long``) may be read only in the read pool, those of other
+    answers only on the ledger thread. ``LedgerThread.parts_of`` reads them there. ``cpu_s`` is the
+    CPU time that a reader took for the answer.
     """
 
     body: bytes = b""

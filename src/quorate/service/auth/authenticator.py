@@ -15,8 +15,8 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""Compared with the digest of the caller's secret if the token is unknown, so that the check takes
-as long as for a known token."""
+"""If a token is unknown, the digest of the caller's secret is compared with this digest. So the
+check takes as long as for a known token."""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 

@@ -80,7 +80,7 @@ class Post:
 
 
 def write_post(api: KubeApi, post: Post) -> None:
-    """Create an Event, or raise its count; raises ``ClusterError``."""
+    """Create an Event, or increase its count; raises ``ClusterError``."""
     try:
         api.create(post.folder, post.body)
     except ClusterRefusedError as error:

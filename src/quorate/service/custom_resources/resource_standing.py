@@ -88,7 +88,7 @@ def _fault(resource: Resource, picture: LedgerPicture, template: str) -> Said | 
 
 
 def _changed_run(resource: Resource, spec: object, picture: LedgerPicture) -> Said | None:
-    """Return the fault of a resource that was changed after its run was submitted, or None.
+    """Return the fault if a resource was changed after its run was submitted; else None.
 
     Its upstream runs are not compared: their resources may be deleted by now.
     """
@@ -133,7 +133,7 @@ def _not_accepted(reason: str, message: str) -> Said:
 
 
 def is_settled(resource: Resource) -> bool:
-    """Return whether a resource is a run that is over, so that nothing is left to do."""
+    """Return whether a resource is a run that is over, and nothing is left to do for it."""
     return is_final(resource) and not resource.is_deleting
 
 

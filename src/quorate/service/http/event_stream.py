@@ -135,8 +135,8 @@ async def follow(
 def watch_share(connections: int) -> Share:
     """Return the limits on watches for at most ``connections`` open connections.
 
-    A watch occupies its connection, so half of the connections are reserved for requests, and no
-    caller may use all of the other half.
+    A watch occupies its connection. So at most half of the connections may be watches, and one
+    caller may have only a part of them.
     """
     usual = Share.of_all(max(1, min(WATCHERS_MAX, connections // 2)), "watches")
     return replace_share(

@@ -41,7 +41,8 @@ _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
 """Matches a Content-Length header; the group is its number if the value has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
-"""Headers of requests without a length, or whose client waits before it sends the body."""
+"""Headers that say that the request's length is unknown, or that the client may wait before it
+sends the body."""
 _TOKEN: Final = re.compile(
     rb"\r\nauthorization: bearer [A-Za-z0-9]+_([A-Za-z0-9]+)_[A-Za-z0-9]+\r\n", re.IGNORECASE
 )

@@ -9,8 +9,8 @@ dropped when no request has been under way for ``FORGET_S``.
 
 One tenant may have half of the limit at most, and one caller a quarter. So during a burst of one
 tenant, requests of other tenants are still admitted, and tenants take turns. While the loop is
-behind, requests of a tenant above half of its share do not count towards the limit, so that other
-tenants are still admitted.
+behind, at most half of a tenant's share counts towards the limit, so that other tenants are still
+admitted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The read pool: answers reads beside the ledger thread, so that they delay no commit.
 
-One of a few readers answers a read from the ledger's head at that moment, so that the answer
-includes everything acknowledged before the request. A reader is a process of its own
-(``reader_process.py``), so that its work does not compete for the interpreter lock with commits.
+There are a few readers. Each read is answered by one of them, from the ledger's head at that
+moment, so that the answer includes everything acknowledged before the request. A reader is a
+process of its own (``reader_process.py``), so that its work does not compete with commits for the
+interpreter lock.
 This module decides which read is next, and how many may wait; one thread sends reads to one process
 (docs/adr/0032).
 """

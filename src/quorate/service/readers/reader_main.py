@@ -65,8 +65,8 @@ def main() -> None:
         if operation.effect is not Effect.STREAM:
             # Imports the modules that answer questions.
             operation.handle()
-    # In readers, the garbage collector skips the objects that exist now: readers share the memory
-    # of these objects with this process, and a visit would copy it.
+    # The garbage collector of a reader skips the objects that exist now. Readers share their memory
+    # with this process, and if the collector visited an object, its memory would be copied.
     gc.collect()
     gc.freeze()
     _Server(control).run()

@@ -71,7 +71,10 @@ class _Process:
 
 
 class RemoteReader:
-    """A reader process, started when it is first needed; for one thread, except ``close``."""
+    """A reader process, started when it is first needed.
+
+    Only one thread may use it, but any thread may call ``close``.
+    """
 
     def __init__(
         self,

@@ -66,7 +66,10 @@ class ConfiguredMail(_Mail):
 
 
 class RunMails(_Mail):
-    """Mails notices, in their order, to the address that a run names, if its domain is allowed."""
+    """Mails the notices of runs, in order, to the addresses that the runs name.
+
+    Only addresses in allowed domains get mail.
+    """
 
     name = RUNS
     digest = identity(RUNS)

@@ -50,8 +50,8 @@ def session_places(
 ) -> dict[str, dict[str, Answering]]:
     """Return the routes by path and method; ``code_sign_in`` is None if there is no issuer.
 
-    Sessions begin at one address only: a cookie without ``Path`` counts in the folder of the
-    address that set it.
+    Sessions begin at one address only, because a cookie without ``Path`` is valid in the folder of
+    the address that set it.
     """
     session = _Session(admit, code_sign_in)
     found: dict[str, dict[str, Answering]] = {
