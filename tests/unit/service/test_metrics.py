@@ -43,7 +43,14 @@ from quorate.model.state.records import Phase
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 from quorate.operations.table import OPERATIONS
-from quorate.service.metrics.metric_table import LABELS, METRICS, OTHER, TENANTS_MAX, Kind
+from quorate.service.metrics.metric_table import (
+    LABELS,
+    METRICS,
+    OTHER,
+    OUTAGES_MAX,
+    TENANTS_MAX,
+    Kind,
+)
 from quorate.service.metrics.registry import Metrics
 from quorate.service.metrics.tallies import Tallies
 from quorate.sim.seed_trial import Trial
@@ -468,3 +475,14 @@ def test_the_service_tells_of_commits_watchers_readiness_and_its_disk(tmp_path: 
     assert _value(samples, "quorate_disk_free_bytes") > 0
     assert _value(samples, "quorate_build_info", version="1.2.3") == 1
     assert _value(_scraped(metrics, world()), "quorate_watchers") == 0
+
+
+def test_a_known_outage_takes_no_room_from_a_new_one() -> None:
+    metrics = _metrics()
+    old = [f"a{number:03d}" for number in range(OUTAGES_MAX - 1)]
+    metrics.outages(old)
+    metrics.outages([*old, "new", "newer"])
+    text = metrics.render(()).decode()
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    found = {sample.labels["of"]: sample.value for sample in families["quorate_outage"].samples}
+    assert found == {**dict.fromkeys(old, 1.0), "new": 1.0}

@@ -209,7 +209,8 @@ class Metrics:
 
     def outages(self, names: Collection[str]) -> None:
         """Record which clusters, or parts of them, cannot be used now."""
-        self._outages.update(sorted(names)[: m.OUTAGES_MAX - len(self._outages)])
+        new = sorted(set(names) - self._outages)
+        self._outages.update(new[: m.OUTAGES_MAX - len(self._outages)])
         for each in self._outages:
             self._outage.labels(each).set(each in names)
 
