@@ -1,4 +1,4 @@
-"""Versions of applied documents, as ETags: a tenant's number, or a hash of the document."""
+"""Versions of applied documents, as ETags: an owner's version, else a hash of the document."""
 
 from __future__ import annotations
 

@@ -76,9 +76,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     An operation ``of_blocks`` reads only blocks, and works even if the state cannot be read. An
     operation that ``is_long`` changes nothing, and its cost grows with the ledger, the queue or the
     request. If it is also ``of_queue``, its cost does not grow with the ledger. An operation that
-    ``is_apart`` reads only the request. If ``is_for_any_scope``, a token for any area is enough,
-    because the area depends on the request. The result of an operation ``of_caller`` depends on the
-    caller and the tenants alone. An operation ``of_service`` needs a running service. An operation
+    ``is_apart`` reads only the request. If ``is_for_any_scope``, a token that is limited to any
+    areas may call the operation; if the areas depend on the request, its command is checked for
+    them later (``check_command``). The result of an operation ``of_caller`` depends on the caller
+    and the tenants alone. An operation ``of_service`` needs a running service. An operation
     ``of_leader`` needs the leader, if several services share one ledger.
     """
 

@@ -679,7 +679,7 @@ class LedgerThread:
         moved.set()
 
     def _read_at(self, read_s: float) -> None:
-        """Store when the state last had all events of the ledger; in the event loop."""
+        """Record ``read_s``, when the state last had all events; runs in the event loop."""
         self._read_s = read_s
 
     def _tell(self, what: Callable[[Any], None], argument: object) -> None:

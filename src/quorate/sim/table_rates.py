@@ -1,7 +1,7 @@
 """Rates of jobs from a table, for simulations.
 
-Strict simulations read the rates of rows of jobs. The production engine reads rates in the form
-that pools have. Simulated work reads its speeds, as parts of its full speed.
+Strict simulations read the rates of each job, alone and in each pair. The production engine reads
+rates in the form that pools have. Simulated work reads its speeds, as parts of its full speed.
 """
 
 from __future__ import annotations

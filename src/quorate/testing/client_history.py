@@ -375,9 +375,9 @@ def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
             case Read(may_lag=may_lag), Found(seq=seq):
                 least = own.get(each.client, 0) if may_lag else known
                 if seq < least:
-                    yield f"{_told(each)} is as of {seq}, and {least} had been answered before"
+                    yield f"{_told(each)} is as of {seq}, but an earlier answer had {least}"
             case _, Written(seq=int(seq)) if seq <= recorded:
-                yield f"{_told(each)} has sequence {seq}, and {recorded} had been answered before"
+                yield f"{_told(each)} has sequence {seq}, but an earlier answer had {recorded}"
             case _:
                 continue
 

@@ -49,7 +49,7 @@ class HeldUp:
 
 
 def readiness_of(crew: Crew, refused: str) -> Readiness:
-    """Return whether all pods of the last start work, and if not, why.
+    """Return whether all pods of a run's newest start are working, and if not, why.
 
     ``refused`` is why the API server refused to create the pods; empty if it did not refuse.
     """

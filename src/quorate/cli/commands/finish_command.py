@@ -151,7 +151,7 @@ def tick(settings: Settings, dry_run: bool) -> None:
     """Record changes that are due, such as ends of windows and of rounds.
 
     A hold that has run out is extended, or handed over to the next payer; if no payer has money,
-    the run is stopped. Runs with a firm start that is due start, and conflicts that are due are
+    the run is stopped. Runs whose firm start is due are started, and conflicts that are due are
     settled. A firm start that cannot be kept is moved, with its cause. Then waiting runs are tried,
     and malleable runs grow if no run waits. Every command that writes does all this, too.
     """

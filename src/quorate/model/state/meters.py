@@ -17,7 +17,7 @@ from quorate.model.events import Slots
 KEPT_MS: Final = 366 * DAY_MS
 """The longest window for which the use is added up."""
 ONE: Final = 1 << 40
-"""Factors of decay are counted in parts of 1; this many parts are 1."""
+"""Factors of decay are whole numbers; this number stands for the factor 1."""
 _HALF_ROOTS: Final = 32
 """How many factors 2^-1/2, 2^-1/4 and so on there are: one for each binary digit of an exponent."""
 _ROUNDED: Final = 24

@@ -101,7 +101,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and records; without changes in this layer, those of the table below."""
+        """Return keys and records; if this layer has no changes, those of the table below."""
         return _LayeredItems(self) if self._local or self._gone else self._base.items()
 
     def _merged_items(self) -> Iterator[tuple[K, V]]:
@@ -117,7 +117,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key, record
 
     def values(self) -> ValuesView[V]:
-        """Return the records; without changes in this layer, those of the table below."""
+        """Return the records; if this layer has no changes, those of the table below."""
         return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:

@@ -71,7 +71,7 @@ class Shares:
 
     @property
     def most_of_tenant(self) -> int:
-        """The largest number of open objects of one tenant."""
+        """The number of open objects of the tenant that has the most of them; 0 without objects."""
         return max(self._of_tenant.values(), default=0)
 
     @property

@@ -34,7 +34,7 @@ WEBHOOKS_MAX: Final = 20
 MAIL_RECEIVERS_MAX: Final = 20
 """How many mail receivers may be configured, beside the addresses of runs."""
 OUTAGES_MAX: Final = 100
-"""How many clusters, and parts of them, may have series for outages, in order of occurrence."""
+"""How many clusters, and parts of them, may have series for outages: the first that had one."""
 OTHER: Final = "other"
 """The label value for the sum of all values above a limit."""
 NO_CODE: Final = "none"
