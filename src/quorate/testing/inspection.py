@@ -25,6 +25,7 @@ from quorate.core.decide import decide
 from quorate.core.decision_log import DecisionLog
 from quorate.core.next_due import next_due_ms
 from quorate.core.planning.queue_walk import Walk
+from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.profile.reserved_refusal import admit_beside
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
@@ -261,23 +262,37 @@ class Inspection:
 
 
 def expect_waiting(view: StateView) -> None:
-    """Check that a run that waits for a quota could not start now."""
+    """Check that a run that waits for a quota could not start now.
+
+    If it could start beside the firm starts, another walk must have tried it, and other planned
+    starts must keep the quota.
+    """
     for names in view.parked.values():
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
             if not isinstance(answer, Refusal):
-                # The quota may be kept for the tentative start of an earlier run in the queue.
-                expect_started(view)
+                plan = _walked_again(view)
+                others = plan.entries.keys() - {name}
+                assert others, ("not woken", name, view.runs[name].refusal)
+                is_beyond = name not in plan.seen
+                is_tried = is_beyond or name in plan.entries or plan.is_fruitless(name)
+                assert is_tried, ("not tried", name, view.runs[name].refusal)
 
 
 def expect_started(view: StateView) -> None:
     """Check that another walk of the queue at this instant would start no run."""
+    _walked_again(view)
+
+
+def _walked_again(view: StateView) -> WalkPlan:
+    """Return the plan of another walk of the queue at this instant, which must start no run."""
     log = DecisionLog(view, now_ms=view.at_ms, actor="again", has_executor=True)
     walk = Walk(log)
     walk.firm.put_pins()
     walk.run()
     started = [event.run for event in log.events if isinstance(event, LeaseStarted)]
     assert not started, ("could have started", started)
+    return walk.plan
 
 
 def _expect_tenants(view: StateView) -> None:
