@@ -19,6 +19,7 @@ from quorate.core.commands import Complete, Submit
 from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import cut, restore, take
 from quorate.loop.engine import Engine
+from quorate.loop.state_loading import load_state
 from quorate.model.specs import Run
 from quorate.model.state.state import State
 from quorate.testing.memory_engines import HandClock
@@ -47,14 +48,14 @@ def archived(path: Path) -> dict[str, float]:
                 waits.append(thread_time() - began_s)
                 assert not receipt.decision.refusals, receipt
         engine.wait_for_snapshot()
-        state = engine.view
-        assert isinstance(state, State)
-        kept = len(dict(state.runs.kept()))
+        kept = len(dict(engine.view.runs.kept()))
+        state, _, _ = load_state(store, SNAPSHOT_EVENTS)
+        pause_s = median_of(CUTS, lambda: _cut_s(state))
         engine.close()
         return {
             "open_s": open_s,
             "memory_mib": memory_mib,
-            "pause_ms": 1_000 * median_of(CUTS, lambda: _cut_s(state)),
+            "pause_ms": 1_000 * pause_s,
             "slowest_ms": 1_000 * max(waits),
             "kept": kept,
         }

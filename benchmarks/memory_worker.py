@@ -15,7 +15,7 @@ from time import process_time
 from typing import Any, Final
 
 from benchmarks.archive_worker import resident_mib
-from benchmarks.queues import Busy
+from benchmarks.queues import Demand
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.next_due import next_due_ms
@@ -24,7 +24,6 @@ from quorate.loop.commit_types import Receipt
 from quorate.loop.engine import Engine
 from quorate.model.amounts import MINUTE_MS, SECOND_MS
 from quorate.model.events import LeaseStarted, RunEnded, StartReason
-from quorate.model.state.state import State
 from quorate.testing.memory_engines import HandClock
 
 STEP_MS: Final = 2 * SECOND_MS
@@ -44,14 +43,13 @@ class Service:
         self.engine.snapshot_events = SNAPSHOT_EVENTS
         self.engine.write_snapshots_beside()
         state = self.engine.view
-        assert isinstance(state, State)
         self.state = state
         running = [name for name, record in state.runs.kept() if record.leases]
         self._due = [(run_end_ms(state, state.runs[name], 0), name) for name in running]
         heapify(self._due)
         owners = len(state.owners)
         made = 1_000_000  # Names of new runs begin here, so that none exists yet.
-        self.busy = Busy(state, Random(2), owners, now_ms=self.clock.ms, running=running, made=made)
+        self.demand = Demand(state, Random(2), owners, running=running, made=made)
         self.starts = self.ends = 0
 
     def minute(self) -> None:
@@ -62,7 +60,7 @@ class Service:
             if due_ms is not None and due_ms <= self.clock.ms:
                 self._do(Tick())
             self._do(Complete(self._ending()))
-            self._do(Submit(self.busy.next_run()))
+            self._do(Submit(self.demand.next_run()))
 
     def _ending(self) -> str:
         """Return the run to end next: a run past its declared end, else any running run."""
@@ -70,7 +68,7 @@ class Service:
             _, name = heappop(self._due)
             if self.state.runs[name].leases:
                 return name
-        return self.busy.ending()
+        return self.demand.ending()
 
     def _do(self, command: Complete | Submit | Tick) -> None:
         receipt = self.engine.execute(command, actor="bench")
@@ -82,7 +80,7 @@ class Service:
             self.ends += isinstance(event, RunEnded)
             if isinstance(event, LeaseStarted) and event.reason is StartReason.START:
                 self.starts += 1
-                self.busy.running.append(event.run)
+                self.demand.running.append(event.run)
                 record = self.state.runs[event.run]
                 heappush(self._due, (run_end_ms(self.state, record, 0), event.run))
 

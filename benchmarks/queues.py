@@ -31,6 +31,7 @@ from quorate.model.selector import REGION
 from quorate.model.specs import Budget, Envelope, EnvelopeId, Owner, Pool, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
 from quorate.testing.builders import (
     NOW_MS,
     WINDOW_END_MS,
@@ -45,32 +46,15 @@ GRACE_MS = 2 * MINUTE_MS
 
 
 @dataclass(slots=True)
-class Busy:
-    """A full fleet with a queue. Commands are decided at ``now_ms``, which the caller advances."""
+class Demand:
+    """Runs that arrive at random on the fleet of ``view``, and runs that end."""
 
-    state: State
+    view: StateView
     chance: Random
     owners: int
     now_ms: int = NOW_MS
     running: list[str] = field(default_factory=list)
     made: int = 0
-
-    def do(self, command: Command) -> tuple[Decision, float]:
-        """Return the decision, and the CPU milliseconds of deciding and applying it."""
-        began = process_time()
-        decision = decide(self.state, command, now_ms=self.now_ms, actor="bench")
-        apply_all(self.state, decision.events)
-        took = (process_time() - began) * 1_000
-        assert not decision.refusals, decision.refusals
-        for event in decision.events:
-            if isinstance(event, LeaseStarted) and event.reason is StartReason.START:
-                self.running.append(event.run)
-        return decision, took
-
-    def forget(self) -> None:
-        """Drop all caches: ends of leases, free GPUs, requests of runs, and the queue's order."""
-        self.state.ends_changed()
-        self.state.forget_waiting()
 
     def next_run(self, *, width: int | None = None, minutes: int | None = None) -> Run:
         """Return a new run with a random owner and, unless given, a random size and duration."""
@@ -94,8 +78,36 @@ class Busy:
             place = self.chance.randrange(len(self.running))
             self.running[place], self.running[-1] = self.running[-1], self.running[place]
             name = self.running.pop()
-            if self.state.runs[name].leases:
+            if self.view.runs[name].leases:
                 return name
+
+
+@dataclass(slots=True)
+class Busy(Demand):
+    """A full fleet with a queue. Commands are decided at ``now_ms``, which the caller advances."""
+
+    @property
+    def state(self) -> State:
+        """The state, which commands change."""
+        assert isinstance(self.view, State), self.view
+        return self.view
+
+    def do(self, command: Command) -> tuple[Decision, float]:
+        """Return the decision, and the CPU milliseconds of deciding and applying it."""
+        began = process_time()
+        decision = decide(self.state, command, now_ms=self.now_ms, actor="bench")
+        apply_all(self.state, decision.events)
+        took = (process_time() - began) * 1_000
+        assert not decision.refusals, decision.refusals
+        for event in decision.events:
+            if isinstance(event, LeaseStarted) and event.reason is StartReason.START:
+                self.running.append(event.run)
+        return decision, took
+
+    def forget(self) -> None:
+        """Drop all caches: ends of leases, free GPUs, requests of runs, and the queue's order."""
+        self.state.ends_changed()
+        self.state.forget_waiting()
 
 
 def busy(  # noqa: PLR0913 - the size of everything

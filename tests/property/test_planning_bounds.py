@@ -236,10 +236,13 @@ def test_ends_under_a_quota_are_found_once_until_a_lease_changes() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("has_quotas", [False, True])
 @pytest.mark.parametrize("seed", few_of(range(12), 2))
-def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -> None:
+def test_what_is_turned_away_could_not_start_and_nothing_else_could(
+    seed: int, *, has_quotas: bool
+) -> None:
     chance, away = Random(seed), 0
-    life = a_life(chance)
+    life = a_life(chance, under_quotas(chance)) if has_quotas else a_life(chance)
     for number in range(20):
         go_on(life, chance, number)
         decision = life.do(Submit(a_run(chance, f"x{number}")))

@@ -4,7 +4,8 @@ A *line* is the waiting runs of one owner in one pool with the same flavors. Run
 need the same room. Shapes for which there is no room are ruled out first, without examining single
 runs. Then the lines are visited in the order of their ranks. Of each line, the first run whose
 shape has room is tried. If this run cannot start, only shorter runs of its line and shape are
-tried, the shortest first.
+tried, the shortest first. Runs that a hard quota of their owner stops do not count in the bound:
+else many owners at their limits could keep a run of another owner from idle GPUs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.core.admission.admit import Admitted
+from quorate.core.admission.hard_quota import refuses_ever_so, too_many_runs
 from quorate.core.lifecycle.held_back import held_back
 from quorate.core.planning.room_now import NowFree
 from quorate.core.planning.start_now import StartNow
@@ -105,8 +107,8 @@ class _Column:
             self.at += 1
         return None
 
-    def give_up(self, need_ms: int) -> None:
-        """Note that a run that needs its GPUs for ``need_ms`` cannot start."""
+    def give_up(self, need_ms: int = 0) -> None:
+        """Note that a run that needs its GPUs for ``need_ms`` cannot start; at 0, none can."""
         self.at = 0 if self.short_ms is None else self.at
         self.short_ms = need_ms
 
@@ -152,6 +154,8 @@ class _Tail:
         for _ in range(LOOKS_MAX):
             if not tries or not self.shapes:
                 return
+            while untouched < len(ranked) and self._is_full(ranked[untouched]):
+                untouched += 1
             if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][0]):
                 called, version, is_found = ranked[untouched], 0, False
                 untouched += 1
@@ -178,6 +182,16 @@ class _Tail:
                 # The started run has taken room, so fewer shapes may have room now.
                 self._asked, self.shapes = plan.started, self._with_room(self.shapes)
 
+    def _is_full(self, called: Ranked) -> bool:
+        """Return whether the owner of a line has all runs that its hard quotas allow.
+
+        False if the line's first run does not yet have this reason for waiting.
+        """
+        view = self._plan.log.view
+        _, (*_, first), (_, owner, _) = called
+        is_parked = view.runs[first].quota_blocker is not None
+        return is_parked and too_many_runs(view, owner) is not None
+
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
         """Return the first unseen run of ``line`` whose shape may have room, and its column."""
         columns = self._in_line.get(line)
@@ -195,11 +209,18 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
-        """Try to start a run; return how many runs were tried: 1, or 0 if the run is not ready."""
+        """Try to start a run; return how many runs were tried, which is 1 or 0.
+
+        It is 0 if the run is not ready, or still waits for a hard quota of its owner.
+        """
         plan = self._plan
         column.at += 1
         record = plan.view.runs[name]
         if not self._is_ready(record):
+            return 0
+        is_parked = record.quota_blocker is not None
+        if is_parked and refuses_ever_so(plan.log.view, record.spec) is not None:
+            column.give_up()  # Runs of this shape and line have the same quotas.
             return 0
         if not plan.search.fits_now(record.spec):
             # Runs of this shape and line have the same payers and quotas, so only shorter runs may

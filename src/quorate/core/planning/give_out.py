@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.core.admission.admit import admit
+from quorate.core.admission.hard_quota import HARD, refuses_ever_so, waiting
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import items_of
@@ -46,7 +47,7 @@ from quorate.model.events import (
     TokenRevoked,
 )
 from quorate.model.refusal import Refusal
-from quorate.model.specs import Run
+from quorate.model.specs import OnQuota, Run
 from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
@@ -153,20 +154,25 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
     """Return the refusal that ``run`` would get if it were submitted now; None if a walk is needed.
 
-    No walk is needed if the run is beyond its pool's depth, and would lack room now even without
-    planned starts. A run beyond the depth and without room changes nothing for other runs. The next
+    No walk is needed if the run is beyond its pool's depth, and would exceed a hard quota now, or
+    would lack room even without planned starts. Such a run changes nothing for other runs. The next
     walk plans it, at most a quarter of the horizon later. But a walk is needed if a lease has
     outlasted its expected end, because then firm starts may have to move.
     """
     view = log.view
-    if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
+    if run.follow is not None or view.spares or _is_due(log):
         return None
-    if _is_due(log) or _may_fit(view, run) or not _is_beyond(log, run):
+    if view.holdings.bounds_of(run.owner):
+        if run.on_quota is OnQuota.REFUSE or refuses_ever_so(view, run) is None:
+            return None
+    elif _may_fit(view, run):
         return None
-    if is_outlasted(view, log.began_ms, log.now_ms):
+    if not _is_beyond(log, run) or is_outlasted(view, log.began_ms, log.now_ms):
         return None
     answer = admit(view, run, log.now_ms, has_executor=log.has_executor)
-    return answer if isinstance(answer, Refusal) else None
+    if not isinstance(answer, Refusal):
+        return None
+    return waiting(view, run, answer) if answer.code in HARD else answer
 
 
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
