@@ -291,7 +291,7 @@ class Case:
 CASES = {
     "no-compare": Case(stopped_in_an_append, Bug.NO_COMPARE, "is not in the ledger"),
     "early-answer": Case(killed_after_an_answer, Bug.EARLY_ANSWER, "is not in the ledger"),
-    "stale-reads": Case(read_while_cut_off, Bug.STALE_READS, "had been answered before"),
+    "stale-reads": Case(read_while_cut_off, Bug.STALE_READS, "but an earlier answer had"),
     "old-term": Case(stopped_before_an_order, Bug.OLD_TERM, "was obeyed after an order of term"),
 }
 
