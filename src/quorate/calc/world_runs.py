@@ -196,7 +196,9 @@ def _follow_in(namespace: str) -> Callable[[object, At], Follow | None]:
         if after is None:
             return None
         if not after:
-            fields.at("after").fault("must list at least one run", "name a run, or remove follow")
+            fields.at("after").fault(
+                "must list at least one run", "name a run, or remove the field follow"
+            )
             return None
         upstreams = tuple(f"{namespace}/{name}" if namespace else name for name in after)
         return Follow(after=upstreams, on_upstream_failure=on_failure, grace_ms=grace_ms)

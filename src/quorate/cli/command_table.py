@@ -181,7 +181,7 @@ COMMANDS: Final[CommandTable] = {
     "cluster": (
         "quorate.cli.operator_commands.cluster_command",
         "cluster",
-        "Create a ledger for several services, show them, or make the leader step down.",
+        "Create a ledger that services share, show these services, or make their leader step down.",
     ),
     "tick": (
         "quorate.cli.commands.finish_command",

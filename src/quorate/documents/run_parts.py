@@ -73,7 +73,7 @@ def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
 
     def after(value: object, at: At) -> tuple[str, ...] | None:
         if value == []:
-            at.fault("must list at least one run", "name a run, or remove follow")
+            at.fault("must list at least one run", "name a run, or remove the field follow")
             return None
         found = values.few_names(UPSTREAMS_MAX)(value, at)
         if name and name in (found or ()):

@@ -194,7 +194,7 @@ class DueWork:
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)
-        assert links is not None, "only a conflict that can be drawn is due"
+        assert links is not None, "a conflict is due, but this engine has no chain of the lottery"
         return links.link(declared.preimage_index).hex()
 
     def _next_due(self) -> ConflictDeclared | None:

@@ -61,7 +61,7 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
     """Return a start that is not random: the largest singular vectors of the filled matrix.
 
     Unknown values are filled with the mean of the known values of their column. If the matrix has
-    fewer singular vectors than ``rank``, the other factors start at zero.
+    fewer singular vectors than ``rank``, the remaining factors (up to ``rank``) start at zero.
     """
     counts = np.maximum(known.sum(axis=0), 1)
     means = np.where(known, matrix, 0.0).sum(axis=0) / counts

@@ -101,7 +101,7 @@ def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: floa
 def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tuple[str, ...]:
     """Return a sentence for each node whose labels differ from the ledger.
 
-    Such a node is not declared again automatically: an operator may have declared it on purpose.
+    The node is not declared anew: an operator may have chosen other labels than the cluster has.
     """
     found: list[str] = []
     for name, record in view.nodes.items():

@@ -167,7 +167,7 @@ class Daemon:
         self.address: Address | None = None
 
     def stop(self) -> None:
-        """Stop as on a signal; may be called from any thread."""
+        """Stop the service as a signal would. Any thread may call this."""
         if self._server is not None:
             self._server.should_exit = True
 

@@ -205,7 +205,7 @@ def draw_wishes(
     arrivals: Sequence[Arrival],
     specs: Sequence[Applied],
 ) -> tuple[Wish, ...]:
-    """Return the other commands of people, about their runs and about other resources."""
+    """Return the commands of users and operators that submit no run, such as cancel and apply."""
     found = []
     for _ in range(size.wishes):
         arrival = chance.choice(arrivals)

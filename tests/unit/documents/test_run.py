@@ -197,7 +197,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
     ),
     (
         "follow: {after: []}",
-        [("follow.after", "must list at least one run", "name a run, or remove follow")],
+        [("follow.after", "must list at least one run", "name a run, or remove the field follow")],
     ),
     (
         "follow: {after: [b, b]}",

@@ -189,7 +189,7 @@ def test_money_that_has_ended_is_told_with_what_comes_next() -> None:
     short = run("train", 8, "lab", expected_duration_ms=30 * MINUTE_MS)
     engine = played(base(money=5), Submit(short), HOUR_MS, Tick())
     found = only(engine, NoticeKind.MONEY_ENDED)
-    assert "BudgetExhausted, no envelope that may pay has GPU-hours left" in found.text
+    assert "BudgetExhausted, the envelopes that may pay have no GPU-hours left" in found.text
     assert found.facts["waitsAgain"]
     assert found.text.endswith("quorate explain train")
 

@@ -143,7 +143,8 @@ def test_money_that_ends_takes_a_run_through_all_payers_and_back_to_the_queue() 
     assert " handed over at " in told[0]
     assert told[1].startswith("lease/r/1 ended: BudgetExhausted, 8 GPUs free, 8.27 GPU-hours")
     assert (
-        told[2] == "run/r waits again: BudgetExhausted, no envelope that may pay has GPU-hours left"
+        told[2]
+        == "run/r waits again: BudgetExhausted, the envelopes that may pay have no GPU-hours left"
     )
 
 

@@ -16,7 +16,7 @@ from quorate.cli.settings import Settings
 
 @click.group(epilog=examples("quorate cluster status --help"))
 def cluster() -> None:
-    """Create a ledger for several services, show them, or make the leader step down."""
+    """Create a ledger that services share, show these services, or make their leader step down."""
 
 
 @cluster.command(

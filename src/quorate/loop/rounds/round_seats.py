@@ -145,9 +145,9 @@ class Seats:
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
         """Let less deserving runs make room for ``chosen``, and return its placement there.
 
-        Return None if ``chosen`` still does not fit. First only the least deserving run makes room.
-        Each further attempt moves twice as many runs. Moved runs that were not in the way get their
-        nodes back.
+        First only the least deserving run makes room. Each further attempt moves twice as many
+        runs. Moved runs that were not in the way get their nodes back. If ``chosen`` does not fit
+        after the last attempt, return None.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []

@@ -37,7 +37,7 @@ LATE_MS: Final = 2 * SECOND_MS
 this long after the instant at which the driver is due."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
-"""The actors of the events that a driver causes when it wakes up, including rounds."""
+"""The actors of the events that a driver causes when it wakes up; the second begins rounds."""
 
 Action = Callable[[], bool]
 """An action at an instant; it returns False if it is no longer valid and did nothing."""

@@ -28,7 +28,7 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.OVERSTAYED: "the slots were reserved for another run",
     EndReason.BURST_CUT: "the owner was above its share",
     EndReason.RANDOM_PREEMPT: "drawn in a lottery",
-    EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has GPU-hours left",
+    EndReason.BUDGET_EXHAUSTED: "the envelopes that may pay have no GPU-hours left",
     EndReason.WINDOW_CLOSED: "the payer's window ended",
     EndReason.HANDOVER: "another payer takes over",
     EndReason.ROUND_END: "the round is over",
