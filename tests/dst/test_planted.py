@@ -212,7 +212,8 @@ BUGS: Final = (
     Bug(
         "(e) move a reservation into the time of a later one",
         "core/planning/firm_walk.py",
-        "            aside.append((record, pin))\n",
+        "            plan.lift_pin(pin)\n            aside.append((record, pin))\n",
+        "            plan.lift_pin(pin)\n"
         "            self._move(record, pin, cause_of(plan.profile, pin))\n",
     ),
     Bug(

@@ -37,6 +37,7 @@ _SENTENCES: Final = {
     MoveCode.CONFLICT_NO_ROOM: "no conflict: none would make room now",
     MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger's lottery chain is used up",
     MoveCode.LOANS_RECALLED: "loans from its owner to {objects} are recalled for it",
+    MoveCode.CONFLICT_FOUND: "its owner may call a conflict for it now",
     MoveCode.FOUND_AGAIN: "the run has a planned start again",
     MoveCode.AS_RECORDED: "{note}",
 }

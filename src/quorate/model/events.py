@@ -657,6 +657,8 @@ class MoveCode(Word):
     """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
     """The run starts sooner, because loans of its owner were recalled for it."""
+    CONFLICT_FOUND = "ConflictFound"
+    """The run starts sooner by a conflict that its owner may call now."""
     FOUND_AGAIN = "FoundAgain"
     """The run had no planned start, and has one again."""
     AS_RECORDED = "AsRecorded"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from quorate.core.admission.holds import expected_ms
+from quorate.core.profile.reservations import is_cleared
 from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.events import LeaseStarted, Share, Slice, Tier, lease_gpus
 from quorate.model.selector import RACK, matches, names_label
@@ -52,18 +53,24 @@ class PutBack:
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
-    """Return the firm starts of ``view`` whose room does not come from a conflict, oldest first.
+    """Return the firm starts of ``view`` that need room of their own, oldest first.
 
-    The reservations named in ``without`` are left out.
+    Starts by a conflict that is not settled yet are left out, and so are the reservations named in
+    ``without``. When a conflict has cut leases for a start, the start needs the GPUs of these
+    leases, unless something else takes them from it.
     """
     found = []
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
-        if record.planned_start_ms is None or record.by_conflict or name in without:
+        if record.planned_start_ms is None or name in without:
+            continue
+        if record.by_conflict and not is_cleared(view, record):
             continue
         run = view.runs[record.made.run].spec
         start_ms = record.planned_start_ms
         end_ms = start_ms + expected_ms(run, view.pools[run.pool])
-        found.append(Place(run.name, start_ms, end_ms, record.slice, record.payers))
+        place = Place(run.name, start_ms, end_ms, record.slice, record.payers)
+        if not record.by_conflict or not lacking(view, place, ()):
+            found.append(place)
     return found
 
 

@@ -134,6 +134,9 @@ class PromiseBooks:
         """The number of the event that closes the reservation of each run in ``_activated``."""
         self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
+        """The runs whose starts are by a conflict that is not settled."""
+        self._clearing: dict[str, int] = {}
+        """The new starts of runs whose starts wait for leases that were cut for them."""
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[BackfillMark, ...]] = {}
         self._cut: frozenset[str] = frozenset()
@@ -286,9 +289,25 @@ class PromiseBooks:
             if isinstance(e, ReservationMoved)
             and (promise := self._promises.get(e.reservation)) is not None
         )
+        settled = {
+            self._declared[e.conflict][0].reservation
+            for e in events
+            if isinstance(e, ConflictResolved) and e.outcome is ConflictOutcome.CLEARED
+            if e.conflict in self._declared
+        }
         self._by_conflict = frozenset(
-            promise.made.run for promise in self._promises.values() if promise.by_conflict
+            promise.made.run
+            for name, promise in self._promises.items()
+            if promise.by_conflict and name not in settled | self._made_room.keys()
         )
+        self._clearing = {
+            e.reservation.rpartition("@")[0]: e.planned_start_ms
+            for e in events
+            if isinstance(e, ReservationMoved)
+            and e.cause.code is MoveCode.CONFLICT_CLEARING
+            and e.planned_start_ms is not None
+            and e.by_conflict
+        }
         self._activated, self._activated_at = {}, {}
         for number, e in enumerate(events, self._events + 1):
             if isinstance(e, ReservationClosed) and e.outcome is ReservationOutcome.ACTIVATED:
@@ -300,7 +319,9 @@ class PromiseBooks:
         self._beside = [
             self._place(promise, promise.planned_ms, view)
             for name, promise in self._promises.items()
-            if name not in moving and promise.planned_ms is not None and not promise.by_conflict
+            if promise.planned_ms is not None
+            and promise.made.run not in self._by_conflict
+            and (name not in moving or promise.made.run in self._clearing)
         ]
 
     def _move(self, event: ReservationMoved, view: StateView) -> Iterator[str]:
@@ -313,13 +334,18 @@ class PromiseBooks:
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
         elif code is MoveCode.LOANS_RECALLED:
-            if all(promise.made.run != each.waiting_run for each in self._recalled):
+            if promise.made.run not in {each.waiting_run for each in self._recalled}:
                 yield f"{event.reservation} moves because of loans, but no loan was recalled for it"
         elif is_later and not promise.by_conflict:
             yield from self._moved_later(event, promise, view)
+        elif code is MoveCode.CONFLICT_FOUND:
+            if is_later or not event.by_conflict:
+                yield f"{event.reservation} moves for a conflict, but no sooner, or needs none"
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
             yield f"{event.reservation} moves from {planned_ms} to {start_ms}, which is sooner"
         promise.planned_ms = promise.due_ms = start_ms
+        if code is not MoveCode.CONFLICT_CLEARING:
+            self._made_room.pop(event.reservation, None)
         promise.by_conflict = event.by_conflict
         promise.place, promise.payers = event.slice, event.payers
         promise.recorded = self._events
@@ -351,11 +377,14 @@ class PromiseBooks:
         }
         late = {name for name in view.leases if view.leases[name].fact.run in places}
         began = self._began | late
-        # A start whose room comes from a conflict takes no room from other starts.
+        # A start by a conflict takes no room from other starts before leases are cut for it.
         activated = [p for run, p in places.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
         # A start that was due and was not carried out ends later by its delay.
-        delayed = [_delayed(other, view.at_ms) for other in beside]
+        # So does a start that waits for leases that were cut for it.
+        delayed = [
+            _delayed(other, max(view.at_ms, self._clearing.get(other.run, 0))) for other in beside
+        ]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
         # A loan that was recalled for another run, after the start was recorded, returns to the
         # other run. A loan recalled for this run returns in time for the start after the move.

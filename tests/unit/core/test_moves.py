@@ -376,6 +376,6 @@ def test_loan_that_is_recalled_once_a_conflict_is_called_off_is_told_in_the_same
     life.do(Apply((pool(0),)))
     decision = life.do(Tick(), START_MS)
     moved = [event.cause.code for event in decision.events if isinstance(event, ReservationMoved)]
-    assert moved == [MoveCode.CONFLICT_NO_ROOM, MoveCode.LOANS_RECALLED]
+    assert moved == [MoveCode.CONFLICT_RATE_ZERO, MoveCode.LOANS_RECALLED]
     assert list(life.state.recalls) == [("loan", 0)]
     assert life.stopping() == ["loan/0", "loan/1"]

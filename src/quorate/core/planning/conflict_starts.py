@@ -81,6 +81,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
             made_ms=log.now_ms,
             now_ms=first_ms,
             has_executor=log.has_executor,
+            reservation=record.reservation or "",
             if_short=True,  # Leases that stop without the conflict may leave enough room.
         )
         if found is None or found.start_ms + lead_ms >= best_ms:
@@ -201,6 +202,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
         now_ms=log.now_ms,
         has_executor=log.has_executor,
         reservation=name,
+        is_firm=True,
     )
     if foreseen is None or foreseen.start_ms > log.now_ms:
         code = MoveCode.CONFLICT_NO_ROOM

@@ -12,11 +12,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from quorate.core.planning.conflict_starts import cleared_ms, start_by_conflict
+from quorate.core.planning.start_now import can_carry
 from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.node_quota import kept_from_ms, promised
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.reservations import make_firm, move_firm
+from quorate.core.profile.resource import FOREVER_MS
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import (
     HoldExtended,
@@ -24,6 +26,7 @@ from quorate.model.events import (
     LeaseStarted,
     MoveCause,
     MoveCode,
+    ReservationMoved,
     ReservationStatus,
     RunEnded,
     RunRefused,
@@ -32,7 +35,7 @@ from quorate.model.events import (
     StepsCounted,
 )
 from quorate.model.specs import Run
-from quorate.model.state.records import RunRecord
+from quorate.model.state.records import ReservationRecord, RunRecord
 
 CONFLICTS_MAX: Final = 3
 """A queue walk searches for starts by conflict for at most this many of its first runs."""
@@ -57,7 +60,7 @@ _ROUTINE: Final = (
 class PlannedStarts:
     """Puts the starts of waiting runs into the plan of one walk."""
 
-    __slots__ = ("_conflicts", "_looks_for_conflicts", "_new_runs", "_plan")
+    __slots__ = ("_conflicts", "_looks_for_conflicts", "_moved", "_new_runs", "_plan")
 
     def __init__(self, plan: WalkPlan) -> None:
         self._plan = plan
@@ -71,6 +74,11 @@ class PlannedStarts:
             event.run.name if isinstance(event, RunSubmitted) else event.run
             for event in log.events
             if isinstance(event, RunSubmitted | RunRequeued)
+        }
+        self._moved = {
+            plan.view.reservations[event.reservation].made.run
+            for event in log.events
+            if isinstance(event, ReservationMoved) and event.reservation in plan.view.reservations
         }
         self._looks_for_conflicts = (
             log.now_ms // MINUTE_MS != log.began_ms // MINUTE_MS
@@ -89,14 +97,15 @@ class PlannedStarts:
         """
         plan = self._plan
         run = record.spec
+        natural_ms = None if entry is None else entry.start_ms
+        is_beyond = plan.is_beyond(run.pool)
+        is_asked = recalled is None and not is_beyond
+        by_conflict = self.by_conflict(record, natural_ms) if is_asked else None
+        entry = by_conflict or entry
         if entry is None:
             plan.fruitless.note(run)
             plan.fruitless_runs.add(run.name)
             return
-        is_beyond = plan.is_beyond(run.pool)
-        is_asked = recalled is None and not is_beyond
-        by_conflict = self.by_conflict(record, entry.start_ms) if is_asked else None
-        natural_ms, entry = entry.start_ms, by_conflict or entry
         near_ms = plan.log.now_ms + plan.view.pools[run.pool].firm_horizon_ms
         found, later = by_conflict or promised(plan.profile, entry), None
         if found is None:
@@ -132,6 +141,36 @@ class PlannedStarts:
             plan.profile.put(replace(later, is_tentative=True))
         plan.count(entry)
 
+    def moves_to_conflict(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
+        """Move a firm start to a sooner start by a conflict; return whether it moved.
+
+        Only two kinds of firm starts move in this way: those that this decision has moved later,
+        and those beyond the pool's ``firmHorizon``. Any other firm start keeps its place, which is
+        surer than a start by a conflict.
+        """
+        plan = self._plan
+        horizon_ms = plan.view.pools[pin.pool].firm_horizon_ms
+        is_far = pin.start_ms > plan.log.now_ms + horizon_ms
+        if promise.by_conflict or not (is_far or pin.run in self._moved):
+            return False
+        entry = self.by_conflict(record, pin.start_ms)
+        if entry is None:
+            return False
+        plan.lift_pin(pin)
+        plan.hold_hours(pin, -1)
+        move_firm(
+            plan.log,
+            promise,
+            entry,
+            ReservationStatus.PLANNED,
+            MoveCause(MoveCode.CONFLICT_FOUND),
+            natural_ms=pin.start_ms,
+            by_conflict=True,
+        )
+        plan.put_pin(entry)
+        plan.count(entry)
+        return True
+
     def _kept_later(self, entry: Entry) -> Entry | None:
         """Return a later start than ``entry`` that can become firm; None if there is none.
 
@@ -144,15 +183,24 @@ class PlannedStarts:
         run = plan.view.runs[entry.run].spec
         return None if at_ms is None else first_promisable(plan, run, at_ms)
 
-    def by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+    def by_conflict(self, record: RunRecord, natural_ms: int | None) -> Entry | None:
         """Return the start of a run by a conflict, or None.
 
+        ``natural_ms`` is the run's start without a conflict. If there is none, a conflict is
+        searched for only if the run lacks nothing but room: for example, the work in its way may be
+        declared to last until the windows of its payers close.
+
         A walk searches for conflicts for its first few runs, and for some of the other runs, which
-        change every minute. For a run that has just begun to wait, the walk searches at once. For
-        other runs, it searches in the first decision of a minute, after events not in ``_ROUTINE``,
-        or when a disruption account has come to cover a conflict.
+        change every minute. For a run that has just begun to wait, or whose firm start has just
+        moved, the walk searches at once. For other runs, it searches in the first decision of a
+        minute, after events not in ``_ROUTINE``, or when a disruption account has come to cover a
+        conflict.
         """
         plan = self._plan
+        if natural_ms is None:
+            if not self._lacks_room_only(record.spec):
+                return None
+            natural_ms = FOREVER_MS
         if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
             return None
         if record.reservation is not None:
@@ -163,9 +211,16 @@ class PlannedStarts:
         turn = plan.log.now_ms // MINUTE_MS
         if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
             return None
-        if not self._looks_for_conflicts and record.spec.name not in self._new_runs:
+        name = record.spec.name
+        if not self._looks_for_conflicts and name not in self._new_runs | self._moved:
             return None
         return start_by_conflict(plan.log, record, natural_ms)
+
+    def _lacks_room_only(self, run: Run) -> bool:
+        """Return whether a run has payers now, and would have room if no other work ran."""
+        search = self._plan.search
+        payers, least = search.asks.payers_of(run), run.widths()[-1]
+        return can_carry(self._plan.log.view, payers, least) and not search.is_hopeless(run)
 
 
 def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:

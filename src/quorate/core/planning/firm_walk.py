@@ -1,8 +1,8 @@
 """The first part of a walk: puts firm starts into the profile, and moves those that do not fit.
 
-Late starts are inserted first, and starts by a conflict last. Otherwise the order is that in which
-the starts became firm. Starts that no longer fit are planned again around the other firm starts,
-and the cause is recorded.
+Starts for which a conflict has cut leases are inserted first, then late starts, and other starts by
+a conflict last. Otherwise the order is that in which the starts became firm. Starts that no longer
+fit are planned again around the other firm starts, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from msgspec.structs import replace
 
 from quorate.core.planning.conflict_starts import call_conflict, cleared_ms, look_ms
 from quorate.core.planning.firm_or_tentative import first_promisable
-from quorate.core.planning.move_causes import cause_of
+from quorate.core.planning.move_causes import cause_of, withdrawn
 from quorate.core.planning.overstay import can_stay
 from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.profile.firm_places import (
+    firm_entry,
     in_order,
     pin_of,
-    place_of,
     recorded_end_ms,
     stands,
     stands_again,
 )
-from quorate.core.profile.node_quota import counted
 from quorate.core.profile.overstayers import Overstayer, overstayers
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.reservations import move_firm
+from quorate.core.profile.reservations import is_cleared, move_firm
 from quorate.model.events import MoveCause, MoveCode, PoolApplied, ReservationStatus
 from quorate.model.state.records import ReservationRecord
 
@@ -36,7 +35,16 @@ from quorate.model.state.records import ReservationRecord
 class FirmWalk:
     """Puts firm starts into the plan of one walk."""
 
-    __slots__ = ("_known", "_late", "_stuck", "all_stand", "are_apart", "plan", "stood")
+    __slots__ = (
+        "_known",
+        "_late",
+        "_moved_behind",
+        "_stuck",
+        "all_stand",
+        "are_apart",
+        "plan",
+        "stood",
+    )
 
     def __init__(self, plan: WalkPlan) -> None:
         self.plan = plan
@@ -47,6 +55,8 @@ class FirmWalk:
         """Whether all firm starts have what they need even if no running work is stopped."""
         self.stood: dict[str, Entry] = {}
         """The firm starts, by run, that had all they need when they were put into the profile."""
+        self._moved_behind: list[Entry] = []
+        """The starts that this walk has moved because the leases cut for them end late."""
         self.are_apart = True
         """Whether all firm starts fit together even if no running work is stopped.
 
@@ -64,37 +74,103 @@ class FirmWalk:
         """
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
-        clearing: list[tuple[ReservationRecord, Entry, int]] = []
         now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
-        # Late starts come first: they also end later, so the starts right behind them have to move.
-        records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
-        for record in records:
+        # Starts for which a conflict has cut leases get the GPUs of these leases, also if the
+        # leases end late.
+        unkept = [record for record in records if not self._put_settled(record, aside)]
+        # Late starts come next: they also end later, so the starts right behind them have to move.
+        unkept.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
+        settled = len(aside)
+        for record in unkept:
             if not record.by_conflict:
-                self._put_record(record, aside, clearing)
-        causes = self._causes([pin for _, pin in aside])
-        # A start by a conflict takes only room that the other firm starts leave, and moves none of
-        # them.
-        for record in records:
+                self._put_record(record, aside)
+        causes = [self._clearing(record) for record, _ in aside[:settled]]
+        causes += self._causes([pin for _, pin in aside[settled:]])
+        # Any other start by a conflict takes only room that the other firm starts leave, and moves
+        # none of them.
+        for record in unkept:
             if record.by_conflict:
-                self._put_record(record, aside, clearing)
+                self._put_by_conflict(record, aside, causes)
         self.plan.profile.shut()
-        for record, pin, gone_ms in clearing:
-            self._wait_for_cuts(record, pin, gone_ms)
         for (record, pin), cause in zip(aside, causes, strict=True):
             self._move(record, pin, cause)
 
-    def _put_record(
+    def _put_settled(
+        self, record: ReservationRecord, aside: list[tuple[ReservationRecord, Entry]]
+    ) -> bool:
+        """Put a start for which a conflict has cut leases into the profile; return whether it was.
+
+        If the cut leases end after the recorded start, the start moves to their expected end. A
+        start that does not fit then is added to ``aside``. Any other start, and a start that no
+        longer fits although the cut leases have ended in time, is left to the caller: the result is
+        False.
+        """
+        plan = self.plan
+        now_ms = plan.log.now_ms
+        pin = pin_of(plan.view, record, now_ms)
+        if pin is None or not record.conflict:
+            return False
+        gone_ms = cleared_ms(plan.view, record, now_ms)
+        is_late = gone_ms is not None and gone_ms > pin.start_ms
+        if not (is_late or is_cleared(plan.view, record)):
+            return False
+        self.are_apart = False
+        later = pin
+        if gone_ms is not None and is_late:
+            later = firm_entry(plan.view, record, gone_ms)
+        if not stands(plan.profile, later):
+            if is_late:
+                aside.append((record, pin))
+            return is_late
+        if is_late:
+            move_firm(
+                plan.log,
+                record,
+                later,
+                ReservationStatus.CLEARING,
+                self._clearing(record),
+                natural_ms=record.natural_start_ms,
+                by_conflict=True,
+            )
+            self._moved_behind.append(later)
+        plan.put_pin(later)
+        return True
+
+    @staticmethod
+    def _clearing(record: ReservationRecord) -> MoveCause:
+        return MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
+
+    def _put_by_conflict(
         self,
         record: ReservationRecord,
         aside: list[tuple[ReservationRecord, Entry]],
-        clearing: list[tuple[ReservationRecord, Entry, int]],
+        causes: list[MoveCause],
     ) -> None:
-        """Put one firm start into the profile.
+        """Put a start by a conflict into the profile, or set it aside with the cause.
 
-        If the start waits for leases that were cut, it is added to ``clearing`` instead. If the
-        start no longer fits, it is added to ``aside``.
+        It is set aside if no conflict can help it: its payers may no longer pay for it, or its
+        domains no longer have enough GPUs.
         """
+        plan = self.plan
+        pin = pin_of(plan.view, record, plan.log.now_ms)
+        if pin is None:
+            return
+        if not pin.by_conflict:
+            # The conflict has made room, but the start no longer fits.
+            pin = firm_entry(plan.view, record, pin.start_ms, by_conflict=True)
+        self.are_apart = False
+        cause = withdrawn(plan.profile, pin, plan.log.events)
+        if cause is None:
+            plan.put_pin(pin)
+        else:
+            aside.append((record, pin))
+            causes.append(cause)
+
+    def _put_record(
+        self, record: ReservationRecord, aside: list[tuple[ReservationRecord, Entry]]
+    ) -> None:
+        """Put one firm start into the profile. If it no longer fits, add it to ``aside``."""
         plan = self.plan
         now_ms = plan.log.now_ms
         pin = pin_of(plan.view, record, now_ms)
@@ -102,15 +178,6 @@ class FirmWalk:
             return
         if pin.run in self._stuck:
             pin = replace(pin, end_ms=recorded_end_ms(record, pin))
-        gone_ms = cleared_ms(plan.view, record, now_ms)
-        if gone_ms is not None and gone_ms > pin.start_ms:
-            clearing.append((record, pin, gone_ms))
-            self.are_apart = False
-            return
-        if record.by_conflict:
-            self.are_apart = False
-            plan.put_pin(pin)
-            return
         is_known = self._known.get(pin.run) is pin
         is_standing = stands_again(plan.profile, pin, is_known=is_known)
         plan.put_pin(pin)
@@ -136,6 +203,7 @@ class FirmWalk:
             for record in plan.view.reservations.values()
             if (record.planned_start_ms or now_ms) < now_ms and record.made.run in plan.pins
         ]
+        overdue += [each for each in self._moved_behind if each not in overdue]
         causes = [cause_of(plan.profile, pin, overdue, plan.log.events) for pin in pins]
         pools = [("pool", e.pool.name) for e in plan.log.events if isinstance(e, PoolApplied)]
         if not pools:
@@ -149,32 +217,6 @@ class FirmWalk:
         if self._late is None:
             self._late = overstayers(self.plan.view, self.plan.log.now_ms)
         return self._late
-
-    def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
-        """Move a start to ``gone_ms``, when the leases cut for it are expected to have ended.
-
-        If the other firm starts leave no room at ``gone_ms``, the start moves to the next instant
-        with room.
-        """
-        plan = self.plan
-        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
-        run = plan.view.runs[record.made.run].spec
-        later = place_of(plan.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
-        later = replace(counted(plan.view, later), by_conflict=True, keeps=())
-        if not stands(plan.profile, later):
-            plan.hold_hours(pin, -1)
-            self.move_to(record, gone_ms, cause)
-            return
-        move_firm(
-            plan.log,
-            record,
-            later,
-            ReservationStatus.CLEARING,
-            cause,
-            natural_ms=record.natural_start_ms,
-            by_conflict=True,
-        )
-        plan.put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
         """Move a reservation, which no longer fits, to its next start beside other firm starts."""

@@ -63,8 +63,10 @@ class LeftPlaces:
             if plan.has_started(name):
                 continue
             record, entry = log.view.runs[name], plan.entries.get(name)
-            if entry is not None and self._planned.by_conflict(record, entry.start_ms) is not None:
-                return False
+            if entry is not None or plan.is_fruitless(name):
+                natural_ms = None if entry is None else entry.start_ms
+                if self._planned.by_conflict(record, natural_ms) is not None:
+                    return False
             if not self._reasons.refuse_again(record):
                 return False
         return True

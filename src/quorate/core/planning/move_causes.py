@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.firm_places import (
@@ -106,7 +108,8 @@ def cause_of(
             taken = sum(each[3] for each in needs if each[:2] == need[:2])
             if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
                 delayed.append((other, taken))
-                late = [lease for each in needs for lease in _late(profile, other, *each[:2])]
+                due = replace(other, start_ms=_due_ms(profile.view, other))
+                late = [lease for each in needs for lease in _late(profile, due, *each[:2])]
                 itself: Found = (MoveCode.LEASE_OVERRAN, ("run", other.run))
                 found |= dict.fromkeys(late or gone or [itself])
         if _short_without(profile, pin, need, (), delayed) > 0:
@@ -118,6 +121,44 @@ def cause_of(
     if not found:
         return _closed(profile, pin)
     return _first(found)
+
+
+def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCause | None:
+    """Return why no conflict can make the start ``pin`` possible; None if one may.
+
+    ``pin`` is not in ``profile``. No conflict helps if a payer may no longer pay or may pay for
+    fewer GPUs at a time, or if a domain no longer has enough GPUs that are ready.
+    """
+    view, found = profile.view, dict[Found, None]()
+    for share in unpaid(view, pin):
+        found |= dict.fromkeys(_withdrawn(view, pin, share, events))
+    paid: dict[EnvelopeId, int] = {}
+    for share in pin.shares:
+        paid[share.payer] = paid.get(share.payer, 0) + share.gpus
+    for payer, gpus in paid.items():
+        if view.envelopes[payer].spec.concurrency < gpus:
+            found[MoveCode.BUDGET_CHANGED, ("envelope", payer)] = None
+    for domain, gpus in pin.slice.domains:
+        key = IslandKey(pin.pool, pin.slice.flavor, domain)
+        if _ready_gpus(view, key) < gpus:
+            found |= dict.fromkeys(_lost(profile, pin, key, events))
+    if breaks_nodes(view, pin):
+        found |= dict.fromkeys(_resized(pin, events))
+    return _first(found) if found else None
+
+
+def _ready_gpus(view: StateView, key: IslandKey) -> int:
+    """Return how many GPUs the nodes of an island have that are ready; 0 if it is gone."""
+    if key.domain not in view.domains(key.pool, key.flavor).numbers:
+        return 0
+    nodes = view.island(key).nodes
+    return sum(node.gpus for node in nodes if node.name not in view.node_status)
+
+
+def _due_ms(view: StateView, entry: Entry) -> int:
+    """Return the recorded start of the firm start ``entry``."""
+    record = view.reservations[view.runs[entry.run].reservation or ""]
+    return record.planned_start_ms or entry.start_ms
 
 
 def _resized(pin: Entry, events: Sequence[Event]) -> Iterator[Found]:
@@ -187,9 +228,7 @@ def _short_without(
         return nodes_short(profile, pin, name, without=gone) - sum(taken for _, taken in delayed)
     cured = resource.copy()
     for other, taken in delayed:
-        record = view.reservations[view.runs[other.run].reservation or ""]
-        run = view.runs[other.run].spec
-        due_ms = record.planned_start_ms or other.start_ms
+        run, due_ms = view.runs[other.run].spec, _due_ms(view, other)
         cured.take(other.start_ms, other.end_ms, -taken)
         cured.take(due_ms, due_ms + expected_ms(run, view.pools[run.pool]), taken)
     for from_ms, until_ms, gained in _gains(profile, kind, name, runs):

@@ -242,8 +242,7 @@ class Walk:
         is_due = pin.start_ms <= plan.log.now_ms
         if not is_due and self._has_no_chance(record.spec):
             plan.pins[pin.run] = plan.pins.pop(pin.run)  # Keep the pins in queue order.
-            plan.count(pin)
-            self.reasons.refuse(record)
+            self._keep_firm(record, promise, pin)
             return
         plan.lift_pin(pin)
         plan.hold_hours(pin, -1)
@@ -263,7 +262,16 @@ class Walk:
             return
         plan.hold_hours(pin, 1)
         plan.put_pin(pin)
-        plan.count(pin)
+        self._keep_firm(record, promise, pin)
+
+    def _keep_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> None:
+        """Keep the firm start ``pin``, or move it to a sooner start by a conflict."""
+        plan = self.plan
+        is_due = pin.start_ms <= plan.log.now_ms
+        if not is_due and self._planned.moves_to_conflict(record, promise, pin):
+            self.has_left_place = True
+        else:
+            plan.count(pin)
         self.reasons.refuse(record)
 
     def _leave(self, pin: Entry) -> None:

@@ -15,8 +15,9 @@ from quorate.core.preemption.resolver import Drawn, Resolver
 from quorate.core.preemption.run_age import last_start_ms
 from quorate.core.preemption.scope_survey import Survey, survey_domains
 from quorate.core.preemption.soft_quota import bursting
+from quorate.core.profile.firm_places import younger_by_conflict
 from quorate.model.events import ConflictCause, ConflictDeclared, Scope
-from quorate.model.specs import DEFAULT_POOL
+from quorate.model.specs import DEFAULT_POOL, CapId
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -58,7 +59,8 @@ class Question:
             return None
         if self.cause is ConflictCause.BY_HAND and scope.limit:
             limit = Limit.of(scope.limit)
-            if limit.key not in view.caps:
+            cap = view.caps.get(CapId(limit.key))
+            if cap is None or cap.retired:
                 return None
             # Leases in pools of rounds are left out: a run that was cut there would start again in
             # the next round.
@@ -82,6 +84,8 @@ class Question:
             scope.domains,
             now_ms,
             has_executor=has_executor,
+            own=self.reservation,
+            without=younger_by_conflict(view, self.reservation),
         )
         return Resolver(
             survey, goal, trial, now_ms=now_ms, reservation=self.reservation, burst=burst

@@ -40,7 +40,7 @@ from quorate.model.events import (
     Token,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Discipline
+from quorate.model.specs import CapId, Discipline
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
@@ -226,7 +226,8 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
 
 def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
     """Return a refusal if a part of the scope does not exist, else None."""
-    if command.cap and command.cap not in view.caps:
+    cap = view.caps.get(CapId(command.cap))
+    if command.cap and (cap is None or cap.retired):
         return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
     if command.pool not in view.pools:
         return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")

@@ -27,7 +27,9 @@ from quorate.core.preemption.resolver import Resolver
 from quorate.core.preemption.run_age import last_start_ms
 from quorate.core.preemption.scope_survey import Survey, survey_domains
 from quorate.core.preemption.soft_quota import bursting, why_no_conflict
+from quorate.core.profile.firm_places import younger_by_conflict
 from quorate.core.profile.plan_entry import shares_of, slice_of
+from quorate.core.profile.reservations import is_cleared
 from quorate.core.profile.room_left import only_slice
 from quorate.model.amounts import hours_text
 from quorate.model.closed_words import Word
@@ -101,20 +103,51 @@ def may_call(  # noqa: PLR0911 - one answer per bar
     if not pool.conflict_rate_ppm:
         return CallRefusal(CallBar.NO_CONFLICTS, f"pool {pool.name} has a disruptionRate of 0")
     account = account_of(view, run.owner, pool.name, now_ms)
-    if not account.covers(lost_gpu_ms):
-        return _not_covered(run, account, lost_gpu_ms)
+    kept_gpu_ms = _kept_gpu_ms(view, record, now_ms) if lost_gpu_ms else 0
+    if not account.covers(lost_gpu_ms + kept_gpu_ms):
+        return _not_covered(run, account, lost_gpu_ms, kept_gpu_ms)
     soft = why_no_conflict(view, record, now_ms, flavor)
     return CallRefusal(CallBar.SOFT_QUOTA, soft) if soft else None
 
 
-def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
+def _kept_gpu_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
+    """Return what the owner's earlier starts by conflict in the same pool may still cost.
+
+    The account keeps this work for them, so that a later run of the owner does not use it up.
+    """
+    mine = None if record.reservation is None else view.reservations[record.reservation]
+    foreseen = (
+        foresee_conflict(
+            view,
+            view.runs[other.made.run].spec,
+            other.slice,
+            made_ms=other.made.at_ms,
+            now_ms=max(now_ms, other.planned_start_ms),
+            reservation=name,
+            is_firm=True,
+        )
+        for name, other in view.reservations.items()
+        if other.by_conflict
+        and other.planned_start_ms is not None
+        and not is_cleared(view, other)
+        and (mine is None or other.seq < mine.seq)
+        and view.runs[other.made.run].spec.owner == record.spec.owner
+        and view.runs[other.made.run].spec.pool == record.spec.pool
+    )
+    return sum(each.lost_gpu_ms for each in foreseen if each is not None)
+
+
+def _not_covered(run: Run, account: Account, lost_gpu_ms: int, kept_gpu_ms: int) -> CallRefusal:
+    costs = lost_gpu_ms + kept_gpu_ms
     covered_ms = account.covered_at_ms(costs)
     lacks = f"the disruption account of {run.owner} in pool {run.pool}"
     if account.has < 0:
         lacks += f" is {hours_text(-account.has, up=True)} GPU-hours overdrawn"
     else:
         lacks += f" has {hours_text(account.has)} GPU-hours"
-    if costs:
+    if kept_gpu_ms:
+        lacks += f", and this conflict and earlier ones may cost {hours_text(costs, up=True)}"
+    elif costs:
         lacks += f", and this conflict may cost {hours_text(costs, up=True)}"
     if costs > account.size:
         lacks += f", more than the account can hold ({hours_text(account.size)})"
@@ -149,6 +182,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     now_ms: int,
     has_executor: bool = False,
     reservation: str = "",
+    is_firm: bool = False,
     if_short: bool = False,
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
@@ -156,8 +190,9 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     Return None if ending all work that may be ended is never enough. All running runs are assumed
     to continue. A run may be drawn after it has run for its pool's minimum runtime. A run that
     started after ``made_ms`` may be drawn immediately. ``reservation`` is the own reservation of
-    ``run``. With ``if_short``, also return None if ``run`` can start in ``place`` without a
-    conflict.
+    ``run``, which does not count. If ``is_firm``, it is for this conflict: then younger starts by
+    a conflict do not count either, because they take only what ``reservation`` leaves. With
+    ``if_short``, also return None if ``run`` can start in ``place`` without a conflict.
     """
     survey, goal, resolver = _asked(
         view,
@@ -166,6 +201,7 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         now_ms,
         has_executor=has_executor,
         reservation=reservation,
+        is_firm=is_firm,
     )
     if if_short and not resolver.deficit:
         return None
@@ -198,6 +234,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     *,
     has_executor: bool,
     reservation: str,
+    is_firm: bool,
 ) -> tuple[Survey, Start, Resolver]:
     """Return the survey of ``place``, the goal to start ``run`` in ``place``, and the resolver."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
@@ -211,6 +248,8 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
         domains,
         now_ms,
         has_executor=has_executor,
+        own=reservation if is_firm else "",
+        without=younger_by_conflict(view, reservation) if is_firm else (),
     )
     return (
         survey,
@@ -240,6 +279,7 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
         now_ms,
         has_executor=has_executor,
         reservation=reservation,
+        is_firm=True,
     )
     emptied = resolver.view_without(resolver.tokens(lambda _: True))
     answer = admit(goal.left_in(emptied, now_ms), goal.run, now_ms, has_executor=has_executor)

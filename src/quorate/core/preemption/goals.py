@@ -7,7 +7,7 @@ yet: each GPU that is freed in scope lowers the number of missing GPUs by at mos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from quorate.core.admission.admit import Admitted, admit, cover_request
 from quorate.core.admission.cover import payer_phases
-from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.admission.holds import expected_ms, hold_duration_ms
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.payers import names_racks
 from quorate.core.admission.search_budget import SearchBudget
@@ -123,12 +123,16 @@ class Start:
     ``apart_groups`` full groups. ``firm`` is the profile with the firm starts of other runs. For
     each domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the
     (instant, GPUs) that firm starts leave, for the instants at which they may leave the fewest.
+    ``own`` is the run's reservation, which ``view`` has closed; it is empty if there is none. The
+    reservations in ``without`` do not count, because they take only what ``own`` leaves.
     """
 
     run: Run
     is_plain: bool
     at_ms: int
     has_executor: bool
+    own: str
+    without: Collection[str]
     groups: int
     group_gpus: int
     gpus: int
@@ -156,6 +160,8 @@ class Start:
         at_ms: int,
         *,
         has_executor: bool,
+        own: str = "",
+        without: Collection[str] = (),
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
@@ -169,8 +175,8 @@ class Start:
         # The division of a divisible run is not known yet, so its groups are not counted.
         size = 0 if first.divisible else first.gpus + spares
         scope = set(domains)
-        until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
-        firm = firm_profile(view, at_ms) if view.reservations else None
+        until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor, is_firm=bool(own))
+        firm = firm_profile(view, at_ms, without=without) if view.reservations else None
         left = view if firm is None else room_beside(view, firm, run, at_ms, until_ms)
         islands = _payable(left, run, flavor, at_ms)
         inside = [island for island in islands if island.key.domain in scope]
@@ -180,6 +186,8 @@ class Start:
             not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
             at_ms,
             has_executor,
+            own,
+            without,
             first.count if size else 0,
             size,
             sum((item.gpus + spares) * item.count for item in items),
@@ -280,9 +288,11 @@ class Start:
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
         """Return ``view`` without the resources that other firm starts need during the run."""
-        until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
+        until_ms = needed_until_ms(
+            view, self.run, at_ms, has_executor=self.has_executor, is_firm=bool(self.own)
+        )
         if self.firm is None or view.pledges or at_ms != self.at_ms:
-            return room_left(view, self.run, at_ms, until_ms=until_ms)
+            return room_left(view, self.run, at_ms, until_ms=until_ms, without=self.without)
         return room_beside(view, self.firm.over(view), self.run, at_ms, until_ms)
 
     def _short(self, view: StateView) -> int:
@@ -301,14 +311,18 @@ class Start:
         return admit(view, self.run, self.at_ms, has_executor=self.has_executor, steps=steps)
 
 
-def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
+def needed_until_ms(
+    view: StateView, run: Run, at_ms: int, *, has_executor: bool, is_firm: bool = False
+) -> int:
     """Return until when ``run`` needs its room if leases are cut for it at ``at_ms``.
 
-    With an executor, cut leases may take their grace to end, and the start waits for all of them.
+    With an executor, cut leases may take their grace to end, and the start waits for all of them. A
+    start that ``is_firm`` needs its room until its declared end only, because other runs may be
+    planned there from then on.
     """
     pool = view.pools[run.pool]
     lead_ms = pool.grace_max_ms if has_executor else 0
-    return at_ms + lead_ms + hold_duration_ms(run, pool)
+    return at_ms + lead_ms + (expected_ms if is_firm else hold_duration_ms)(run, pool)
 
 
 def _promised(

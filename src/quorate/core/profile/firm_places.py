@@ -20,6 +20,7 @@ from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.quota_ends import is_quota_outlasted, quota_ends
+from quorate.core.profile.reservations import is_cleared
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Share, Slice, Tier
 from quorate.model.selector import RACK, names_label
@@ -72,13 +73,16 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
         return None
     run = view.runs[record.made.run].spec
     start_ms = max(record.planned_start_ms, now_ms)
+    is_by_conflict = needs_conflict(view, record)
     if view.holdings.has_bounds:
         # This entry is not kept, because its nodes depend on leases.
-        return _find_pin(view, record, run, start_ms)
+        return firm_entry(view, record, start_ms, by_conflict=is_by_conflict)
     key = ("pin", record.made.reservation)
     cached = view.ask_cache.get(key)
-    if not isinstance(cached, _Pin) or not cached.is_of(record, run, start_ms):
-        pin = _find_pin(view, record, run, start_ms)
+    if not isinstance(cached, _Pin) or not cached.is_of(
+        record, run, start_ms, is_by_conflict=is_by_conflict
+    ):
+        pin = firm_entry(view, record, start_ms, by_conflict=is_by_conflict)
         cached = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
     return cached.pin
 
@@ -100,21 +104,36 @@ class _Pin(Struct, frozen=True, gc=False):
     payers: tuple[Share, ...]
     pin: Entry
 
-    def is_of(self, record: ReservationRecord, run: Run, start_ms: int) -> bool:
+    def is_of(
+        self, record: ReservationRecord, run: Run, start_ms: int, *, is_by_conflict: bool
+    ) -> bool:
         """Return whether this is the entry of ``record`` for a start at ``start_ms``."""
         return (
             self.run is run
             and self.slice is record.slice
             and self.payers is record.payers
             and self.pin.start_ms == start_ms
-            and self.pin.by_conflict == record.by_conflict
+            and self.pin.by_conflict == is_by_conflict
         )
 
 
-def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: int) -> Entry:
+def needs_conflict(view: StateView, record: ReservationRecord) -> bool:
+    """Return whether a start is by a conflict that has not made room for it yet."""
+    return record.by_conflict and not is_cleared(view, record)
+
+
+def firm_entry(
+    view: StateView, record: ReservationRecord, start_ms: int, *, by_conflict: bool = False
+) -> Entry:
+    """Return the entry of a reservation for a start at ``start_ms``.
+
+    If ``by_conflict``, a conflict still has to make room for the start. Otherwise the start is
+    planned like one without a conflict.
+    """
+    run = view.runs[record.made.run].spec
     place = place_of(view, run, start_ms, record.slice, record.payers, is_firm=True)
     place = counted(view, place)
-    if record.by_conflict:
+    if by_conflict:
         return replace(place, by_conflict=True, keeps=())
     return replace(place, is_choosy=is_choosy(view, run, place))
 
@@ -154,15 +173,32 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
     return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)
 
 
-def firm_profile(view: StateView, now_ms: int, *, is_shut: bool = True) -> Profile:
-    """Return a profile with all firm starts.
+def younger_by_conflict(view: StateView, reservation: str) -> frozenset[str]:
+    """Return the starts by a conflict that became firm after ``reservation`` and are not settled.
+
+    They take only what ``reservation`` leaves. Once the conflict of a start is settled, the GPUs
+    that it freed belong to this start.
+    """
+    own = view.reservations[reservation]
+    return frozenset(
+        name
+        for name, record in view.reservations.items()
+        if record.by_conflict and record.seq > own.seq and not is_cleared(view, record)
+    )
+
+
+def firm_profile(
+    view: StateView, now_ms: int, *, is_shut: bool = True, without: Collection[str] = ()
+) -> Profile:
+    """Return a profile with all firm starts, except the reservations in ``without``.
 
     If ``is_shut``, a start with ``is_choosy`` takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
     # Starts by a conflict take only room that the other firm starts leave, so those are inserted
     # first.
-    for record in sorted(view.reservations.values(), key=lambda record: record.by_conflict):
+    records = (each for name, each in view.reservations.items() if name not in without)
+    for record in sorted(records, key=lambda record: needs_conflict(view, record)):
         pin = pin_of(view, record, now_ms)
         if pin is not None:
             profile.put(pin)

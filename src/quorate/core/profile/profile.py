@@ -94,7 +94,7 @@ class Profile:
         Each is (resource, from, until, amount).
         """
         self._is_shut = False
-        self._squeezed: dict[str, list[Need]] = {}
+        self._squeezed: dict[str, list[tuple[Resource, int, int, int]]] = {}
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
         """While this number stays the same, no entry is removed, so free amounts only fall."""
@@ -280,8 +280,8 @@ class Profile:
         if self._is_plain(entry):
             self._take_plainly(entry, sign)
         else:
-            for resource, taken in self._takes(entry, sign):
-                resource.take(entry.start_ms, entry.end_ms, sign * taken)
+            for resource, from_ms, until_ms, taken in self._takes(entry, sign):
+                resource.take(from_ms, until_ms, sign * taken)
         if not (entry.is_firm or entry.is_tentative):
             self.count_hours(entry.shares, sign)
         if self.has_bounds and self.view.holdings.bounds_of(entry.owner):
@@ -375,11 +375,13 @@ class Profile:
         yield
         self.shut()
 
-    def _takes(self, entry: Entry, sign: int) -> list[Need]:
-        """Return the resources that ``entry`` takes when inserted, or (``sign`` -1) has taken.
+    def _takes(self, entry: Entry, sign: int) -> list[tuple[Resource, int, int, int]]:
+        """Return what ``entry`` takes when inserted, or (``sign`` -1) has taken.
 
-        A start by a conflict takes only the amounts that other entries leave. The conflict frees
-        the amounts that are missing.
+        An element is a resource, the instants from which and until which, and the amount. A start
+        by a conflict takes, at each instant, only the amounts that other entries leave. The
+        conflict frees the amounts that are missing. Entries that are inserted later get nothing of
+        what the start needs, also where it comes free only during the run.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
@@ -389,11 +391,16 @@ class Profile:
                 (resource, self.taken(entry, kind, name, amount))
                 for kind, name, resource, amount in self.named_needs(entry)
             ]
-        if entry.by_conflict:
-            span = (entry.start_ms, entry.end_ms)
-            needs = [(each, max(0, min(amount, each.least(*span)))) for each, amount in needs]
-            self._squeezed[entry.run] = needs
-        return needs
+        span = (entry.start_ms, entry.end_ms)
+        if not entry.by_conflict:
+            return [(resource, *span, amount) for resource, amount in needs]
+        takes = [
+            (resource, *piece)
+            for resource, amount in needs
+            for piece in resource.at_most(*span, amount)
+        ]
+        self._squeezed[entry.run] = takes
+        return takes
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
         """Add the GPU-hours of ``shares`` to those of the plan, or (``sign`` -1) remove them.

@@ -19,12 +19,12 @@ from quorate.model.state.state_view import StateView
 
 
 def make_firm(
-    log: DecisionLog, entry: Entry, *, natural_ms: int, by_conflict: bool = False
+    log: DecisionLog, entry: Entry, *, natural_ms: int | None, by_conflict: bool = False
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict``,
-    ``natural_ms`` is later than ``entry.start_ms``.
+    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict``, it
+    is later than ``entry.start_ms``, or None if there is no such start.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(

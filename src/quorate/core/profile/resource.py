@@ -8,8 +8,8 @@ profile.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
 from typing import Final
 
 from quorate.model.state.expected_ends import Curve
@@ -129,6 +129,22 @@ class Resource:
             if short < 0:
                 return at_ms
             at_ms = steps_ms[short]
+
+    def at_most(self, from_ms: int, until_ms: int, amount: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (from, until, amount) of what is free of ``amount`` between the two instants.
+
+        The pieces are in order. Pieces in which nothing is free are left out.
+        """
+        if self.least(from_ms, until_ms) >= amount:
+            yield from_ms, until_ms, amount
+            return
+        instants = {from_ms, until_ms}
+        for known in (self.steps_ms, self.ends_ms):
+            instants.update(known[bisect_right(known, from_ms) : bisect_left(known, until_ms)])
+        for begin_ms, end_ms in pairwise(sorted(instants)):
+            free = min(amount, self.value(begin_ms))
+            if free > 0:
+                yield begin_ms, end_ms, free
 
     def take(self, from_ms: int, until_ms: int, amount: int) -> None:
         """Take ``amount`` from ``from_ms`` until ``until_ms``; a negative amount gives it back."""

@@ -24,17 +24,25 @@ from quorate.model.state.state_view import StateView
 K = TypeVar("K")
 
 
-def room_left(view: StateView, run: Run, at_ms: int, *, until_ms: int | None = None) -> StateView:
+def room_left(
+    view: StateView,
+    run: Run,
+    at_ms: int,
+    *,
+    until_ms: int | None = None,
+    without: Collection[str] = (),
+) -> StateView:
     """Return ``view`` without the resources that firm starts need during ``run``.
 
-    ``run`` would start at ``at_ms``. If firm starts need nothing that the run could use, ``view``
-    itself is returned.
+    ``run`` would start at ``at_ms``. The reservations in ``without`` do not count. If the other
+    firm starts need nothing that the run could use, ``view`` itself is returned.
     """
     if not view.reservations:
         return view
     if until_ms is None:
         until_ms = at_ms + hold_duration_ms(run, view.pools[run.pool])
-    return room_beside(view, firm_profile(view, at_ms), run, at_ms, until_ms)
+    profile = firm_profile(view, at_ms, without=without)
+    return room_beside(view, profile, run, at_ms, until_ms)
 
 
 def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what is left of it

@@ -1,0 +1,259 @@
+"""Starts by a conflict keep their place from runs that are submitted later.
+
+Times are minutes since the beginning of each history, in which ``b`` runs on all GPUs or on some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from quorate.core.commands import (
+    Apply,
+    Command,
+    Confirm,
+    Decision,
+    Drain,
+    Draw,
+    Removable,
+    Remove,
+    Resolve,
+    Submit,
+    Tick,
+)
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.events import (
+    ConflictWithdrawn,
+    Event,
+    MoveCause,
+    MoveCode,
+    ReservationMade,
+    ReservationMoved,
+)
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Budget, Cap, Node, Owner, Pool, Quota, Run, Sharing
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run
+from tests.oracles.checked_lives import CheckedLife
+
+HALF = Quota(fair_share_target_ppm=PPM // 2)
+
+
+class World:
+    """A checked history of the owners ann, bob and cat, who all have money."""
+
+    def __init__(
+        self,
+        *nodes: Node,
+        pool: Pool | None = None,
+        budgets: Sequence[Budget] = (),
+        quota: Quota | None = None,
+    ) -> None:
+        names = ("ann", "bob", "cat")
+        own = {each.name: each for each in map(money, names)} | {
+            each.name: each for each in budgets
+        }
+        self.life = CheckedLife(
+            nodes=nodes or (node("n1"), node("n2")),
+            owners=[Owner(name=each, quota=quota or Quota()) for each in names],
+            budgets=list(own.values()),
+            pools=[pool or Pool(name="default", disruption_rate_ppm=PPM)],
+        )
+
+    def play(self, command: Command, minute: float) -> Decision:
+        """Carry out ``command`` at ``minute``."""
+        return self.life.play(command, NOW_MS + int(minute * MINUTE_MS))
+
+    def draw(self, minute: float) -> None:
+        """Draw all conflicts that are due."""
+        state = self.life.state
+        for name in list(state.open_conflicts):
+            if state.conflicts[name].declared.due_ms <= NOW_MS + minute * MINUTE_MS:
+                self.play(Draw(name), minute)
+
+    def confirm(self, minute: float) -> None:
+        """Confirm the ends of all leases that are stopping."""
+        for name, lease in list(self.life.state.leases.items()):
+            if lease.ending is not None:
+                self.play(Confirm(name), minute)
+
+    def tick(self, *minutes: float) -> list[Event]:
+        """Tick, draw and confirm at each of ``minutes``; return the events of the ticks."""
+        events: list[Event] = []
+        for minute in minutes:
+            events += self.play(Tick(), minute).events
+            self.draw(minute)
+            self.confirm(minute)
+        return events
+
+    def is_running(self, name: str) -> bool:
+        """Return whether a run is running."""
+        return self.life.state.runs[name].phase is Phase.RUNNING
+
+
+def money(owner: str, gpus: int = 64) -> Budget:
+    """Return the budget of ``owner``, which it does not share."""
+    return budget(f"b-{owner}", owner, replace(envelope("e", gpus), sharing=Sharing.NONE))
+
+
+def of(name: str, gpus: int, owner: str, hours: float, grace_ms: int = 0, **more: object) -> Run:
+    """Return a run that declares ``hours``, without grace unless it is given."""
+    duration_ms = int(hours * HOUR_MS)
+    made = run(name, gpus, owner, expected_duration_ms=duration_ms, checkpoint_ms=grace_ms)
+    return replace(made, nonce=name, **more)
+
+
+def planned(decision: Decision) -> Iterator[tuple[str, float, bool]]:
+    """Yield (run, minute, by conflict) of the starts that became firm in a decision."""
+    for event in decision.events:
+        if isinstance(event, ReservationMade):
+            yield event.run, (event.planned_start_ms - NOW_MS) / MINUTE_MS, event.by_conflict
+
+
+def causes(events: Sequence[Event]) -> list[MoveCause]:
+    """Return the causes of all moves in ``events``."""
+    return [event.cause for event in events if isinstance(event, ReservationMoved)]
+
+
+@pytest.mark.parametrize("with_decoy", [False, True])
+def test_a_decoy_of_the_owner_that_may_be_drawn_does_not_void_a_conflict(
+    *, with_decoy: bool
+) -> None:
+    world = World(node("n1"), pool=Pool(name="default"), quota=HALF)
+    world.play(Submit(of("b", 8, "bob", 3)), 0)
+    assert list(planned(world.play(Submit(of("x", 4, "ann", 4)), 115))) == [("x", 135, True)]
+    if with_decoy:
+        assert not list(planned(world.play(Submit(of("decoy", 8, "bob", 0.1)), 121)))
+    world.tick(130)
+    world.tick(136, 137)
+    assert world.is_running("x")
+
+
+@pytest.mark.parametrize("owner", ["cat", "ann"])
+def test_a_younger_start_does_not_get_the_idle_gpus_of_a_start_by_conflict(owner: str) -> None:
+    world = World()
+    world.play(Submit(of("b", 8, "bob", 100)), 0)
+    assert list(planned(world.play(Submit(of("x", 16, "ann", 4)), 120))) == [("x", 140, True)]
+    world.play(Submit(of("y", 8, owner, 4)), 127)
+    assert not world.is_running("y")
+    world.tick(135, 136)
+    assert world.is_running("x")
+
+
+def test_a_run_planned_right_behind_a_start_by_conflict_does_not_void_it() -> None:
+    world = World(node("n1"))
+    world.play(Submit(of("b", 8, "bob", 100)), 0)
+    short = of("x", 8, "ann", 0.25, grace_ms=2 * MINUTE_MS)
+    assert list(planned(world.play(Submit(short), 120))) == [("x", 140, True)]
+    world.play(Submit(of("y", 8, "cat", 0.25)), 121)
+    world.tick(135)
+    assert world.is_running("x")
+
+
+@pytest.mark.parametrize("late", [0.0, 0.5])
+def test_the_run_of_a_conflict_gets_the_freed_gpus_however_late_they_come_free(late: float) -> None:
+    world = World(node("n1", domain="A"), node("n2", domain="B"))
+    for name in ("b0", "b1"):
+        world.play(Submit(of(name, 8, "bob", 100, grace_ms=5 * MINUTE_MS)), 0)
+    world.play(Submit(of("x", 16, "ann", 4)), 120)
+    world.play(Submit(of("y", 16, "cat", 4)), 121)
+    world.play(Tick(), 135)
+    world.draw(135)
+    moved = [
+        event
+        for minute in (136, 140, 140.1)[: 3 if late else 1]
+        for event in world.play(Tick(), minute).events
+    ]
+    codes = [cause.code for cause in causes(moved)]
+    assert (MoveCode.CONFLICT_CLEARING in codes) == bool(late)
+    world.confirm(140 + late)
+    assert world.is_running("x")
+    assert not world.is_running("y")
+
+
+@pytest.mark.parametrize("hours", [100, 998, 1_000, 2_000])
+def test_work_declared_to_last_until_the_windows_close_is_not_safe_from_conflicts(
+    hours: int,
+) -> None:
+    world = World(node("n1"))
+    world.play(Submit(of("b", 8, "bob", hours)), 0)
+    assert list(planned(world.play(Submit(of("x", 8, "ann", 4)), 120))) == [("x", 140, True)]
+    world.tick(135)
+    assert world.is_running("x")
+
+
+@pytest.mark.parametrize("submitted", [50, 70])
+def test_work_that_declared_too_little_is_not_safe_from_conflicts(submitted: int) -> None:
+    world = World(node("n1"))
+    world.play(Submit(of("b", 8, "bob", 1)), 0)
+    (first,) = planned(world.play(Submit(of("x", 8, "ann", 4)), submitted))
+    assert not first[2]  # Its natural start is less than a notice away.
+    events = world.tick(*range(submitted + 5, 180, 5))
+    assert MoveCode.CONFLICT_FOUND in [cause.code for cause in causes(events)]
+    assert world.is_running("x")
+
+
+def test_a_near_firm_start_keeps_its_place_instead_of_a_conflict() -> None:
+    world = World(node("n1"), pool=Pool(name="default", disruption_rate_ppm=0))
+    world.play(Submit(of("b", 8, "bob", 3)), 0)
+    assert list(planned(world.play(Submit(of("x", 8, "ann", 4)), 130))) == [("x", 180, False)]
+    world.play(Apply((Pool(name="default", disruption_rate_ppm=PPM),)), 131)
+    assert not causes(world.tick(132, 140, 150))
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "name"),
+    [
+        (Remove(Removable.BUDGET, "b-ann"), MoveCode.BUDGET_CHANGED, "b-ann/e"),
+        (Apply((money("ann", 4),)), MoveCode.BUDGET_CHANGED, "b-ann/e"),
+        (Drain("n2"), MoveCode.NODE_DRAINED, "n2"),
+    ],
+)
+def test_a_start_by_conflict_that_no_conflict_can_help_is_called_off_at_once(
+    command: Command, code: MoveCode, name: str
+) -> None:
+    world = World()
+    world.play(Submit(of("b", 8, "bob", 100)), 0)
+    world.play(Submit(of("x", 16, "ann", 4)), 120)
+    decision = world.play(command, 121)
+    (cause,) = causes(decision.events)
+    assert (cause.code, [each for _, each in cause.objects]) == (code, [name])
+    assert any(isinstance(event, ConflictWithdrawn) for event in decision.events)
+    (record,) = world.life.state.reservations.values()
+    assert (record.planned_start_ms, record.by_conflict) == (None, False)
+
+
+def test_a_later_run_does_not_use_up_the_account_of_an_earlier_start_by_conflict() -> None:
+    world = World(
+        node("n1", domain="A"),
+        node("n2", domain="B"),
+        pool=Pool(name="default"),
+        budgets=[money("ann", 8)],
+    )
+    there = [(("fabric.domain", name),) for name in ("A", "B")]
+    world.play(Submit(of("b", 8, "bob", 500, selector=there[1])), 0)
+    world.play(Submit(of("a", 8, "bob", 500, selector=there[0])), 100)
+    assert list(planned(world.play(Submit(of("x", 4, "ann", 4, selector=there[0])), 120))) == [
+        ("x", 165, True)
+    ]
+    assert not list(planned(world.play(Submit(of("x2", 4, "ann", 4, selector=there[1])), 121)))
+    world.tick(136, 141, 160)
+    assert world.is_running("x")
+
+
+def test_no_conflict_by_hand_is_about_a_cap_that_was_removed() -> None:
+    capped = replace(
+        money("ann"), caps=(Cap(name="c", flavor="H100", envelopes=("e",), concurrency_max=64),)
+    )
+    world = World(budgets=[capped])
+    world.play(Submit(of("a", 8, "ann", 100)), 0)
+    by_hand = Resolve("default", "H100", (), 4, cap="b-ann/c")
+    world.play(by_hand, 120)
+    world.play(Apply((money("ann"),)), 121)
+    world.tick(135)
+    assert world.is_running("a")
+    (refusal,) = world.play(by_hand, 136).refusals
+    assert refusal.code is RefusalCode.UNKNOWN_NAME
+
