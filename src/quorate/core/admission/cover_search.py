@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.admission.max_flow import FlowNetwork
+from quorate.core.admission.payer_limits import DEMANDS_MAX, PayerLimits, can_pay
 from quorate.core.admission.payers import Demand, Leg, PayerList
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.events import Tier
@@ -120,26 +121,8 @@ class Relaxation:
 
 
 def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
-    """Return (GPUs left, name) of each bound that ``payer`` shares with others.
-
-    The GPU-hours left under a cap are divided by the shortest hold among its payers. So the
-    resulting number of GPUs is never too low.
-    """
-    key, tier = payer
-    limits: list[tuple[int, str]] = []
-    for cap_key in payer_list.view.envelopes[key].caps:
-        cap = payer_list.view.caps[cap_key]
-        if cap.spec.concurrency_max is not None:
-            used = cap.gpus_active + cap.gpus_reserved + payer_list.cap_gpus.get(cap_key, 0)
-            limits.append((max(0, cap.spec.concurrency_max - used), f"cap {cap_key}"))
-        if cap.spec.gpu_ms_max is not None:
-            promised = cap.committed_gpu_ms + payer_list.cap_gpu_ms.get(cap_key, 0)
-            gpus = (cap.spec.gpu_ms_max - promised) // payer_list.hold_times(cap_key)[0]
-            limits.append((max(0, gpus), f"GPU-hours of cap {cap_key}"))
-    if tier is Tier.BORROWED and payer_list.request.borrow_gpus_left is not None:
-        left = payer_list.request.borrow_gpus_left - payer_list.borrowed
-        limits.append((max(0, left), "borrow limit"))
-    return limits
+    """Return (GPUs left, name) of each bound that ``payer`` shares with others."""
+    return PayerLimits.of(payer_list, *payer).bounds(payer_list)
 
 
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
@@ -191,15 +174,18 @@ class PaymentSearch:
     steps: SearchBudget
     rooms: Rooms = field(init=False)
     choices: list[Choice] = field(init=False)
+    tiers: dict[EnvelopeId, Tier] = field(init=False)
     left: list[int] = field(init=False)
     taken: list[int] = field(init=False)
     by_bisection: bool = field(init=False, default=False)
+    limits: dict[EnvelopeId, PayerLimits] = field(init=False, default_factory=dict)
     ahead: list[_Ahead] = field(init=False, default_factory=list)
     dead_ends: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rooms = rooms_of(self.payer_list)
         self.choices = choices_of(self.payer_list, self.demands, self.rooms)
+        self.tiers = dict(self.payer_list.payers)
         self.left = [gpus for _, gpus in self.demands]
         self.taken = []
 
@@ -283,13 +269,19 @@ class PaymentSearch:
         self.dead_ends.add(state)
         return True
 
+    def _limits(self, key: EnvelopeId) -> PayerLimits:
+        known = self.limits.get(key)
+        if known is None:
+            known = self.limits[key] = PayerLimits.of(self.payer_list, key, self.tiers[key])
+        return known
+
     def _amounts(self, at: int) -> Iterator[int]:
         """Yield the amounts to try in cell ``at``, largest first.
 
         These are the amounts that may leave the remaining demand payable.
         """
-        index, key, tier = self.choices[at]
-        most = min(self.left[index], self.payer_list.room(key, tier))
+        index, key, _ = self.choices[at]
+        most = min(self.left[index], self._limits(key).room(self.payer_list))
         if most == 0:
             yield 0  # No demand or no room is left, so the cell is 0.
             return
@@ -341,8 +333,17 @@ class PaymentSearch:
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
             return False
-        relaxation = Relaxation.build(self.payer_list, rest, self.left, rooms_now=rooms)
-        return relaxation.fill(self.left) == self.left
+        if len(self.left) > DEMANDS_MAX:
+            relaxation = Relaxation.build(self.payer_list, rest, self.left, rooms_now=rooms)
+            return relaxation.fill(self.left) == self.left
+        served: dict[EnvelopeId, list[int]] = {}
+        for index, key, _ in rest:
+            served.setdefault(key, []).append(index)
+        return can_pay(
+            self.payer_list,
+            self.left,
+            [(self._limits(key), indexes) for key, indexes in served.items()],
+        )
 
 
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:

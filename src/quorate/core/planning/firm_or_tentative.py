@@ -144,14 +144,15 @@ class PlannedStarts:
     def moves_to_conflict(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
         """Move a firm start to a sooner start by a conflict; return whether it moved.
 
-        Only two kinds of firm starts move in this way: those that this decision has moved later,
-        and those beyond the pool's ``firmHorizon``. Any other firm start keeps its place, which is
-        surer than a start by a conflict.
+        Only two kinds of firm starts move in this way: one that this decision has moved later, and
+        those beyond the pool's ``firmHorizon``. Any other firm start keeps its place, which is
+        surer than a start by a conflict. No start moves in this way if this decision has moved
+        other firm starts: the place that it leaves could make their moves needless.
         """
         plan = self._plan
         horizon_ms = plan.view.pools[pin.pool].firm_horizon_ms
         is_far = pin.start_ms > plan.log.now_ms + horizon_ms
-        if promise.by_conflict or not (is_far or pin.run in self._moved):
+        if promise.by_conflict or self._moved - {pin.run} or not (is_far or self._moved):
             return False
         entry = self.by_conflict(record, pin.start_ms)
         if entry is None:

@@ -256,4 +256,3 @@ def test_no_conflict_by_hand_is_about_a_cap_that_was_removed() -> None:
     assert world.is_running("a")
     (refusal,) = world.play(by_hand, 136).refusals
     assert refusal.code is RefusalCode.UNKNOWN_NAME
-
