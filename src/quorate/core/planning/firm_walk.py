@@ -108,8 +108,8 @@ class FirmWalk:
         """
         plan = self.plan
         now_ms = plan.log.now_ms
-        pin = pin_of(plan.view, record, now_ms)
-        if pin is None or not record.conflict:
+        pin = pin_of(plan.view, record, now_ms) if record.conflict else None
+        if pin is None:
             return False
         gone_ms = cleared_ms(plan.view, record, now_ms)
         is_late = gone_ms is not None and gone_ms > pin.start_ms
