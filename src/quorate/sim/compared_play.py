@@ -27,8 +27,8 @@ from quorate.sim.baselines.baseline_simulation import (
 from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COST_UNIT, COSTS
 from quorate.sim.report.compare import SEEDS_MIN
-from quorate.sim.scenario import Scenario, ScenarioError
-from quorate.sim.scenario_play import cluster_of, staged, table_of, trace_of
+from quorate.sim.scenario import Scenario, ScenarioError, measured_of
+from quorate.sim.scenario_play import cluster_of, measured_names, staged, table_of, trace_of
 from quorate.sim.table_rates import rates_on
 from quorate.sim.traces.trace_job import TraceJob
 
@@ -138,7 +138,11 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
     except BaselineError as error:
         fault, _, remedy = str(error).partition("; ")
         raise ScenarioError("compare", fault, remedy) from None
-    return replace(found, cost_unit=COST_UNIT if flavor in COSTS else "")
+    return replace(
+        found,
+        cost_unit=COST_UNIT if flavor in COSTS else "",
+        measured=measured_names(trace.jobs, measured_of(asked)),
+    )
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:

@@ -151,11 +151,7 @@ class FleetStage:
         prices = known_prices(self.play.fleet.flavors)
         found = self.play.outcome(self.name, prices)
         found = replace(found, cost_unit=COST_UNIT if prices else "")
-        if self.measured is None:
-            return found
-        begin, end = self.measured
-        names = frozenset(job.name for job in self.play.jobs[begin:end])
-        return replace(found, measured=names)
+        return replace(found, measured=measured_names(self.play.jobs, self.measured))
 
     def figures(self) -> dict[str, float | int | None]:
         """Return how many measured jobs are done, and how many of all jobs were refused."""
@@ -165,6 +161,13 @@ class FleetStage:
             "jobs_done": found.completed,
             "jobs_refused": len(self.play.refused),
         }
+
+
+def measured_names(
+    jobs: Sequence[TraceJob], measured: tuple[int, int] | None
+) -> frozenset[str] | None:
+    """Return the names of the jobs from the first measured one up to the last; None means all."""
+    return None if measured is None else frozenset(job.name for job in jobs[slice(*measured)])
 
 
 def staged(

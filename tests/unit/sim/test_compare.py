@@ -112,6 +112,10 @@ def test_more_is_better_for_utilisation_only() -> None:
             [*_both([1] * 5)[:9], _outcome("b", 4, [1])],
             "seed 4: 'a' and 'b' had different runs",
         ),
+        (
+            [*_both([1] * 5)[:9], replace(_both([1] * 5)[9], measured=frozenset({"r0"}))],
+            "seed 4: 'a' and 'b' measured different runs; measure the same runs of both",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_a_remedy(

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from quorate.cli.simulation.simulate_comparison import seeds_of
 from quorate.sim.compared_play import compared_tasks, play_task
@@ -36,6 +37,15 @@ def test_every_policy_is_played_on_the_same_jobs_of_each_seed() -> None:
     assert len({tuple(run.ideal_ms for run in each.runs) for each in outcomes}) > 1
     again = play_task(tasks[1], FILES)
     assert again == outcomes[1]
+
+
+def test_every_policy_measures_the_same_jobs() -> None:
+    names = ["bind", "fifo", "fifo-easy", "srtf"]
+    tasks = compared_tasks(replace_fields(ASKED, measure="2:5"), names, range(5))
+    outcomes = [play_task(task, FILES) for task in tasks]
+    found = compare(outcomes, warm_up=0.0)
+    assert {each.measured for each in outcomes} == {frozenset("234")}
+    assert {metrics.runs for metrics in found.metrics.values()} == {3}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 
     Policies are in the order in which they first appear. Raises ``CannotCompareError`` if there are
     fewer than two names or ``SEEDS_MIN`` seeds, if a name lacks a seed that another name has, or if
-    two outcomes of one seed have different runs.
+    two outcomes of one seed have or measure different runs.
     """
     if not 0 <= warm_up < 1:
         raise CannotCompareError(f"warm-up must be at least 0 and below 1, got {warm_up}")
@@ -239,12 +239,17 @@ def _check(
                 f"policy {name!r} has no outcome of seed {missing[0]}; simulate it with that seed"
             )
     for seed in seeds:
-        submitted = _submissions(by_key[names[0], seed])
+        first = by_key[names[0], seed]
+        submitted, measured = _submissions(first), _measured(first)
         for name in names[1:]:
+            which = f"seed {seed}: {names[0]!r} and {name!r}"
             if _submissions(by_key[name, seed]) != submitted:
                 raise CannotCompareError(
-                    f"seed {seed}: {names[0]!r} and {name!r} had different runs; "
-                    "give both the same trace or generator"
+                    f"{which} had different runs; give both the same trace or generator"
+                )
+            if _measured(by_key[name, seed]) != measured:
+                raise CannotCompareError(
+                    f"{which} measured different runs; measure the same runs of both"
                 )
 
 
@@ -252,3 +257,9 @@ def _submissions(outcome: Outcome) -> dict[str, int]:
     """Return the submission of each run, counted from the first submission."""
     first_ms = min((run.submitted_ms for run in outcome.runs), default=0)
     return {run.name: run.submitted_ms - first_ms for run in outcome.runs}
+
+
+def _measured(outcome: Outcome) -> frozenset[str]:
+    """Return the runs that count in figures."""
+    names = frozenset(run.name for run in outcome.runs)
+    return names if outcome.measured is None else names & outcome.measured
