@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 import pytest
 
 from quorate.ledger.chain import open_blocks
-from quorate.model.events import Event, LeaseEnded, LeaseStarted, NodeMarked, NodeStatus, Role
+from quorate.model.events import (
+    Event,
+    LeaseEnded,
+    LeaseStarted,
+    NodeMarked,
+    NodeStatus,
+    Role,
+    RunRequeued,
+    RunSubmitted,
+)
 from quorate.sim.demand import Size
 from quorate.sim.report.metrics import metrics_of
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
@@ -28,6 +38,13 @@ def _events(trial: Trial) -> list[Event]:
 def _check(events: list[Event]) -> None:
     for count in (len(events) // 2, len(events)):
         _check_one(events[:count])
+    stops = Counter(each.run for each in events if isinstance(each, RunRequeued))
+    sharing = {
+        each.run.name for each in events if isinstance(each, RunSubmitted) and each.run.rounds
+    }
+    for run in outcome_of_ledger(events, name="ledger").runs:
+        # Only a run that shares in rounds may lose its GPUs without being put back in the queue.
+        assert run.preemptions == stops[run.name] or run.name in sharing, run.name
 
 
 def _check_one(events: list[Event]) -> None:
@@ -49,7 +66,7 @@ def _check_one(events: list[Event]) -> None:
 def _never_above(used: tuple[tuple[int, int], ...], there: tuple[tuple[int, int], ...]) -> None:
     steps = sorted({at_ms for at_ms, _ in (*used, *there)})
     for at_ms in steps:
-        in_use = max(used, key=lambda each: (each[0] <= at_ms, each[0]))
+        in_use = max(used, key=lambda each: (each[0] <= at_ms, each[0]), default=(at_ms, 0))
         of = max(there, key=lambda each: (each[0] <= at_ms, each[0]))
         if in_use[0] <= at_ms:
             assert of[0] <= at_ms

@@ -34,8 +34,10 @@ class SimulatedRun:
 
     ``started_ms`` is None if the run never started, and ``ended_ms`` is None if it has not ended.
     ``ideal_ms`` is its duration alone on its fastest GPUs. The values of ``waits_ms`` sum to the
-    time between submission and end in which it had no GPUs. If the run does not count steps,
-    ``steps_asked`` and ``steps_done`` are milliseconds of work on its declared number of GPUs.
+    time between submission and end in which it had no GPUs. ``preemptions`` is how often it lost
+    all its GPUs before its end; to keep the same GPUs for another round is no loss. If the run does
+    not count steps, ``steps_asked`` and ``steps_done`` are milliseconds of work on its declared
+    number of GPUs.
     """
 
     name: str

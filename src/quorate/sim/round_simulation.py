@@ -9,6 +9,7 @@ the order in which flavors choose.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -151,13 +152,15 @@ class Tally:
     """The result of a simulation so far. A job that was abandoned has no completion time.
 
     ``charged_gpu_s`` is the GPU time charged to each job on each flavor: each job of a pair pays
-    for all GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs.
+    for all GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs, and
+    ``stops`` counts how often a job that was not done had other GPUs, or none, in the next round.
     """
 
     completion_s: dict[str, float | None] = field(default_factory=dict)
     busy_s: dict[int, float] = field(default_factory=dict)
     charged_gpu_s: dict[tuple[str, str], float] = field(default_factory=dict)
     spans: dict[str, list[Span]] = field(default_factory=dict)
+    stops: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
     extensions: int = 0
     extension_chances: int = 0
@@ -216,6 +219,8 @@ class Play:
         )
         self._places = Places(setting.servers, rules)
         self._before: dict[Row, Place] = {}
+        self._noted: dict[str, tuple[int, Place]] = {}
+        """The last round in which each job had GPUs, and these GPUs."""
         self._running: list[Lasting] = []
         self._now_s = 0.0 if self._coming is None else self._coming.arrives_s
         self._started_s = self._began_s = 0.0
@@ -310,10 +315,15 @@ class Play:
                 self._unmeasured.discard(job)
 
     def _note(self, lasting: Lasting, ran_s: float) -> None:
-        """Charge the jobs of a row, and record when they had their GPUs."""
+        """Charge the jobs of a row, and record when they had their GPUs and when they lost them."""
         where, tally = lasting.place, self.tally
         for job in lasting.row:
             key = (job, where.flavor)
+            number, before = self._noted.get(job, (0, where))
+            tally.stops[job] += bool(number) and not (
+                number == tally.rounds - 1 and stays(before, where)
+            )
+            self._noted[job] = (tally.rounds, where)
             charged = ran_s * len(where.gpus)
             tally.charged_gpu_s[key] = tally.charged_gpu_s.get(key, 0.0) + charged
             spans = tally.spans.setdefault(job, [])

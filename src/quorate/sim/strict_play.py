@@ -254,7 +254,7 @@ class StrictPlay:
             if job.slo is None or job.duration_s is None
             else _ms(job.arrives_s + job.slo * job.duration_s),
             waits_ms={WaitCause.ROUNDS: until_ms - came_ms - had_ms},
-            preemptions=max(0, len(intervals) - 1),
+            preemptions=tally.stops[job.name],
             steps_asked=steps,
             steps_done=steps - self.play.steps_left(job.name),
             cost=self._cost(job.name),

@@ -15,7 +15,7 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import LeaseStarted, RunEnded
+from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunEnded
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.file_faults import Faulty
@@ -77,6 +77,11 @@ def finished(play: FleetPlay, part_ms: int = 1_000 * HOUR_MS) -> Outcome:
 
 def fleet(jobs: list[TraceJob], pool: Pool = BIND) -> Fleet:
     return plain_fleet(GPUS, dict.fromkeys({each.owner for each in jobs}, 8), pool)
+
+
+def played_events(play: FleetPlay) -> list[Event]:
+    finished(play)
+    return [event for _, block in open_blocks(play.store.blocks()) for event in block]
 
 
 def test_a_job_runs_for_as_long_as_it_took() -> None:
@@ -337,6 +342,23 @@ def test_a_stop_without_a_checkpoint_loses_work() -> None:
     assert saves.ended_ms < lost.ended_ms
 
 
+@pytest.mark.parametrize("stop_ms", [0, MINUTE_MS])
+def test_the_end_of_a_round_is_a_stop_only_for_a_run_that_loses_its_gpus(stop_ms: int) -> None:
+    jobs = [job("one", 0.0, 8, 9_000.0), job("two", 0.0, 8, 9_000.0)]
+    here = replace(fleet(jobs, ROUNDS), costs=Costs(stop_ms=stop_ms))
+    events = played_events(FleetPlay(here, jobs))
+    (one, two) = outcome_of_ledger(events, name="ledger").runs
+    assert (one.preemptions, two.preemptions) == (len(one.intervals) - 1, len(two.intervals) - 1)
+    assert one.preemptions + two.preemptions > 3
+    # A part of the ledger that ends while a run is stopped has this stop, too.
+    first = next(n for n, each in enumerate(events) if isinstance(each, LeaseEnded))
+    part = outcome_of_ledger(events[: first + 1], name="part")
+    assert sum(run.preemptions for run in part.runs) == 1
+    jobs = [job("one", 0.0, 4, 3_000.0), job("two", 0.0, 4, 3_000.0)]
+    found = finished(FleetPlay(fleet(jobs, ROUNDS), jobs))
+    assert [run.preemptions for run in found.runs] == [0, 0]
+
+
 AT_ONCE = Pool(name="simulated", grace_max_ms=0)
 
 
@@ -386,9 +408,7 @@ def test_a_simulation_reports_the_work_that_was_done_and_lost(
 @pytest.mark.heavy
 def test_a_ledger_alone_allows_an_estimate_of_lost_work() -> None:
     """At most an hour is lost, and all attempts count, without the lost work."""
-    play = FleetPlay(fleet(PUT_BACK, AT_ONCE), PUT_BACK)
-    finished(play)
-    events = [event for _, block in open_blocks(play.store.blocks()) for event in block]
+    events = played_events(FleetPlay(fleet(PUT_BACK, AT_ONCE), PUT_BACK))
     found = outcome_of_ledger(events, name="ledger")
     (back,) = (run for run in found.runs if run.preemptions)
     had_ms = sum(each.gpus * (each.end_ms - each.start_ms) for each in back.intervals) // back.gpus

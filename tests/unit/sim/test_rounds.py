@@ -106,6 +106,23 @@ def test_a_lease_is_extended_where_the_gpus_stay() -> None:
     assert (played.tally.extensions, played.tally.extension_chances) == (4, 4)
 
 
+@pytest.mark.parametrize("rules", [DEFAULT, STRICT])
+def test_a_job_stops_only_when_it_loses_its_gpus(rules: Rules) -> None:
+    """If its last whole step ends before the round, it keeps its GPUs for the next round."""
+
+    def rates(row: Row, _flavor: str, _spread: bool) -> tuple[float, ...]:  # noqa: FBT001
+        return tuple(0.7 if name == "slow" else 1.0 for name in row)
+
+    together = play([job("slow", 800), job("fast", 900)], rules, rates=rates)
+    done(together)
+    assert len(together.tally.spans["slow"]) > 1
+    assert together.tally.stops.total() == 0
+    turns = play([job("one", 1_000, gpus=4), job("two", 1_000, gpus=4)], rules)
+    done(turns)
+    assert turns.tally.stops == {name: len(turns.tally.spans[name]) - 1 for name in ("one", "two")}
+    assert turns.tally.stops.total() > 0
+
+
 def test_jobs_that_nothing_will_run_are_named() -> None:
     with pytest.raises(RoundsStuckError, match="1 jobs never run, job 'huge' among them"):
         list(play([job("huge", 10, gpus=9)], DEFAULT).rounds())

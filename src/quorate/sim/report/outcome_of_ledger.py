@@ -4,6 +4,9 @@ GPUs count as busy while a lease other than a spare is open on a node that has n
 ledger does not record checkpoints, so lost work is estimated as for conflicts: by the work since
 the last start, but at most one hour or the pool's minimum runtime, whichever is longer. The work of
 a run that does not count steps is estimated by the time it worked, less the lost work.
+
+A run is preempted when its last open lease ends before the run does, also at the end of a round. It
+is not preempted if other payers or spares take over, or if a round gives it the same GPUs again.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 _NO_PRICES: Mapping[str, float] = {}
 _ESTIMATED: Final = ("finish_time_fairness", "lost_gpu_hours")
 """The figures that are estimates, because they depend on checkpoints."""
+_TAKES_OVER: Final = frozenset((e.StartReason.HANDOVER, e.StartReason.SWAP))
+"""The reasons for new leases with which a run continues without a stop."""
 
 
 def outcome_of_ledger(
@@ -75,6 +80,7 @@ class _Hold:
     """
 
     start_ms: int
+    slots: e.Slots
     parts: list[_Part]
     stories: tuple[_Story, ...]
     works: bool
@@ -86,6 +92,8 @@ class _Story:
 
     ``since_ms`` is the start of its current work. ``attempt_ms`` is the time it worked earlier in
     this attempt, and ``kept_ms`` the time it worked in earlier attempts, less the estimated loss.
+    ``freed`` is the last end of a lease in this attempt, as (recorded, charged) instants, and
+    ``freed_masks`` has the GPUs that became free then, by node.
     """
 
     spec: Run
@@ -99,6 +107,8 @@ class _Story:
     attempt_ms: int = 0
     kept_ms: int = 0
     open: set[str] = field(default_factory=set)
+    freed: tuple[int, int] | None = None
+    freed_masks: dict[str, int] = field(default_factory=dict)
     outcome: e.Outcome | None = None
     steps: int = 0
     preemptions: int = 0
@@ -108,6 +118,35 @@ class _Story:
     def worked_ms(self) -> int:
         """The time the run worked, less the estimated loss."""
         return self.kept_ms + self.attempt_ms
+
+    def lost(self, event: e.LeaseEnded, slots: e.Slots) -> None:
+        """Count a preemption if the run has no lease left; ``slots`` are of the ended lease."""
+        if self.freed != (event.at_ms, event.end_ms):
+            self.freed, self.freed_masks = (event.at_ms, event.end_ms), {}
+        for node, mask in slots:
+            self.freed_masks[node] = self.freed_masks.get(node, 0) | mask
+        self.preemptions += not self.open
+
+    def got(self, event: e.LeaseStarted) -> None:
+        """Start a lease. If the run only continues with it, the run was not preempted."""
+        if self.started_ms is None:
+            self.started_ms = event.start_ms
+        if not self.open:
+            self.since_ms = event.start_ms
+            self.preemptions -= self._continues(event)
+        self.open.add(event.lease)
+
+    def _continues(self, event: e.LeaseStarted) -> bool:
+        if self.freed is None:
+            return False
+        keeps = all(not mask & ~self.freed_masks.get(node, 0) for node, mask in event.slots)
+        return event.reason in _TAKES_OVER or (keeps and event.start_ms == self.freed[1])
+
+    def ended(self, event: e.RunEnded) -> None:
+        """End the run. If its last lease ended with it, this end was no preemption."""
+        self.outcome = event.outcome
+        if not self.open and self.freed is not None:
+            self.preemptions -= self.freed[0] == event.at_ms
 
 
 class _Book:
@@ -143,11 +182,11 @@ class _Book:
             case e.LeaseStarted():
                 self._began(event)
             case e.LeaseEnded():
-                self.close(event.lease, event.end_ms)
+                self._ended(event)
             case e.RunRequeued():
                 self._requeued(event)
             case e.RunEnded():
-                self.stories[event.run].outcome = event.outcome
+                self.stories[event.run].ended(event)
             case e.StepsCounted():
                 for count in event.counts:
                     self.stories[count.run].steps += count.steps
@@ -205,15 +244,17 @@ class _Book:
         stories = tuple(self.stories[name] for name in names)
         parts = [_Part(self._nodes[node], mask.bit_count()) for node, mask in event.slots]
         works = event.role is not e.Role.SPARE
-        self._holds[event.lease] = _Hold(event.start_ms, parts, stories, works)
+        self._holds[event.lease] = _Hold(event.start_ms, event.slots, parts, stories, works)
         for node, _ in event.slots:
             self._on.setdefault(node, set()).add(event.lease)
         for story in stories if works else ():
-            if story.started_ms is None:
-                story.started_ms = event.start_ms
-            if not story.open:
-                story.since_ms = event.start_ms
-            story.open.add(event.lease)
+            story.got(event)
+
+    def _ended(self, event: e.LeaseEnded) -> None:
+        hold = self._holds[event.lease]
+        self.close(event.lease, event.end_ms)
+        for story in hold.stories if hold.works else ():
+            story.lost(event, hold.slots)
 
     def close(self, lease: str, end_ms: int) -> None:
         """Add the time of a lease to the intervals of its runs."""
@@ -230,11 +271,11 @@ class _Book:
 
     def _requeued(self, event: e.RunRequeued) -> None:
         story = self.stories[event.run]
-        story.preemptions += 1
         lost_ms = min(story.attempt_ms, story.loss_max_ms)
         story.lost_gpu_ms += story.spec.gpus * lost_ms
         story.kept_ms += story.attempt_ms - lost_ms
         story.attempt_ms = 0
+        story.freed = None
 
     def close_all(self, now_ms: int) -> None:
         """Count the leases that are still open, each up to ``now_ms``."""
