@@ -110,6 +110,8 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect"),
         ((*STRICT, "--generate", "lam=9,jobs=3", "--map", "gpus=n"), 3, "columns: has no effect"),
         (("simulate", "--compare", "bind,srtf", "--seed", "3"), 2, "use --seeds"),
+        ((*COMPARED, "--warm-up", "nan"), 2, "'--warm-up': must be from 0 to 0.9, got nan;"),
+        ((*COMPARED, "--warm-up", "a"), 2, "'--warm-up': 'a' is not a number;"),
         ((*BOUND, *DRAWN), 3, "throughputs: has no rates on a100; add them"),
         ((*COMPARED, *DRAWN), 3, "error: throughputs: has no rates on a100; add them"),
         ((*STRICT, "--trace", JOBS, "--report", TABLE), 1, "exists already"),
@@ -340,6 +342,8 @@ def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) 
     (bare.folder / "t.csv").write_text(_LONG, encoding="utf-8")
     refused = {
         ("--pause-at", "5"): "add --checkpoint FILE",
+        ("--pause-at", "nan"): "'--pause-at': must be above 0 and at most 315360000, got nan;",
+        ("--pause-at", "inf"): "'--pause-at': must be above 0 and at most 315360000, got inf;",
         ("--checkpoint", "t.csv"): "exists already",
         ("--compare", "srtf,las", "--checkpoint", "p.sim"): "a comparison cannot be paused",
     }

@@ -22,9 +22,10 @@ _MEANT: Final = (
     ("--dry-run", "--test-only", "--validate"),
 )
 """Options with the same meaning, here or in other schedulers."""
+_NUMBER: Final = r"-?\d+(?:\.\d+)?"
 _OUTSIDE: Final = re.compile(
     r"(?P<got>\S+) is not in the range "
-    r"(?:(?P<low>-?\d+)<=)?x(?:<=(?P<high>-?\d+)|>=(?P<least>-?\d+))"
+    rf"(?:(?P<low>{_NUMBER})(?P<above><=?))?x(?:<=(?P<high>{_NUMBER})|>=(?P<least>{_NUMBER}))"
 )
 
 
@@ -54,11 +55,14 @@ def _meant(typed: str, command: click.Command) -> str | None:
 def _without_jargon(text: str) -> str:
     """Return ``text`` with plain words for numbers instead of click's."""
     plain = text.replace("is not a valid integer range", "is not a whole number")
+    plain = plain.replace("is not a valid float range", "is not a number")
     return _OUTSIDE.sub(_bounds, plain)
 
 
 def _bounds(found: re.Match[str]) -> str:
     low, high, least = found["low"], found["high"], found["least"]
+    if found["above"] == "<":
+        return f"must be above {low} and at most {high}, got {found['got']}"
     if low is not None and high is not None:
         return f"must be from {low} to {high}, got {found['got']}"
     if high is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,21 @@ if TYPE_CHECKING:
 
 _REFUSALS_MAX: Final = 5
 """How many refused jobs are printed with their reasons."""
+_PAUSE_MAX_S: Final = 10 * 365 * 86_400
+"""The time that the production engine can play, in seconds."""
 _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "--processes"}
+
+
+class _Numbers(click.FloatRange):
+    """A range of numbers. Click's own ranges accept nan."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{found} is not in the range {self._describe_range()}.", param, ctx)
+        return found
 
 
 @click.command(
@@ -94,7 +109,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
 )
 @click.option(
     "--pause-at",
-    type=click.FloatRange(0, min_open=True),
+    type=_Numbers(0, _PAUSE_MAX_S, min_open=True),
     metavar="SECONDS",
     help="Pause after this many simulated seconds.",
 )
@@ -116,7 +131,7 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
 )
 @click.option(
     "--warm-up",
-    type=click.FloatRange(0, 0.9),
+    type=_Numbers(0, 0.9),
     default=0.1,
     show_default=True,
     help=(
