@@ -97,6 +97,7 @@ def test_whatif_without_a_change_says_that_it_reproduces_the_ledger(
         (["--set", "run.x.owner=rai"], 2, "kind 'run' to change; kinds are budget, owner, pool"),
         (["--set", "budget.nope.envelopes.a.concurrency=1"], 1, "there is no budget 'nope'"),
         (["--add-nodes", "x"], 2, "is not COUNTxNODE"),
+        (["--add-nodes", "3000000xn1"], 2, "3000000 nodes are too many; write at most 999999"),
         (["--add-nodes", "2xnope"], 1, "there is no node 'nope'"),
         (["--policy", "fifo"], 1, "there is no rounds pool at that time"),
         (["--policy", "default=fifo"], 1, "no rounds pool 'default'; there is none"),

@@ -127,6 +127,25 @@ def test_what_cannot_be_played_is_named_with_its_remedy(
     assert (found.code, said in found.err) == (code, True), found.err
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n---\n"])
+def test_an_empty_scenario_file_is_refused_with_what_a_scenario_needs(
+    bare: Shell, text: str
+) -> None:
+    found = bare("simulate", bare.file("s.yaml", text))
+    assert (found.code, found.out) == (3, "")
+    assert "the scenario is empty; write cluster, one of trace and generate, and" in found.err
+
+
+def test_one_line_that_is_left_out_of_a_trace_is_one_line(bare: Shell) -> None:
+    came = "2025-01-31T09:00:00"
+    ends = ("2025-01-31T10:00:00", came, came)
+    jobs = (f"{n}|x|{came}|{came}|{end}|gres/gpu=1" for n, end in enumerate(ends))
+    lines = ["JobID|Account|Submit|Start|End|AllocTRES", *jobs]
+    for last, said in ((3, "left out: line 3: "), (4, "left out: 2 lines, the first is 3: ")):
+        trace = bare.file(f"{last}.csv", "\n".join([*lines[:last], ""]))
+        assert bare("trace", "convert", trace).err.startswith(said)
+
+
 @pytest.mark.parametrize("how", [("--discipline", "bind"), ("--gavel-strict", "--policy", "fifo")])
 def test_a_cost_has_its_unit_and_needs_the_price_of_each_flavor(
     bare: Shell, how: tuple[str, ...]

@@ -16,6 +16,11 @@ from quorate.documents.located_tree import SourceDocument, Unreadable
 TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
 """The maximal length of a text: more than any fleet needs, and still read quickly."""
 
+NO_DOCUMENTS: Final = Unreadable(
+    message="the text has no documents",
+    remedy="write at least one, with apiVersion, kind, metadata and spec",
+)
+"""What ``read_source`` returns for a text without documents."""
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _BOMS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
@@ -46,10 +51,7 @@ def read_source(text: str | bytes) -> tuple[SourceDocument, ...] | Unreadable:
 
         found = read_yaml(decoded)
     if not isinstance(found, Unreadable) and not found:
-        return Unreadable(
-            message="the text has no documents",
-            remedy="write at least one, with apiVersion, kind, metadata and spec",
-        )
+        return NO_DOCUMENTS
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -67,6 +69,32 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
 
 FIELDS: Final = Scenario.__struct_fields__
+EXAMPLES: Final[Mapping[str, str | bool | int | float]] = {
+    "cluster": "v100=36,p100=36",
+    "policy": "max_min_fairness",
+    "strict": True,
+    "discipline": "rounds",
+    "trace": "jobs.csv",
+    "format": "philly",
+    "columns": "gpus=num_gpus,arrives_at=submitted,duration_s=ran",
+    "generate": "lam=900,jobs=40",
+    "throughputs": "rates.json",
+    "measure": "60:100",
+    "seed": 7,
+    "round_s": 360.0,
+    "budgets": 1.5,
+    "gpus_per_node": 8,
+    "nodes_per_domain": 16,
+    "depth": 50,
+    "conflicts": False,
+    "checkpoint_s": 3_600.0,
+    "saves_at_stop": True,
+    "stop_s": 60.0,
+    "record": "sim.db",
+}
+"""A value of each field, for errors about types."""
+_KINDS: Final = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+_MEASURE: Final = re.compile("([0-9]{1,9}):([0-9]{1,9})")
 
 
 def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
@@ -83,11 +111,22 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
     try:
         found = msgspec.convert(merged, Scenario, strict=False)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise ScenarioError(where.rstrip("`") or "the scenario", what, "correct it") from None
+        where = str(error).rpartition("`$.")[2].rstrip("`")
+        raise _of_wrong_type(where, merged[where]) from None
     _check(found)
     _check_effects(found, [name for name, value in given.items() if value is not None])
     return found
+
+
+def _of_wrong_type(field: str, value: object) -> ScenarioError:
+    """Return the error for a value of the wrong type, with an example of a right one."""
+    example = EXAMPLES[field]
+    shown = "a list" if isinstance(value, list) else "a mapping"
+    if value is None or isinstance(value, str | bool | int | float):
+        shown = json.dumps(value)
+    shape = f"{field}: {example if isinstance(example, str) else json.dumps(example)}"
+    fault = f"is {shown}, which is not {_KINDS[type(example)]}"
+    return ScenarioError(field, fault, f"write it like {shape}")
 
 
 def _check(asked: Scenario) -> None:
@@ -169,14 +208,21 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
     """Return (first, last + 1) of the measured jobs; None means all jobs."""
     if asked.measure is None:
         return None
-    begin, colon, end = asked.measure.partition(":")
-    if not (colon and begin.isdecimal() and end.isdecimal() and int(begin) < int(end) <= JOBS_MAX):
+    found = _MEASURE.fullmatch(asked.measure)
+    if found is None:
+        raise ScenarioError(
+            "measure", f"is {asked.measure!r}, which is not FROM:TO", "write it like 4000:5000"
+        )
+    begin, end = int(found[1]), int(found[2])
+    if begin >= end:
         raise ScenarioError(
             "measure",
-            f"is {asked.measure!r}, which is not FROM:TO",
-            f"write 4000:5000, with at most {JOBS_MAX} jobs",
+            f"is {asked.measure!r}, and FROM must be below TO",
+            "TO is the position after the last measured job; 0:10 measures ten jobs",
         )
-    return int(begin), int(end)
+    if end > JOBS_MAX:
+        raise ScenarioError("measure", f"ends at {end}", f"end it at {JOBS_MAX} or earlier")
+    return begin, end
 
 
 class Drawn(Struct, frozen=True, kw_only=True):

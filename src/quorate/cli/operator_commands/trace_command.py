@@ -86,12 +86,15 @@ def convert(
 
     Lines that it leaves out are counted by reason on standard error.
     """
+    from quorate.model.closed_words import counted
+
     found = _read(file, form, columns)
     _write(found, target_form, target)
     for each in found.skipped:
-        click.echo(
-            f"left out: {each.count} lines, the first is {each.first_line}: {each.reason}", err=True
-        )
+        where = f"line {each.first_line}"
+        if each.count > 1:
+            where = f"{counted(each.count, 'line')}, the first is {each.first_line}"
+        click.echo(f"left out: {where}: {each.reason}", err=True)
 
 
 @trace.command(

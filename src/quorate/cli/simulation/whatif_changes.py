@@ -23,7 +23,9 @@ _TARGET: Final = re.compile(r"(budget|owner|pool|node)\.([^.\[\]=]+)\.(.+)", re.
 _SHAPE: Final = re.compile(r"([A-Za-z]+)\.[^=]+=")
 """Matches ``KIND.PATH=`` with any word as the kind, so that an error can name a similar kind."""
 _SYSTEM: Final = re.compile(r"system\.(.+)", re.DOTALL)
-_NODES: Final = re.compile(r"([1-9][0-9]{0,5})x(.+)")
+_NODES: Final = re.compile(r"([1-9][0-9]*)x(.+)")
+_NODES_MAX: Final = 999_999
+"""The most nodes of one ``--add-nodes``."""
 
 
 def instant_of(at: str) -> int:
@@ -151,6 +153,11 @@ def _more_nodes(view: StateView, addition: str) -> list[Node]:
             Exit.USAGE,
             f"--add-nodes {addition}: is not COUNTxNODE; write it like 8xa1 for eight more "
             "nodes like a1",
+        )
+    if len(match[1]) > len(str(_NODES_MAX)):
+        raise CommandError(
+            Exit.USAGE,
+            f"--add-nodes {addition}: {match[1]} nodes are too many; write at most {_NODES_MAX}",
         )
     like = view.nodes.get(match[2])
     if like is None:
