@@ -60,6 +60,29 @@ def test_a_scenario_file_plays_the_production_engine(bare: Shell) -> None:
     assert lines[0].startswith("jct_mean_s")
 
 
+def test_fields_of_a_file_that_do_not_apply_are_ignored(bare: Shell) -> None:
+    text = (EXAMPLES / "simulation" / "scenario.yaml").read_text(encoding="utf-8")
+    text = text.replace("examples/", f"{EXAMPLES}/") + "budgets: 2\ndepth: 5\n"
+    bare.file("s.yaml", text + "record: s.db\n")
+    assert bare("simulate", "--gavel-strict", "s.yaml", "-o", "json").json["jobs_done"] == 5
+    assert not (bare.folder / "s.db").exists()
+    found = bare("simulate", "--discipline", "bind", "s.yaml", "-o", "json").json
+    assert (found["jobs_done"], found["metrics"]["name"]) == (5, "bind")
+    assert (bare.folder / "s.db").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("discipline", ["bind", "rounds"])
+def test_a_comparison_ignores_policy_discipline_and_record_of_a_file(
+    bare: Shell, discipline: str
+) -> None:
+    text = f"discipline: {discipline}\npolicy: fifo\nrecord: s.db\nthroughputs: {TABLE}\n"
+    bare.file("s.yaml", f"{text}cluster: h100=2\ngenerate: lam=900,jobs=2\n")
+    found = bare("simulate", "--compare", "fifo_perf,srtf", "s.yaml")
+    assert (found.code, found.err) == (0, "")
+    assert not (bare.folder / "s.db").exists()
+
+
 def test_bound_runs_leave_a_ledger_that_is_a_trace_again(bare: Shell) -> None:
     jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,5,2,60,y\n"
     (bare.folder / "t.csv").write_text(jobs, encoding="utf-8")
@@ -105,7 +128,9 @@ def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
         ((*STRICT, "--trace", JOBS, "--measure", "0:9"), 3, "measure: ends beyond the 5 jobs"),
         ((*STRICT, "--trace", "nowhere"), 4, "there is no file nowhere"),
         ((*STRICT, "--trace", TABLE), 3, "line 1: is not the first line of a known format"),
-        ((*STRICT, "--trace", JOBS, "--record", "l.db"), 2, "has no ledger"),
+        ((*STRICT, "--trace", JOBS, "--record", "l.db"), 3, "record: has no effect"),
+        ((*BOUND, "--policy", "fifo", "--trace", JOBS, *WORLD), 3, "policy: has no effect: there"),
+        ((*COMPARED, *DRAWN, "--record", "l.db"), 3, "record: would write many ledgers"),
         ((*STRICT, "--trace", JOBS, "--budgets", "1"), 3, "budgets: has no effect"),
         ((*STRICT, "--trace", JOBS, "--seeds", "0-9"), 2, "--seeds has no effect"),
         ((*STRICT, "--generate", "lam=9,jobs=3", "--map", "gpus=n"), 3, "columns: has no effect"),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.model.specs import Discipline
 from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
@@ -100,7 +101,8 @@ _MEASURE: Final = re.compile("([0-9]{1,9}):([0-9]{1,9})")
 def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
     """Return the scenario in ``tree``, the content of a file; ``given`` replaces some fields.
 
-    Raises ``ScenarioError`` for the first field that is wrong.
+    Raises ``ScenarioError`` for the first field that is wrong, and for the first field of ``given``
+    that would change nothing. Such fields of ``tree`` are ignored.
     """
     if not isinstance(tree, dict):
         raise ScenarioError("the scenario", "is no mapping", f"its fields are {', '.join(FIELDS)}")
@@ -115,7 +117,9 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
         raise _of_wrong_type(where, merged[where]) from None
     _check(found)
     _check_effects(found, [name for name, value in given.items() if value is not None])
-    return found
+    if found.strict:
+        return replace(found, record=None)
+    return replace(found, policy=None) if _is_bind(found) else found
 
 
 def _of_wrong_type(field: str, value: object) -> ScenarioError:
@@ -140,11 +144,8 @@ def _check(asked: Scenario) -> None:
         raise ScenarioError("cluster", "is missing", "say how many GPUs: v100=36,p100=36,k80=36")
     if asked.discipline not in (Discipline.ROUNDS.value, Discipline.BIND.value):
         raise ScenarioError("discipline", f"is {asked.discipline!r}", "write rounds or bind")
-    needs_policy = asked.strict or asked.discipline == Discipline.ROUNDS.value
-    if needs_policy and asked.policy is None:
+    if asked.policy is None and not _is_bind(asked):
         raise ScenarioError("policy", "is missing", "name one of `quorate policy list`")
-    if not needs_policy and asked.policy is not None:
-        raise ScenarioError("policy", "is of rounds", "leave it out, or use the discipline rounds")
     if (asked.strict or asked.generate is not None) and asked.throughputs is None:
         raise ScenarioError("throughputs", "is missing", "name a table of rates")
     _check_numbers(asked)
@@ -164,17 +165,23 @@ _ENGINE_ONLY: Final = (
 """The fields that have no effect under the published mechanism."""
 
 
+def _is_bind(asked: Scenario) -> bool:
+    """Return whether runs keep their GPUs until they end, so that no policy divides rounds."""
+    return not asked.strict and asked.discipline == Discipline.BIND.value
+
+
 def _check_effects(asked: Scenario, options: Collection[str]) -> None:
     """Raise ``ScenarioError`` for the first of ``options`` that would change nothing.
 
     Fields of a file are not checked, because one file may be played in several ways.
     """
-    is_bind = not asked.strict and asked.discipline == Discipline.BIND.value
     for name in options:
         why = None
         if asked.strict and name in _ENGINE_ONLY:
             why = "the published mechanism does not support it"
-        elif is_bind and name == "round_s":
+        elif asked.strict and name == "record":
+            why = "the published mechanism has no ledger"
+        elif _is_bind(asked) and name in ("policy", "round_s"):
             why = "there are no rounds under bind"
         elif asked.generate is not None and name in ("format", "columns"):
             why = "no file is read"

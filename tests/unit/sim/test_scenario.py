@@ -37,6 +37,20 @@ def test_each_field_has_an_example_that_it_accepts() -> None:
         assert getattr(scenario_of(fields, {}), field) == example
 
 
+def test_only_an_option_that_has_no_effect_is_refused() -> None:
+    tree = {**LEAST, "throughputs": "rates.json", "record": "sim.db"}
+    assert scenario_of({**tree, "discipline": "bind"}, {}).policy is None
+    assert scenario_of(tree, {"strict": True}).record is None
+    kept = scenario_of(tree, {})
+    assert (kept.policy, kept.record) == ("fifo", "sim.db")
+    for field, given in (
+        ("policy", {"discipline": "bind", "policy": "fifo"}),
+        ("record", {"strict": True, "record": "sim.db"}),
+    ):
+        with pytest.raises(ScenarioError, match=f"{field}: has no effect: .*; leave it out"):
+            scenario_of(tree, given)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -225,24 +225,28 @@ def _trace_in(file: str | None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
+def _asked(file: str | None, given: dict[str, Any], **assumed: str) -> Scenario:
+    """Return the scenario of the file and the options; ``assumed`` replaces fields of the file."""
     from quorate.cli.simulation.scenario_file import tree_in
     from quorate.sim.scenario import scenario_of
 
-    return scenario_of({} if file is None else tree_in(file), given)
+    tree = {} if file is None else tree_in(file)
+    return scenario_of({**tree, **assumed} if isinstance(tree, dict) else tree, given)
 
 
 def _compare(
     settings: Settings, scenario: str | None, given: dict[str, Any], *, names: str, **how: Any
 ) -> None:
+    from msgspec.structs import replace
+
     from quorate.cli.simulation.simulate_comparison import simulate_comparison
 
     if given["policy"] is not None:
         raise click.UsageError("--compare names the policies; remove --policy")
     # A scenario needs a policy; each simulation of the comparison uses its own policy instead.
-    first = names.partition(",")[0].strip()
-    bound = given["discipline"] == "bind"
-    asked = _asked(scenario, given if bound else {**given, "policy": first})
+    asked = _asked(scenario, given, policy=names.partition(",")[0].strip())
+    if given["record"] is None:
+        asked = replace(asked, record=None)
     simulate_comparison(settings, asked, names=names, **how)
 
 

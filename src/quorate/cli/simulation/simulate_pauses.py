@@ -124,9 +124,7 @@ def _recorded(url: str) -> EventStore:
 
 
 def _refuse(asked: Scenario, pauses: Pauses) -> None:
-    """Raise ``UsageError`` if the simulation cannot be paused or recorded."""
-    if asked.strict and asked.record is not None:
-        raise click.UsageError("a strict simulation has no ledger; remove --record")
+    """Raise ``UsageError`` if the simulation cannot be paused."""
     if asked.strict and pauses.kept is not None:
         raise click.UsageError(
             "a strict simulation cannot be paused; remove --checkpoint and --pause-at"
