@@ -6,7 +6,10 @@ the interval of the difference contains 0.
 
 Intervals are 95 % bootstrap intervals of the mean difference. Because plain percentiles of few
 values are too narrow, the percentile levels are widened by the ratio of Student's t to the normal
-distribution (expanded percentiles: T. Hesterberg, The American Statistician 69:4, 2015).
+distribution (expanded percentiles: T. Hesterberg, The American Statistician 69:4, 2015). Below
+``BOOTSTRAP_SEEDS`` seeds this is not enough: a resample never has a value beyond the drawn ones, so
+that values of one sign would always exclude 0. There an interval also includes the paired t
+interval. Each interval is for one figure, without correction for the number of figures.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
-from statistics import NormalDist
+from statistics import NormalDist, stdev
 from typing import Final
 
 from quorate.sim.outcome import Outcome
@@ -27,6 +30,8 @@ SEEDS_MIN: Final = 5
 WARM_UP: Final = 0.1
 """The default warm-up, as a part of the time of submissions; jobs submitted in it do not count."""
 RESAMPLES: Final = 10_000
+BOOTSTRAP_SEEDS: Final = 10
+"""The least number of seeds for which the bootstrap interval alone is wide enough."""
 NEGLIGIBLE: Final = 1e-5
 """A difference below this part of the figure counts as rounding, because work is in whole
 milliseconds."""
@@ -186,14 +191,22 @@ def difference(
 
 
 def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the mean of ``values``, the same each time."""
+    """Return the 95 % interval of the mean of ``values``, the same each time.
+
+    It is the bootstrap interval or, for few values, the union with Student's t interval.
+    """
     count = len(values)
     assert count > 1, values
     chance = Random(count)
     ranked = sorted(math.fsum(chance.choices(values, k=count)) / count for _ in range(resamples))
     level = NormalDist().cdf(-math.sqrt(count / (count - 1)) * _student_t(count - 1))
     index = min(int(level * resamples), resamples - 1)
-    return ranked[index], ranked[resamples - 1 - index]
+    low, high = ranked[index], ranked[resamples - 1 - index]
+    if count >= BOOTSTRAP_SEEDS:
+        return low, high
+    mean = math.fsum(values) / count
+    half = _student_t(count - 1) * stdev(values) / math.sqrt(count)
+    return min(low, mean - half), max(high, mean + half)
 
 
 def _student_t(freedom: int) -> float:
