@@ -25,7 +25,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.specs import Pool
 from quorate.policy.files.cluster_file import Cluster
 from quorate.sim.baselines.baseline_orders import BASELINES
-from quorate.sim.baselines.baseline_simulation import BaselineJob, simulate_baseline
+from quorate.sim.baselines.baseline_simulation import BaselineJob, StopCost, simulate_baseline
 from quorate.sim.fleet_simulation import Costs, FleetPlay, plain_fleet
 from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.metrics import metrics_of, percentile, runs_by_owner
@@ -218,9 +218,8 @@ def _priorities(gpus: int) -> Play:
             )
             for job in jobs
         ]
-        found = simulate_baseline(
-            PRIORITY, asked, gpus, BASELINES["priority"], restart_ms=RESTART_MS
-        )
+        cost = StopCost(lost_ms=lambda done_ms: min(done_ms, RESTART_MS))
+        found = simulate_baseline(PRIORITY, asked, gpus, BASELINES["priority"], cost=cost)
         return found, sum(run.lost_gpu_ms for run in found.runs) / HOUR_MS
 
     return play

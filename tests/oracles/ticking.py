@@ -7,34 +7,61 @@ from collections.abc import Sequence
 from quorate.sim.baselines.baseline_simulation import BaselineJob
 
 Life = dict[str, list[int]]
-"""The milliseconds in which each job ran."""
+"""The milliseconds in which each job had GPUs."""
 
 
-def play(scheduler: str, jobs: Sequence[BaselineJob], gpus: int, queue_gpu_ms: int) -> Life:
-    """Return when each job ran under ``scheduler``."""
+def play(  # noqa: PLR0917 - the fleet, the scheduler, and the cost of a stop
+    scheduler: str,
+    jobs: Sequence[BaselineJob],
+    gpus: int,
+    queue_gpu_ms: int,
+    checkpoint_ms: int = 1,
+    stop_ms: int = 0,
+) -> Life:
+    """Return when each job had GPUs under ``scheduler``.
+
+    A stopped job loses its work since the last multiple of ``checkpoint_ms``, and has its GPUs for
+    ``stop_ms`` more.
+    """
     ran: Life = {job.name: [] for job in jobs}
+    had: Life = {job.name: [] for job in jobs}
+    done = {job.name: 0 for job in jobs}
+    stopping: dict[str, int] = {}
     running: list[str] = []
     known = {job.name: job for job in jobs}
     ms = 0
-    while any(len(ran[job.name]) < job.duration_ms for job in jobs):
-        live = [j for j in jobs if j.submitted_ms <= ms and len(ran[j.name]) < j.duration_ms]
+    while any(done[job.name] < job.duration_ms for job in jobs):
+        live = [j for j in jobs if j.submitted_ms <= ms and done[j.name] < j.duration_ms]
         live.sort(key=lambda job: (job.submitted_ms, job.name))
+        running = [name for name in running if known[name] in live]
         if scheduler == "fifo-easy":
-            running = [name for name in running if known[name] in live]
-            running = _easy(live, running, ran, gpus, ms)
+            chosen = _easy(live, running, ran, gpus, ms)
         else:
-            running = _greedy(_ranked(scheduler, live, ran, queue_gpu_ms), gpus)
+            chosen = _greedy(_ranked(scheduler, live, done, ran, queue_gpu_ms), gpus)
+        for name in running:
+            if name not in chosen:
+                done[name] -= done[name] % checkpoint_ms
+                stopping[name] = ms + stop_ms
+        stopping = {name: until for name, until in stopping.items() if until > ms}
+        running = [name for name in running if name in chosen]
+        for name in chosen:
+            holding = [*running, *stopping]
+            if name not in holding and _fits(known, holding, known[name], gpus):
+                running.append(name)
         for name in running:
             ran[name].append(ms)
+            done[name] += 1
+        for name in [*running, *stopping]:
+            had[name].append(ms)
         ms += 1
-    return ran
+    return had
 
 
 def _ranked(
-    scheduler: str, live: list[BaselineJob], ran: Life, queue_gpu_ms: int
+    scheduler: str, live: list[BaselineJob], done: dict[str, int], ran: Life, queue_gpu_ms: int
 ) -> list[BaselineJob]:
     if scheduler == "srtf":
-        return sorted(live, key=lambda job: job.duration_ms - len(ran[job.name]))
+        return sorted(live, key=lambda job: job.duration_ms - done[job.name])
     if scheduler == "priority":
         return sorted(live, key=lambda job: -job.priority)
     first = [job for job in live if len(ran[job.name]) * job.gpus < queue_gpu_ms]

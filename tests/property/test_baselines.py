@@ -10,6 +10,7 @@ from quorate.sim.baselines.baseline_orders import BASELINES, LeastAttainedServic
 from quorate.sim.baselines.baseline_simulation import (
     BaselineError,
     BaselineJob,
+    StopCost,
     simulate_baseline,
 )
 from quorate.sim.report.metrics import metrics_of
@@ -59,15 +60,23 @@ def test_a_baseline_does_what_playing_it_does(name: str, jobs: list[BaselineJob]
     assert 0 < found.utilisation <= 1
 
 
-@given(job_lists(), st.integers(1, 3))
-def test_what_a_restart_costs_is_done_again_and_counted(
-    jobs: list[BaselineJob], restart_ms: int
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", BASELINES)
+@examples(3)
+@given(jobs=job_lists(), checkpoint_ms=st.integers(1, 4), stop_ms=st.integers(0, 3))
+def test_a_stop_costs_the_work_since_the_last_checkpoint_and_time_on_the_gpus(
+    name: str, jobs: list[BaselineJob], checkpoint_ms: int, stop_ms: int
 ) -> None:
-    outcome = simulate_baseline("srtf", jobs, GPUS, BASELINES["srtf"], restart_ms=restart_ms)
+    scheduler = LeastAttainedService(QUEUE_GPU_MS) if name == "las" else BASELINES[name]
+    cost = StopCost(lost_ms=lambda done_ms: done_ms % checkpoint_ms, stop_ms=stop_ms)
+    outcome = simulate_baseline(name, jobs, GPUS, scheduler, cost=cost)
+    expected = play(name, jobs, GPUS, QUEUE_GPU_MS, checkpoint_ms, stop_ms)
     for run, job in zip(outcome.runs, jobs, strict=True):
-        had_ms = sum(each.end_ms - each.start_ms for each in run.intervals)
-        assert had_ms * job.gpus == job.duration_ms * job.gpus + run.lost_gpu_ms
-        assert run.lost_gpu_ms <= run.preemptions * restart_ms * job.gpus
+        had = [ms for each in run.intervals for ms in range(each.start_ms, each.end_ms)]
+        assert had == expected[run.name], run.name
+        worked_ms = len(had) - run.preemptions * stop_ms
+        assert worked_ms * job.gpus == job.duration_ms * job.gpus + run.lost_gpu_ms
+        assert run.preemptions == len(run.intervals) - 1
 
 
 def _job(**changed: int) -> BaselineJob:

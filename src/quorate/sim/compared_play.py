@@ -22,13 +22,22 @@ from quorate.sim.baselines.baseline_orders import BASELINES
 from quorate.sim.baselines.baseline_simulation import (
     BaselineError,
     BaselineJob,
+    StopCost,
     simulate_baseline,
 )
+from quorate.sim.fleet_simulation import Costs
 from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COST_UNIT, COSTS
 from quorate.sim.report.compare import SEEDS_MIN
 from quorate.sim.scenario import Scenario, ScenarioError, measured_of
-from quorate.sim.scenario_play import cluster_of, measured_names, staged, table_of, trace_of
+from quorate.sim.scenario_play import (
+    cluster_of,
+    costs_of,
+    measured_names,
+    staged,
+    table_of,
+    trace_of,
+)
 from quorate.sim.table_rates import rates_on
 from quorate.sim.traces.trace_job import TraceJob
 
@@ -132,6 +141,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
             jobs,
             sum(cluster.gpus),
             BASELINES[task.name],
+            cost=_cost(costs_of(asked)),
             flavor=flavor,
             price=COSTS.get(flavor, 0.0),
         )
@@ -143,6 +153,14 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
         cost_unit=COST_UNIT if flavor in COSTS else "",
         measured=measured_names(trace.jobs, measured_of(asked)),
     )
+
+
+def _cost(costs: Costs) -> StopCost:
+    """Return the cost of a stop for a baseline, as in the production engine."""
+    if costs.saves_at_stop:
+        return StopCost(stop_ms=costs.stop_ms)
+    every_ms = costs.checkpoint_every_ms
+    return StopCost(lost_ms=lambda done_ms: done_ms % every_ms, stop_ms=costs.stop_ms)
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:

@@ -344,12 +344,8 @@ def _fleet_play(
         throughputs=_paired_rates(asked, trace, on) if is_rounds else (),
     )
     layout = Layout(gpus_per_node=asked.gpus_per_node, nodes_per_domain=asked.nodes_per_domain)
-    costs = Costs(
-        checkpoint_every_ms=max(1, round(asked.checkpoint_s * _SECOND_MS)),
-        saves_at_stop=asked.saves_at_stop,
-        stop_ms=round(asked.stop_s * _SECOND_MS),
-    )
-    fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
+    fleet = plain_fleet(cluster, owners, pool, layout)
+    fleet = replace(fleet, table=table, costs=costs_of(asked))
     for job in trace.jobs:
         flavors, rates, _ = needs_of(fleet, job)  # Errors are raised before a ledger is made.
         most = max(fleet.sizes[flavor][0] for flavor in rates or flavors)
@@ -376,6 +372,15 @@ def _fleet_play(
             "name the checkpoint that was written last, or play the scenario again",
         )
     return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store, saved=saved)
+
+
+def costs_of(asked: Scenario) -> Costs:
+    """Return the cost of stops in ``asked``."""
+    return Costs(
+        checkpoint_every_ms=max(1, round(asked.checkpoint_s * _SECOND_MS)),
+        saves_at_stop=asked.saves_at_stop,
+        stop_ms=round(asked.stop_s * _SECOND_MS),
+    )
 
 
 def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], ...]:

@@ -48,6 +48,20 @@ def test_every_policy_measures_the_same_jobs() -> None:
     assert {metrics.runs for metrics in found.metrics.values()} == {3}
 
 
+def test_a_stop_costs_a_baseline_what_it_costs_the_engine() -> None:
+    asked = replace_fields(ASKED, generate="lam=9000,jobs=12", cluster="v100=1")
+    costly = replace_fields(asked, saves_at_stop=False, checkpoint_s=7_200.0, stop_s=600.0)
+    names, lost = ["bind", "srtf"], []
+    for each in (asked, costly):
+        outcomes = [play_task(task, FILES) for task in compared_tasks(each, names, range(5))]
+        lost.append(sum(run.lost_gpu_ms for outcome in outcomes for run in outcome.runs))
+        for run in (run for outcome in outcomes for run in outcome.runs):
+            had_ms = sum(each.end_ms - each.start_ms for each in run.intervals)
+            stops_ms = round(each.stop_s * 1_000) * run.preemptions
+            assert run.gpus * (had_ms - stops_ms) == run.gpus * run.ideal_ms + run.lost_gpu_ms
+    assert lost[0] == 0 < lost[1]
+
+
 @pytest.mark.parametrize(
     ("changed", "names", "seeds", "said"),
     [

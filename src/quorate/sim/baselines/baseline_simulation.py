@@ -1,7 +1,7 @@
 """Simulates jobs on a fleet of equal GPUs, under a scheduler that chooses the running jobs.
 
-Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job does up to
-``restart_ms`` of its work again, and keeps the rest. Placement is not simulated.
+Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job does a part of
+its work again, and keeps its GPUs until its stop is over. Placement is not simulated.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from typing import Protocol
+from typing import Final, Protocol
 
 from quorate.core.accounting.wait_causes import WaitCause
 from quorate.model.amounts import HOUR_MS
@@ -38,11 +38,16 @@ class BaselineJob:
 
 @dataclass(slots=True)
 class Live:
-    """A job that has arrived and not ended. ``since_ms`` is its last start; None if it waits."""
+    """A job that has arrived and not ended.
+
+    ``since_ms`` is its last start, and None if it does not run. If it was stopped, it keeps its
+    GPUs until ``held_until_ms``.
+    """
 
     job: BaselineJob
     left_ms: int
     since_ms: int | None = None
+    held_until_ms: int = 0
     attained_gpu_ms: int = 0
     preemptions: int = 0
     lost_gpu_ms: int = 0
@@ -64,6 +69,21 @@ class Scheduler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopCost:
+    """The cost of a stop: ``lost_ms`` returns how much of the work of a job it loses.
+
+    The stopped job keeps its GPUs for ``stop_ms``, and does no work meanwhile.
+    """
+
+    lost_ms: Callable[[int], int] = lambda _: 0
+    stop_ms: int = 0
+
+
+FREE: Final = StopCost()
+"""A stop loses no work, and GPUs are free at once."""
+
+
 class BaselineError(ValueError):
     """Jobs that cannot be simulated; the message names the job and the remedy."""
 
@@ -74,7 +94,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
     gpus: int,
     scheduler: Scheduler,
     *,
-    restart_ms: int = 0,
+    cost: StopCost = FREE,
     flavor: str = FLAVOR,
     price: float = 0.0,
 ) -> Outcome:
@@ -92,9 +112,10 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
         while to_come and to_come[0][0] <= now_ms:
             job = heappop(to_come)[2]
             live.append(Live(job, job.duration_ms))
-        _switch(live, scheduler.chosen(live, gpus, now_ms), gpus, now_ms, restart_ms)
+        _switch(live, scheduler.chosen(live, gpus, now_ms), gpus, now_ms, cost)
         arrival_ms = to_come[0][0] if to_come else None
-        next_ms = _next_ms(live, now_ms, (scheduler.again_ms(live, now_ms), arrival_ms))
+        stops = (each.held_until_ms for each in live if each.held_until_ms > now_ms)
+        next_ms = _next_ms(live, now_ms, (scheduler.again_ms(live, now_ms), arrival_ms, *stops))
         assert next_ms is not None, "jobs wait, but no later event can start them"
         _advance(live, next_ms - now_ms)
         now_ms = next_ms
@@ -141,27 +162,40 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
 
 
 def _switch(
-    live: Sequence[Live], chosen: Sequence[Live], gpus: int, now_ms: int, restart_ms: int
+    live: Sequence[Live], chosen: Sequence[Live], gpus: int, now_ms: int, cost: StopCost
 ) -> None:
-    """Stop the running jobs that were not chosen, and start the chosen ones."""
+    """Stop the running jobs that were not chosen, and start the chosen ones on free GPUs.
+
+    Chosen jobs whose GPUs other jobs still hold start when the stops of these jobs are over.
+    """
     names = {each.job.name for each in chosen}
     assert sum(each.job.gpus for each in chosen) <= gpus, "more GPUs were assigned than exist"
     for each in live:
         if each.since_ms is not None and each.job.name not in names:
-            lost_ms = min(restart_ms, each.job.duration_ms - each.left_ms)
+            done_ms = each.job.duration_ms - each.left_ms
+            lost_ms = cost.lost_ms(done_ms)
+            assert 0 <= lost_ms <= done_ms, each.job.name
             each.left_ms += lost_ms
             each.lost_gpu_ms += lost_ms * each.job.gpus
             each.preemptions += 1
-            _stop(each, now_ms)
+            each.held_until_ms = now_ms + cost.stop_ms
+            _stop(each, each.held_until_ms)
+    free = gpus - sum(each.job.gpus for each in live if _holds(each, now_ms))
     for each in chosen:
-        if each.since_ms is None:
+        if not _holds(each, now_ms) and each.job.gpus <= free:
             each.since_ms = now_ms
+            free -= each.job.gpus
 
 
-def _stop(each: Live, now_ms: int) -> None:
+def _holds(each: Live, now_ms: int) -> bool:
+    """Return whether a job runs, or keeps its GPUs because its stop is not over."""
+    return each.since_ms is not None or each.held_until_ms > now_ms
+
+
+def _stop(each: Live, until_ms: int) -> None:
     assert each.since_ms is not None, each.job.name
-    if now_ms > each.since_ms:
-        each.spans.append((each.since_ms, now_ms))
+    if until_ms > each.since_ms:
+        each.spans.append((each.since_ms, until_ms))
     each.since_ms = None
 
 
