@@ -281,6 +281,25 @@ def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
     assert "does not reproduce" not in out
 
 
+def test_a_whatif_names_the_added_gpus_that_no_envelope_pays_for(bare: Shell) -> None:
+    """Without --budgets, the only owner can use as many GPUs as the simulated fleet had."""
+    jobs = "name,arrives_s,gpus,duration_s,owner\na,0,8,100,x\nb,50,8,600,x\n"
+    bare.file("w.csv", jobs)
+    bare.ok("simulate", "--discipline", "bind", "--cluster", "gpu=8", "--trace", "w.csv",
+            "--record", "w.db")  # fmt: skip
+    ask = ("whatif", "--from-ledger", "w.db", "--at", "2023-11-14T22:13:40Z",
+           "--add-nodes", "2xgpu-00000")  # fmt: skip
+    lever = "--set budget.x.envelopes.gpu.concurrency=24"
+    said = "note: if all GPUs are busy, no envelope pays for 16 of the 16 added gpu GPUs; add "
+    assert said + lever in bare.ok(*ask)
+    tree = bare(*ask, "-o", "json").json
+    assert tree["unpaid"] == [{"flavor": "gpu", "added": 16, "gpus": 16, "lever": lever}]
+    raised = bare(*ask, *lever.split(), "-o", "json").json
+    assert raised["unpaid"] == []
+    (second,) = raised["runs"]
+    assert (second["run"], second["waitsMoreMs"]) == ("b", -50_000)
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

@@ -80,6 +80,7 @@ def whatif(
     from quorate.sim.whatif.differences import differences, first_difference
     from quorate.sim.whatif.fork import fork
     from quorate.sim.whatif.recorded_inputs import CannotForkError
+    from quorate.sim.whatif.unpaid_gpus import unpaid_gpus
     from quorate.views.reports.whatif_forms import identity_lines, whatif_lines, whatif_tree
 
     at_ms = instant_of(at)
@@ -102,10 +103,12 @@ def whatif(
     )
     found, unsure = differences(was, now), len(differences(was, again).runs)
     differs = first_difference(events, same.events)
+    unpaid = list(unpaid_gpus(view, changes, at_ms))
     if not settings.is_table:
-        print_tree(settings, whatif_tree(found, forked, unsure, differs))
+        print_tree(settings, whatif_tree(found, forked, unsure, differs, unpaid))
     elif changes:
-        click.echo("\n".join(whatif_lines(found, forked, unsure, show_wide=settings.wide)))
+        lines = whatif_lines(found, forked, unsure, unpaid, show_wide=settings.wide)
+        click.echo("\n".join(lines))
     else:
         lines = identity_lines(found, forked, len(events), differs, show_wide=settings.wide)
         click.echo("\n".join(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -12,6 +13,7 @@ from quorate.sim.outcome import SimulatedRun
 from quorate.sim.report.forecast_score import ForecastScore
 from quorate.sim.whatif.differences import Differences, OwnerDifference, RunDifference
 from quorate.sim.whatif.fork import Forked
+from quorate.sim.whatif.unpaid_gpus import Unpaid
 from quorate.views.reports.report_forms import metrics_tree, percent, seconds
 from quorate.views.table import Column, pairs, right, table
 from quorate.views.word_forms import countdown, hours
@@ -21,13 +23,18 @@ RUNS_MAX: Final = 20
 
 
 def whatif_lines(
-    found: Differences, forked: Forked, unsure: int, *, show_wide: bool = False
+    found: Differences,
+    forked: Forked,
+    unsure: int,
+    unpaid: Sequence[Unpaid] = (),
+    *,
+    show_wide: bool = False,
 ) -> list[str]:
     """Return the differences: in total, by owner, and of the runs with the largest differences.
 
     ``unsure`` is the number of runs that a fork without a change does not reproduce.
     """
-    lines = [*_notes(forked, unsure)]
+    lines = [*_notes(forked, unsure), *map(_unpaid, unpaid)]
     if found.are_none:
         return [*lines, "no difference"]
     return [*lines, *_tables(found, show_wide=show_wide)]
@@ -102,6 +109,13 @@ def _notes(forked: Forked, unsure: int) -> list[str]:
     return notes
 
 
+def _unpaid(each: Unpaid) -> str:
+    gpus = f"{each.gpus} of the {counted(each.added, f'added {each.flavor} GPU')}"
+    if each.lever is None:
+        return f"note: no envelope selects {gpus}; add an envelope for them"
+    return f"note: if all GPUs are busy, no envelope pays for {gpus}; add {each.lever}"
+
+
 def _mean(spread: Any) -> str:
     return "-" if spread is None else seconds(spread.mean)
 
@@ -139,7 +153,11 @@ def _change(was: str, now: str) -> str:
 
 
 def whatif_tree(
-    found: Differences, forked: Forked, unsure: int, differs: int | None
+    found: Differences,
+    forked: Forked,
+    unsure: int,
+    differs: int | None,
+    unpaid: Sequence[Unpaid] = (),
 ) -> dict[str, Any]:
     """Return the differences for programs, with every run that differs.
 
@@ -163,6 +181,7 @@ def whatif_tree(
         "firstEventNotReproduced": differs,
         "undrawn": list(forked.undrawn),
         "refused": list(forked.refused),
+        "unpaid": to_builtins(list(unpaid)),
     }
 
 
