@@ -57,9 +57,10 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 
     Starts by a conflict that is not settled yet are left out, and so are the reservations named in
     ``without``. When a conflict has cut leases for a start, the start needs the GPUs of these
-    leases, unless something else takes them from it.
+    leases, unless it does not fit beside the others for another reason: a quota, or a lost node.
     """
-    found = []
+    found: list[Place] = []
+    settled: list[Place] = []
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
         if record.planned_start_ms is None or name in without:
             continue
@@ -69,7 +70,9 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
         start_ms = record.planned_start_ms
         end_ms = start_ms + expected_ms(run, view.pools[run.pool])
         place = Place(run.name, start_ms, end_ms, record.slice, record.payers)
-        if not record.by_conflict or not lacking(view, place, ()):
+        (settled if record.by_conflict else found).append(place)
+    for place in settled:
+        if not lacking(view, place, found):
             found.append(place)
     return found
 

@@ -1,8 +1,8 @@
 """The first part of a walk: puts firm starts into the profile, and moves those that do not fit.
 
-Starts for which a conflict has cut leases are inserted first, then late starts, and other starts by
-a conflict last. Otherwise the order is that in which the starts became firm. Starts that no longer
-fit are planned again around the other firm starts, and the cause is recorded.
+Late starts are inserted first, and starts by a conflict that is not settled last. Otherwise the
+order is that in which the starts became firm. Starts that no longer fit are planned again around
+the other firm starts, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -76,54 +76,68 @@ class FirmWalk:
         aside: list[tuple[ReservationRecord, Entry]] = []
         now_ms = self.plan.log.now_ms
         records = [record for _, record in in_order(self.plan.view)]
-        # Starts for which a conflict has cut leases get the GPUs of these leases, also if the
-        # leases end late.
-        unkept = [record for record in records if not self._put_settled(record, aside)]
-        # Late starts come next: they also end later, so the starts right behind them have to move.
-        unkept.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
-        settled = len(aside)
-        for record in unkept:
-            if not record.by_conflict:
+        # Late starts come first: they also end later, so the starts right behind them have to move.
+        # A start is late, too, if leases that were cut for it end late.
+        records.sort(
+            key=lambda each: (
+                (each.planned_start_ms or now_ms) >= now_ms and self._clearing_ms(each) is None
+            )
+        )
+        clearing: list[tuple[ReservationRecord, Entry]] = []
+        unsettled: list[ReservationRecord] = []
+        for record in records:
+            if self._put_settled(record, clearing):
+                continue
+            if record.by_conflict:
+                unsettled.append(record)
+            else:
                 self._put_record(record, aside)
-        causes = [self._clearing(record) for record, _ in aside[:settled]]
-        causes += self._causes([pin for _, pin in aside[settled:]])
+        causes = self._causes([pin for _, pin in aside])
+        causes += [self._clearing(record) for record, _ in clearing]
+        aside += clearing
         # Any other start by a conflict takes only room that the other firm starts leave, and moves
         # none of them.
-        for record in unkept:
-            if record.by_conflict:
-                self._put_by_conflict(record, aside, causes)
+        for record in unsettled:
+            self._put_by_conflict(record, aside, causes)
         self.plan.profile.shut()
         for (record, pin), cause in zip(aside, causes, strict=True):
             self._move(record, pin, cause)
 
-    def _put_settled(
-        self, record: ReservationRecord, aside: list[tuple[ReservationRecord, Entry]]
-    ) -> bool:
-        """Put a start for which a conflict has cut leases into the profile; return whether it was.
+    def _clearing_ms(self, record: ReservationRecord) -> int | None:
+        """Return when leases that were cut for a start are expected to end.
 
-        If the cut leases end after the recorded start, the start moves to their expected end. A
-        start that does not fit then is added to ``aside``. Any other start, and a start that no
-        longer fits although the cut leases have ended in time, is left to the caller: the result is
-        False.
+        Return None if no leases were cut for it, or if all of them end before it.
+        """
+        if not record.conflict or record.planned_start_ms is None:
+            return None
+        now_ms = self.plan.log.now_ms
+        gone_ms = cleared_ms(self.plan.view, record, now_ms)
+        is_late = gone_ms is not None and gone_ms > max(record.planned_start_ms, now_ms)
+        return gone_ms if is_late else None
+
+    def _put_settled(
+        self, record: ReservationRecord, clearing: list[tuple[ReservationRecord, Entry]]
+    ) -> bool:
+        """Put a start for which a conflict has cut leases into the profile.
+
+        If the cut leases end after the recorded start, the start moves to their expected end; if it
+        does not fit then, it is added to ``clearing``. Return False, and do nothing, for any other
+        start, and for a start that no longer fits although the cut leases end in time.
         """
         plan = self.plan
-        now_ms = plan.log.now_ms
-        pin = pin_of(plan.view, record, now_ms) if record.conflict else None
+        pin = pin_of(plan.view, record, plan.log.now_ms) if record.conflict else None
         if pin is None:
             return False
-        gone_ms = cleared_ms(plan.view, record, now_ms)
-        is_late = gone_ms is not None and gone_ms > pin.start_ms
-        if not (is_late or is_cleared(plan.view, record)):
+        gone_ms = self._clearing_ms(record)
+        if gone_ms is None and not is_cleared(plan.view, record):
             return False
         self.are_apart = False
-        later = pin
-        if gone_ms is not None and is_late:
-            later = firm_entry(plan.view, record, gone_ms)
+        later = pin if gone_ms is None else firm_entry(plan.view, record, gone_ms)
         if not stands(plan.profile, later):
-            if is_late:
-                aside.append((record, pin))
-            return is_late
-        if is_late:
+            if gone_ms is not None:
+                clearing.append((record, pin))
+            return gone_ms is not None
+        if gone_ms is not None:
             move_firm(
                 plan.log,
                 record,
