@@ -158,6 +158,9 @@ class PromiseBooks:
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
+        """The last conflict that has cut leases for each reservation."""
+        self._settled: set[str] = set()
+        """The reservations whose present starts are by a conflict that has cut leases for them."""
         self._looked_ms = self._before_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
@@ -298,7 +301,7 @@ class PromiseBooks:
         self._by_conflict = frozenset(
             promise.made.run
             for name, promise in self._promises.items()
-            if promise.by_conflict and name not in settled | self._made_room.keys()
+            if promise.by_conflict and name not in settled | self._settled
         )
         self._clearing = {
             e.reservation.rpartition("@")[0]: e.planned_start_ms
@@ -350,8 +353,10 @@ class PromiseBooks:
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
             yield f"{event.reservation} moves from {planned_ms} to {start_ms}, which is sooner"
         promise.planned_ms = promise.due_ms = start_ms
-        if code is not MoveCode.CONFLICT_CLEARING:
-            self._made_room.pop(event.reservation, None)
+        if code is MoveCode.CONFLICT_CLEARING:
+            self._settled.add(event.reservation)
+        else:
+            self._settled.discard(event.reservation)
         promise.by_conflict = event.by_conflict
         promise.place, promise.payers = event.slice, event.payers
         promise.recorded = self._events
@@ -632,6 +637,7 @@ class PromiseBooks:
         if event.outcome is ConflictOutcome.CLEARED and declared.reservation in self._promises:
             leases = tuple(lease for cut in event.cuts for lease in cut.leases)
             self._made_room[declared.reservation] = event.conflict
+            self._settled.add(declared.reservation)
             self._cleared[declared.reservation] = _Cleared(event.conflict, leases, self._changes)
 
     def _not_overstaying(

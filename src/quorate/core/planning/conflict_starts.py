@@ -30,7 +30,7 @@ from quorate.core.preemption.disruption_rules import (
     is_for_headroom,
     may_call,
 )
-from quorate.core.profile.firm_places import place_of
+from quorate.core.profile.firm_places import is_void, place_of
 from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted
 from quorate.core.profile.plan_entry import Entry
@@ -86,14 +86,16 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
         )
         if found is None or found.start_ms + lead_ms >= best_ms:
             continue
+        planned_ms = found.start_ms + lead_ms
+        entry = counted(view, place_of(view, run, planned_ms, found.slice, found.shares))
+        if is_void(view, entry):
+            continue
         lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
         refused = may_call(view, record, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
         if refused is not None:
             deferred = _sooner(deferred, refused)
             continue
-        best_ms = found.start_ms + lead_ms
-        best = counted(view, place_of(view, run, best_ms, found.slice, found.shares))
-        best = replace(best, by_conflict=True, keeps=())
+        best_ms, best = planned_ms, replace(entry, by_conflict=True, keeps=())
         if found.start_ms == first_ms:
             break  # No further domains give a sooner start.
     if best is None:

@@ -93,7 +93,10 @@ class FirmWalk:
             else:
                 self._put_record(record, aside)
         causes = self._causes([pin for _, pin in aside])
-        causes += [self._clearing(record) for record, _ in clearing]
+        causes += [
+            withdrawn(self.plan.profile, pin, self.plan.log.events) or self._clearing(record)
+            for record, pin in clearing
+        ]
         aside += clearing
         # Any other start by a conflict takes only room that the other firm starts leave, and moves
         # none of them.

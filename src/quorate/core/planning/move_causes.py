@@ -127,7 +127,8 @@ def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCaus
     """Return why no conflict can make the start ``pin`` possible; None if one may.
 
     ``pin`` is not in ``profile``. No conflict helps if a payer may no longer pay or may pay for
-    fewer GPUs at a time, or if a domain no longer has enough GPUs that are ready.
+    fewer GPUs at a time, if a domain no longer has enough GPUs that are ready, or if a hard quota
+    allows no such run at all.
     """
     view, found = profile.view, dict[Found, None]()
     for share in unpaid(view, pin):
@@ -141,7 +142,14 @@ def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCaus
     for domain, gpus in pin.slice.domains:
         key = IslandKey(pin.pool, pin.slice.flavor, domain)
         if _ready_gpus(view, key) < gpus:
-            found |= dict.fromkeys(_lost(profile, pin, key, events))
+            lost = _lost(profile, pin, key, events)
+            found |= dict.fromkeys(each for each in lost if each[1][0] != "lease")
+    for name in view.holdings.bounds_of(pin.owner):
+        quota = view.owners[name].quota
+        if quota.concurrent_runs_max == 0 or (
+            quota.nodes_max is not None and quota.nodes_max < pin.nodes
+        ):
+            found[MoveCode.QUOTA_CHANGED, ("owner", name)] = None
     if breaks_nodes(view, pin):
         found |= dict.fromkeys(_resized(pin, events))
     return _first(found) if found else None

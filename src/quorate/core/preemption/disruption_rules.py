@@ -217,9 +217,12 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     # free GPUs of ``place``.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
-    answer = admit(there, goal.run, at_ms, has_executor=has_executor)
+    # The payers must pay when the cut leases have ended.
+    lead_ms = view.pools[run.pool].grace_max_ms if has_executor else 0
+    paid_ms = at_ms + lead_ms
+    answer = admit(there, goal.run, paid_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
-        answer = admit(emptied, goal.run, at_ms, has_executor=has_executor)
+        answer = admit(emptied, goal.run, paid_ms, has_executor=has_executor)
     if not isinstance(answer, Admitted):
         return None
     paid = shares_of(answer.legs)

@@ -291,7 +291,8 @@ class Start:
         until_ms = needed_until_ms(
             view, self.run, at_ms, has_executor=self.has_executor, is_firm=bool(self.own)
         )
-        if self.firm is None or view.pledges or at_ms != self.at_ms:
+        # A profile over another state keeps no hard quotas for its entries.
+        if self.firm is None or self.firm.bounded or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms, without=self.without)
         return room_beside(view, self.firm.over(view), self.run, at_ms, until_ms)
 

@@ -33,7 +33,7 @@ from quorate.model.events import (
     ReservationMoved,
 )
 from quorate.model.refusal import RefusalCode
-from quorate.model.specs import Budget, Cap, Node, Owner, Pool, Quota, Run, Sharing
+from quorate.model.specs import Budget, Cap, Node, OnQuota, Owner, Pool, Quota, Run, Sharing
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.checked_lives import CheckedLife
@@ -42,7 +42,10 @@ HALF = Quota(fair_share_target_ppm=PPM // 2)
 
 
 class World:
-    """A checked history of the owners ann, bob and cat, who all have money."""
+    """A checked history of the owners ann, bob and cat, who all have money.
+
+    ann and bob are children of ``family``, if it is given.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class World:
         pool: Pool | None = None,
         budgets: Sequence[Budget] = (),
         quota: Quota | None = None,
+        family: Owner | None = None,
     ) -> None:
         names = ("ann", "bob", "cat")
         own = {each.name: each for each in map(money, names)} | {
@@ -57,7 +61,19 @@ class World:
         }
         self.life = CheckedLife(
             nodes=nodes or (node("n1"), node("n2")),
-            owners=[Owner(name=each, quota=quota or Quota()) for each in names],
+            owners=[
+                *(() if family is None else (family,)),
+                *(Owner(name=each, quota=quota or Quota()) for each in names if each == "cat"),
+                *(
+                    Owner(
+                        name=each,
+                        quota=quota or Quota(),
+                        parents=() if family is None else (family.name,),
+                    )
+                    for each in names
+                    if each != "cat"
+                ),
+            ],
             budgets=list(own.values()),
             pools=[pool or Pool(name="default", disruption_rate_ppm=PPM)],
         )
@@ -256,3 +272,70 @@ def test_no_conflict_by_hand_is_about_a_cap_that_was_removed() -> None:
     assert world.is_running("a")
     (refusal,) = world.play(by_hand, 136).refusals
     assert refusal.code is RefusalCode.UNKNOWN_NAME
+
+
+def test_a_start_by_conflict_has_payers_whose_windows_are_open_at_its_start() -> None:
+    """The first window closes after the cut at 135, and before the start at 140."""
+    spans = ((-60, 137), (137, 100_000))
+    lines = [
+        replace(
+            envelope(
+                f"w{number}",
+                64,
+                start_ms=NOW_MS + begins * MINUTE_MS,
+                end_ms=NOW_MS + ends * MINUTE_MS,
+            ),
+            sharing=Sharing.NONE,
+        )
+        for number, (begins, ends) in enumerate(spans)
+    ]
+    world = World(node("n1"), budgets=[budget("b-ann", "ann", *lines)])
+    world.play(Submit(of("b", 8, "bob", 3)), 0)
+    assert list(planned(world.play(Submit(of("x", 8, "ann", 4)), 120))) == [("x", 140, True)]
+    (record,) = world.life.state.reservations.values()
+    assert [share.payer for share in record.payers] == ["b-ann/w1"]
+    events = world.play(Submit(of("y", 1, "cat", 4)), 120.5).events
+    assert not causes([*events, *world.tick(121, 122, 135)])
+    assert world.life.state.runs["b"].phase is Phase.PENDING
+
+
+def test_no_conflict_is_called_for_headroom_that_older_firm_starts_need() -> None:
+    """From minute 120 on, the quota of org is used up by n1 and n2."""
+    pool = Pool(name="default", disruption_rate_ppm=PPM, notice_ms=MINUTE_MS)
+    pool = replace(pool, grace_max_ms=MINUTE_MS, runtime_min_ms=30 * MINUTE_MS)
+    world = World(
+        node("n1", domain="A"),
+        node("n2", domain="B"),
+        pool=pool,
+        family=Owner(name="org", quota=Quota(concurrent_runs_max=2)),
+    )
+    there = [(("fabric.domain", name),) for name in ("A", "B")]
+    world.play(Submit(of("c", 8, "cat", 100, selector=there[0])), 0)
+    world.play(Submit(of("a1", 8, "ann", 1 / 3, selector=there[1])), 100)
+    for name in ("n1", "n2"):
+        world.play(Submit(of(name, 4, "ann", 4, selector=there[1], on_quota=OnQuota.WAIT)), 110)
+    third = of("x", 8, "bob", 4, selector=there[0], on_quota=OnQuota.WAIT)
+    assert not list(planned(world.play(Submit(third), 111)))
+    assert not causes(world.tick(112, 113))
+    assert world.is_running("c")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (Drain("n1"), MoveCode.NODE_DRAINED),
+        (Apply((money("ann", 8),)), MoveCode.BUDGET_CHANGED),
+        (Apply((Owner(name="ann", quota=Quota(concurrent_runs_max=0)),)), MoveCode.QUOTA_CHANGED),
+    ],
+)
+def test_a_settled_start_that_becomes_impossible_moves_for_that_cause(
+    command: Command, code: MoveCode
+) -> None:
+    world = World()
+    for name in ("b1", "b2"):
+        world.play(Submit(of(name, 8, "bob", 100, grace_ms=5 * MINUTE_MS)), 0)
+    world.play(Submit(of("x", 16, "ann", 4)), 120)
+    world.play(Tick(), 135)
+    world.draw(135)
+    decision = world.play(command, 140.1)
+    assert [cause.code for cause in causes(decision.events)] == [code]
