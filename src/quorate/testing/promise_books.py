@@ -468,11 +468,13 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late run.
+        """Return whether a start moves behind a late run, or one that waits for cut leases to end.
 
         The cause names the run, or names leases that ended in the same block.
         """
         runs = {name for kind, name in event.cause.objects if kind == "run"}
+        if not runs.isdisjoint(self._clearing):
+            return True
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
         is_late = any(place.start_ms < view.at_ms for place in self._activated.values())

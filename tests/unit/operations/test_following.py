@@ -93,7 +93,6 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
         *range(35, 40),
         42,
         43,
-        44,
         48,
         53,
     ]
