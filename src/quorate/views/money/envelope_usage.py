@@ -31,7 +31,7 @@ COLUMNS = (
 class EnvelopeUsage:
     """How many GPUs an envelope pays for: for its owner, for the owner's family, for borrowers.
 
-    ``headroom_gpus`` is how many more GPUs the envelope can pay for now; 0 outside its window.
+    ``headroom_gpus`` is how many more GPUs the envelope can pay for; 0 outside its window.
     """
 
     budget: str

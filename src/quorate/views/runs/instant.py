@@ -56,7 +56,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The amount that an envelope has paid for a run so far, and the GPUs that it pays for now."""
+    """The amount that an envelope has paid for a run so far, and its GPUs that the run has."""
 
     run: str
     owner: str
