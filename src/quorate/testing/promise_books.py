@@ -324,13 +324,15 @@ class PromiseBooks:
             for name, promise in self._promises.items()
             if name not in moving and promise.planned_ms is not None and not promise.by_conflict
         ]
+        fitting = list(self._beside)
         for name, promise in self._promises.items():
             run, planned_ms = promise.made.run, promise.planned_ms
             if promise.by_conflict and run not in self._by_conflict and planned_ms is not None:
                 place = self._place(promise, planned_ms, view)
                 is_there = name not in moving or run in self._clearing
                 later = _delayed(place, self._clearing.get(run, planned_ms))
-                if is_there and not lacking(view, later, self._beside):
+                if is_there and not lacking(view, later, fitting):
+                    fitting.append(later)
                     self._beside.append(place)
 
     def _move(self, event: ReservationMoved, view: StateView) -> Iterator[str]:
