@@ -111,7 +111,8 @@ class Profile:
         """Return a read-only profile of ``view`` with the entries of this profile.
 
         ``view`` has fewer leases than the view of this profile, and must have no filled spares. A
-        start by a conflict takes no more than in this profile, even if more is free.
+        start by a conflict takes no more than in this profile, even if more is free. The result
+        does not count the hard quotas that entries take.
         """
         profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
