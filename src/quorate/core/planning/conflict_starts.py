@@ -277,13 +277,22 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
 
     Return None if no lease was cut for the reservation, or if all cut leases have ended.
     """
+    ends = (lease_end_ms(view, view.leases[n], now_ms) for n in clearing_leases(view, record))
+    return max(ends, default=None)
+
+
+def clearing_leases(view: StateView, record: ReservationRecord) -> frozenset[str]:
+    """Return the leases that were cut for a reservation, or stop beside these, and are still open.
+
+    Return none if all leases that were cut for it have ended.
+    """
     if not record.conflict:
-        return None
+        return frozenset()
     resolved = view.conflicts[record.conflict].resolved
     assert resolved is not None, record
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
-        return None
+        return frozenset()
     # When the conflict was resolved, leases that were stopping in the reservation's domains counted
     # as free. They may end later than the cut leases. Leases that were stopped later do not matter:
     # the start does not need their GPUs.
@@ -296,12 +305,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
         for node in view.island(IslandKey(pool, flavor, domain)).nodes
         for name in view.node_leases.get(node.name, ())
     )
-    going = (view.leases[name] for name in {*cut, *beside})
-    return max(
-        (
-            lease_end_ms(view, lease, now_ms)
-            for lease in going
-            if lease.ending is not None and lease.ending.at_ms <= resolved.at_ms
-        ),
-        default=None,
+    return frozenset(
+        name
+        for name in (*cut, *beside)
+        if (ending := view.leases[name].ending) is not None and ending.at_ms <= resolved.at_ms
     )

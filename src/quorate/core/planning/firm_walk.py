@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from quorate.core.planning.conflict_starts import call_conflict, cleared_ms, look_ms
 from quorate.core.planning.firm_or_tentative import first_promisable
+from quorate.core.planning.late_cuts import late_cuts
 from quorate.core.planning.move_causes import cause_of, withdrawn
 from quorate.core.planning.overstay import can_stay
 from quorate.core.planning.walk_plan import WalkPlan
@@ -75,18 +76,23 @@ class FirmWalk:
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
         now_ms = self.plan.log.now_ms
-        records = [record for _, record in in_order(self.plan.view)]
+        view, has_executor = self.plan.view, self.plan.log.has_executor
         # Late starts come first: they also end later, so the starts right behind them have to move.
         # A start is late, too, if leases that were cut for it end late.
+        records = [record for _, record in in_order(view)]
+        records.sort(key=lambda each: (each.planned_start_ms or now_ms) >= now_ms)
+        cuts = late_cuts(view, records, now_ms, has_executor=has_executor)
         records.sort(
             key=lambda each: (
-                (each.planned_start_ms or now_ms) >= now_ms and self._clearing_ms(each) is None
+                (each.planned_start_ms or now_ms) >= now_ms
+                and each.made.reservation not in cuts.first
             )
         )
         clearing: list[tuple[ReservationRecord, Entry]] = []
         unsettled: list[ReservationRecord] = []
         for record in records:
-            if self._put_settled(record, clearing):
+            gone_ms = cuts.gone_ms.get(record.made.reservation)
+            if self._put_settled(record, gone_ms, clearing):
                 continue
             if record.by_conflict:
                 unsettled.append(record)
@@ -106,33 +112,23 @@ class FirmWalk:
         for (record, pin), cause in zip(aside, causes, strict=True):
             self._move(record, pin, cause)
 
-    def _clearing_ms(self, record: ReservationRecord) -> int | None:
-        """Return when leases that were cut for a start are expected to end.
-
-        Return None if no leases were cut for it, or if all of them end before it.
-        """
-        if not record.conflict or record.planned_start_ms is None:
-            return None
-        now_ms = self.plan.log.now_ms
-        gone_ms = cleared_ms(self.plan.view, record, now_ms)
-        is_late = gone_ms is not None and gone_ms > max(record.planned_start_ms, now_ms)
-        return gone_ms if is_late else None
-
     def _put_settled(
-        self, record: ReservationRecord, clearing: list[tuple[ReservationRecord, Entry]]
+        self,
+        record: ReservationRecord,
+        gone_ms: int | None,
+        clearing: list[tuple[ReservationRecord, Entry]],
     ) -> bool:
         """Put a start for which a conflict has cut leases into the profile.
 
-        If the cut leases end after the recorded start, the start moves to their expected end; if it
-        does not fit then, it is added to ``clearing``. Return False, and do nothing, for any other
-        start, and for a start that no longer fits although the cut leases end in time.
+        If ``gone_ms`` is given, the start has to wait for these leases and moves to this instant;
+        if it does not fit then, it is added to ``clearing``. Return False, and do nothing, for any
+        other start, and for a start that does not fit although it does not have to wait.
         """
         plan = self.plan
-        pin = pin_of(plan.view, record, plan.log.now_ms) if record.conflict else None
-        if pin is None:
-            return False
-        gone_ms = self._clearing_ms(record)
         if gone_ms is None and not is_cleared(plan.view, record):
+            return False
+        pin = pin_of(plan.view, record, plan.log.now_ms)
+        if pin is None:
             return False
         self.are_apart = False
         later = pin if gone_ms is None else firm_entry(plan.view, record, gone_ms)

@@ -17,6 +17,7 @@ from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.firm_places import (
     breaks_nodes,
     is_barred,
+    is_void,
     payers_of,
     recorded_end_ms,
     unpaid,
@@ -153,6 +154,33 @@ def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCaus
     if breaks_nodes(view, pin):
         found |= dict.fromkeys(_resized(pin, events))
     return _first(found) if found else None
+
+
+def stands_without(profile: Profile, pin: Entry, leases: Collection[str]) -> bool:
+    """Return whether ``pin``, which is not in ``profile``, would fit if ``leases`` had ended."""
+    view, returns = profile.view, profile.returns
+    if is_void(view, pin):
+        return False
+    for kind, name, resource, amount in (*profile.named_needs(pin), *profile.rack_needs(pin)):
+        if kind == "nodes":
+            if nodes_short(profile, pin, name, without=frozenset(leases)) > 0:
+                return False
+            continue
+        cured = resource.copy()
+        if kind == "runs":
+            runs = {view.leases[lease].fact.run for lease in leases}
+            over = [run for run in runs if all(each in leases for each in view.runs[run].leases)]
+            for run in over:
+                ends = (returns.lease_end_ms(lease) for lease in view.runs[run].leases)
+                cured.take(pin.start_ms, max(ends), -1)
+        else:
+            for lease in leases:
+                if _holds(view, lease, kind, name):
+                    gpus = _share(view, lease, kind, name)
+                    cured.take(pin.start_ms, returns.lease_end_ms(lease), -gpus)
+        if cured.least(pin.start_ms, pin.end_ms) < amount:
+            return False
+    return True
 
 
 def _ready_gpus(view: StateView, key: IslandKey) -> int:

@@ -44,8 +44,8 @@ from quorate.model.state.records import Phase, ReservationRecord
 from quorate.model.state.state_view import StateView
 from quorate.model.state.upstreams import overtaken_since
 
-_Shortage = tuple[str, str, int]
-"""The kind and name of a resource, and how much of it is missing."""
+_Shortage = tuple[str, str, int, int]
+"""The kind and name of a resource, how much of it is missing, and the first instant of that."""
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
@@ -255,7 +255,7 @@ class _Freed:
 
     def left(self, stopped: Collection[Overstayer]) -> list[int]:
         """Return how much of each resource is missing if the bundles in ``stopped`` are stopped."""
-        left = [missing for _, _, missing in self._short]
+        left = [missing for _, _, missing, _ in self._short]
         for each in stopped:
             held = self._held.get(each)
             if held is None:
@@ -268,7 +268,7 @@ class _Freed:
             if spare.back_ms > self._pin.start_ms and not spare.fillers:
                 continue
             slots = slots_of(self._profile, spare)
-            for at, (kind, name, _) in enumerate(self._short):
+            for at, (kind, name, *_) in enumerate(self._short):
                 key = IslandKey(self._pin.pool, self._pin.slice.flavor, name)
                 if kind == "domain":
                     left[at] -= slots.get(key, 0)
@@ -367,20 +367,21 @@ def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
         if kind == "nodes" and short > 0:
             short = nodes_short(profile, pin, name)
         if short > 0:
-            found.append((kind, name, short))
+            since_ms = resource.first_below(beside, pin.start_ms, pin.end_ms)
+            found.append((kind, name, short, pin.start_ms if since_ms is None else since_ms))
     return found
 
 
 def _held(
     profile: Profile, pin: Entry, each: Overstayer, short: Sequence[_Shortage]
 ) -> Iterator[int]:
-    """Yield, for each shortage, how much the bundle holds of that resource."""
-    for kind, name, _ in short:
+    """Yield, for each shortage, how much the bundle holds of that resource when it begins."""
+    for kind, name, _, since_ms in short:
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
-            yield room_of(profile, pin, each).get(key, 0)
+            yield room_of(profile, pin, each, since_ms).get(key, 0)
         elif kind == "racks":
-            freed = nodes_of(profile, pin, each)
+            freed = nodes_of(profile, pin, each, since_ms)
             yield sum(freed.get(node, 0) for node in nodes_in(name))
         else:
             yield width_of(profile.view, each, kind, name)

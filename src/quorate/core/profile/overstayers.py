@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from quorate.core.profile.lease_ends import declared_end_ms
 from quorate.core.profile.plan_entry import Entry
@@ -163,28 +164,30 @@ def take_slots(
     profile.take_on(on_nodes, from_ms, until_ms)
 
 
-def room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
-    """Return how many GPUs the end of a bundle would free for ``pin``, by island."""
+def room_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[IslandKey, int]:
+    """Return how many GPUs the end of a bundle would free for ``pin`` at ``at_ms``, by island."""
     found: dict[IslandKey, int] = {}
-    for node, gpus in nodes_of(profile, pin, each).items():
+    for node, gpus in nodes_of(profile, pin, each, at_ms).items():
         key = profile.view.nodes[node].island
         found[key] = found.get(key, 0) + gpus
     return found
 
 
-def nodes_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[str, int]:
-    """Return how many GPUs the end of a bundle would free for ``pin``, by node.
+def nodes_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[str, int]:
+    """Return how many GPUs the end of a bundle would free for ``pin`` at ``at_ms``, by node.
 
-    If the pool gives whole nodes, a node counts with all its GPUs. Slots of a filled spare do not
-    count if its run is expected to run at the start of ``pin``: they go back to the spare.
+    ``at_ms`` is not before the start of ``pin``. If the pool gives whole nodes, a node counts with
+    all its GPUs. Slots of a filled spare do not count if its run is expected to run at ``at_ms``:
+    they go back to the spare. If that run is overdue, its expected end is a guess, and the slots do
+    not count if it is later than the start of ``pin`` (``filled_spares``).
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:
         for node, mask in view.leases[name].fact.slots:
             if node not in view.node_status:
                 masks[node] = masks.get(node, 0) | mask
-    for pledge in view.pledges.values():
-        if pledge.filler == each.run and _outlasts(profile, pledge, pin.start_ms):
+    for pledge in _filled_by(view, each):
+        if _outlasts(profile, pledge, pin.start_ms if _is_late(profile, pledge) else at_ms):
             for node, mask in pledge.slots:
                 masks[node] = masks.get(node, 0) & ~mask
     found: dict[str, int] = {}
@@ -198,6 +201,17 @@ def nodes_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[str, int]:
 def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
     """Return whether a filled spare is expected to last past ``at_ms``."""
     return profile.returns.pledge_over_ms(pledge) > at_ms
+
+
+def _filled_by(view: StateView, each: Overstayer) -> Iterator[PledgeRecord]:
+    """Yield the spares that the run of a bundle fills."""
+    return (pledge for pledge in view.pledges.values() if pledge.filler == each.run)
+
+
+def _is_late(profile: Profile, pledge: PledgeRecord) -> bool:
+    """Return whether the run of a filled spare has reached its declared end, and still runs."""
+    record = profile.view.runs[pledge.run]
+    return record.phase is Phase.RUNNING and declared_end_ms(profile.view, record) <= profile.now_ms
 
 
 def width_of(view: StateView, each: Overstayer, kind: str, name: str) -> int:
@@ -238,13 +252,22 @@ def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whet
 ) -> None:
     """Count the resources of a bundle as taken (``sign`` is 1) or as free (-1), for a time span.
 
-    The slots of its filled spares are not counted (``take_slots``).
+    The slots of its filled spares are not counted (``take_slots``). Slots of a spare that it fills
+    count from the expected end of the spare's run: until then they go back to the spare.
     """
     view = profile.view
-    for key, gpus in room_of(profile, pin, each).items():
-        profile.room(key).take(from_ms, until_ms, sign * gpus)
-    on_nodes = {node: sign * gpus for node, gpus in nodes_of(profile, pin, each).items()}
-    profile.take_on(on_nodes, from_ms, until_ms)
+    overs = {
+        profile.returns.pledge_over_ms(spare)
+        for spare in _filled_by(view, each)
+        if not _is_late(profile, spare)
+    }
+    instants = sorted({from_ms, until_ms, *(over for over in overs if from_ms < over < until_ms)})
+    for begin_ms, end_ms in pairwise(instants):
+        at_ms = max(begin_ms, pin.start_ms)
+        for key, gpus in room_of(profile, pin, each, at_ms).items():
+            profile.room(key).take(begin_ms, end_ms, sign * gpus)
+        on_nodes = {node: sign * gpus for node, gpus in nodes_of(profile, pin, each, at_ms).items()}
+        profile.take_on(on_nodes, begin_ms, end_ms)
     for payer, tier, gpus in _paid(view, each):
         profile.payer(payer).take(from_ms, until_ms, sign * gpus)
         if tier is Tier.BORROWED:

@@ -84,6 +84,16 @@ class Resource:
             free = min(free, *self.free[step : bisect_left(steps_ms, until_ms, step)])
         return free
 
+    def first_below(self, amount: int, from_ms: int, until_ms: int) -> int | None:
+        """Return the first instant between the two at which less than ``amount`` is free.
+
+        Return None if there is no such instant.
+        """
+        steps_ms = self.steps_ms
+        first, last = bisect_right(steps_ms, from_ms), bisect_left(steps_ms, until_ms)
+        instants = (from_ms, *steps_ms[first:last])
+        return next((at_ms for at_ms in instants if self.value(at_ms) < amount), None)
+
     def most_taken(self, from_ms: int, until_ms: int) -> int:
         """Return the most that the plan takes from ``from_ms`` until just before ``until_ms``."""
         first = bisect_right(self.steps_ms, from_ms)

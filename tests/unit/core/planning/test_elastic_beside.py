@@ -210,6 +210,27 @@ def test_filler_goes_on_where_its_slots_would_be_a_spares_again() -> None:
     assert ("lease", "old/0") in moved.cause.objects
 
 
+def test_filler_is_stopped_for_a_start_that_lacks_its_slots_after_the_end_of_the_spares_run() -> (
+    None
+):
+    life = planned_life(nodes=[node("a0", 4), node("a1", 4)])
+    life.do(Submit(of("keeper", 2, minutes=130, group_gpus=2, spares_per_group=2)))
+    life.do(Submit(of("busy", 4)))
+    life.do(Submit(of("wide", 5, "two")))
+    life.do(Submit(of("next", 3, "two")))
+    assert (firm_ms(life, "wide"), firm_ms(life, "next")) == (
+        START_MS + 10 * MINUTE_MS,
+        START_MS,
+    )
+    life.do(Submit(of("filler", 2, "three", 30)))
+    assert (life.filled("keeper"), marked(life, "filler")) == (2, [0])
+    decisions = [*tick_until(life, START_MS - MINUTE_MS), life.do(Complete("busy"))]
+    decisions += [life.do(Tick(), START_MS)]
+    assert ends(decisions[-1]) == [("filler/0", EndReason.OVERSTAYED)]
+    assert [move for each in decisions for move in moves(each)] == []
+    assert start_ms_of(life, "next") == START_MS
+
+
 def test_spare_that_takes_the_place_of_a_lost_node_moves_no_firm_start() -> None:
     life = planned_life(nodes=[node(f"a{number}", 4) for number in range(4)])
     life.do(Submit(of("careful", 4, minutes=240, group_gpus=4, spares_per_group=4)))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from quorate.core.commands import (
     Apply,
     Command,
+    Complete,
     Confirm,
     Decision,
     Drain,
@@ -339,3 +340,39 @@ def test_a_settled_start_that_becomes_impossible_moves_for_that_cause(
     world.draw(135)
     decision = world.play(command, 140.1)
     assert [cause.code for cause in causes(decision.events)] == [code]
+
+
+def test_a_start_whose_cut_leases_end_late_does_not_wait_for_them_if_other_gpus_are_free() -> None:
+    world = World(node("n1"))
+    world.play(Submit(of("b", 8, "bob", 100, grace_ms=2 * MINUTE_MS)), 0)
+    assert list(planned(world.play(Submit(of("x", 8, "ann", 4)), 120))) == [("x", 140, True)]
+    world.play(Tick(), 135)
+    world.draw(135)
+    # The executor should have stopped b at 137.
+    assert not causes(world.play(Apply((node("n2"),)), 138).events)
+    assert world.is_running("x")
+
+
+def test_a_start_by_conflict_moves_no_older_start_for_a_node_that_it_lost() -> None:
+    """At 220, x has too few GPUs beside z, because n3 is drained. The executor ends d late, too."""
+    world = World(*(node(name) for name in ("n1", "n2", "n3")))
+    for name, hours in (("b", 10 / 3), ("c", 10 / 3), ("d", 100)):
+        world.play(Submit(of(name, 8, "bob", hours, grace_ms=2 * MINUTE_MS)), 0)
+    world.play(Submit(of("y", 16, "cat", 1 / 3)), 190)
+    for name in ("b", "c"):
+        world.play(Complete(name, has_gone=True), 200)
+    assert world.is_running("y")
+    assert list(planned(world.play(Submit(of("z", 16, "cat", 4)), 200))) == [("z", 220, False)]
+    assert list(planned(world.play(Submit(of("x", 8, "ann", 4)), 200.5))) == [("x", 220.5, True)]
+    world.play(Tick(), 215.5)
+    world.draw(215.5)
+    (gone,) = {node for node, _ in world.life.state.leases["d/0"].fact.slots}
+    world.play(Drain(gone), 216)
+    world.play(Tick(), 217.6)
+    world.play(Complete("y", has_gone=True), 220)
+    assert world.is_running("z")
+    # x waits for the end of z. Its place is free then, however late d is.
+    for minute in (230, 300, 400, 459):
+        world.play(Tick(), minute)
+    assert not causes(world.play(Complete("z", has_gone=True), 460).events)
+    assert world.is_running("x")
