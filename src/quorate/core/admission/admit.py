@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.admission.cover import payer_phases
-from quorate.core.admission.cover_search import pay, payable
+from quorate.core.admission.cover_search import pay
 from quorate.core.admission.domain_offer import DomainOffer, DomainOffers
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
 from quorate.core.admission.holds import hold_duration_ms
@@ -30,6 +30,7 @@ from quorate.core.admission.payers import (
     family_of,
     names_racks,
 )
+from quorate.core.admission.payment_check import PaymentCheck
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.shortfall import explain_uncovered
 from quorate.core.admission.spread import Spread, demands_of, spreads
@@ -331,11 +332,8 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
     Each set of demands is tried once.
     """
     refused: set[tuple[object, ...]] = set()
-
-    def may_be_paid(demands: Sequence[Demand]) -> bool:
-        return sum(payable(payer_list, demands)) == sum(gpus for _, gpus in demands)
-
-    for spread in spreads(attempt.domain_offers, may_be_paid, steps):
+    check = PaymentCheck(payer_list)
+    for spread in spreads(attempt.domain_offers, check.could_pay, steps):
         demands = demands_of(spread)
         bill = tuple(
             (

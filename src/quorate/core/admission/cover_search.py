@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quorate.core.admission.max_flow import FlowNetwork
-from quorate.core.admission.payer_limits import DEMANDS_MAX, PayerLimits, can_pay
+from quorate.core.admission.payer_limits import DEMANDS_MAX, PayerLimits, Served, can_pay
 from quorate.core.admission.payers import Demand, Leg, PayerList
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.events import Tier
@@ -179,6 +179,7 @@ class PaymentSearch:
     taken: list[int] = field(init=False)
     by_bisection: bool = field(init=False, default=False)
     limits: dict[EnvelopeId, PayerLimits] = field(init=False, default_factory=dict)
+    served: dict[int, list[Served]] = field(init=False, default_factory=dict)
     ahead: list[_Ahead] = field(init=False, default_factory=list)
     dead_ends: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
@@ -336,14 +337,14 @@ class PaymentSearch:
         if len(self.left) > DEMANDS_MAX:
             relaxation = Relaxation.build(self.payer_list, rest, self.left, rooms_now=rooms)
             return relaxation.fill(self.left) == self.left
-        served: dict[EnvelopeId, list[int]] = {}
-        for index, key, _ in rest:
-            served.setdefault(key, []).append(index)
-        return can_pay(
-            self.payer_list,
-            self.left,
-            [(self._limits(key), indexes) for key, indexes in served.items()],
-        )
+        served = self.served.get(at)
+        if served is None:
+            masks: dict[EnvelopeId, int] = {}
+            for index, key, _ in rest:
+                masks[key] = masks.get(key, 0) | 1 << index
+            served = [(self._limits(key), mask) for key, mask in masks.items()]
+            self.served[at] = served
+        return can_pay(self.payer_list, self.left, served)
 
 
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:

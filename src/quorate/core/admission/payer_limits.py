@@ -22,10 +22,13 @@ DEMANDS_MAX = 4
 class CapLimit(Struct, frozen=True, gc=False):
     """The GPUs and GPU-milliseconds that a cap has left; None if it does not limit them.
 
-    ``hold_ms`` is the shortest hold among the open payers under the cap.
+    ``hold_ms`` is the shortest hold among the open payers under the cap. ``name`` and
+    ``hours_name`` are what the bounds on GPUs and on GPU-hours are called.
     """
 
     key: CapId
+    name: str
+    hours_name: str
     gpus: int | None
     gpu_ms: int | None
     hold_ms: int
@@ -66,6 +69,8 @@ class PayerLimits(Struct, frozen=True, gc=False):
             tuple(
                 CapLimit(
                     cap.cap_id,
+                    f"cap {cap.cap_id}",
+                    f"GPU-hours of cap {cap.cap_id}",
                     _less(cap.spec.concurrency_max, cap.gpus_active + cap.gpus_reserved),
                     _less(cap.spec.gpu_ms_max, cap.committed_gpu_ms),
                     payer_list.hold_times(cap.cap_id)[0],
@@ -108,49 +113,74 @@ class PayerLimits(Struct, frozen=True, gc=False):
         for cap in self.caps:
             if cap.gpus is not None:
                 left = cap.gpus - taken.cap_gpus.get(cap.key, 0)
-                found.append((max(0, left), f"cap {cap.key}"))
+                found.append((max(0, left), cap.name))
             if cap.gpu_ms is not None:
                 left = (cap.gpu_ms - taken.cap_gpu_ms.get(cap.key, 0)) // cap.hold_ms
-                found.append((max(0, left), f"GPU-hours of cap {cap.key}"))
+                found.append((max(0, left), cap.hours_name))
         if self.borrowed is not None:
             found.append((max(0, self.borrowed - taken.borrowed), "borrow limit"))
         return found
 
 
-def can_pay(
-    taken: PayerList, left: Sequence[int], served: Iterable[tuple[PayerLimits, Iterable[int]]]
-) -> bool:
+Served = tuple[PayerLimits, int]
+"""A payer, and the set of demands that it may pay for.
+
+A set of demands is given as the sum of 2**number over the numbers of its demands.
+"""
+
+
+def can_pay(taken: PayerList, left: Sequence[int], served: Iterable[Served]) -> bool:
     """Return whether payers can pay what is left of each demand, with one shared bound for each.
 
-    ``served`` has the payers, each with the indexes of the demands that it may pay for. Of the
-    bounds that a payer shares, only the tightest counts. Every set of demands must need no more
-    than its payers have together: then the demands can be paid (Hall's theorem). The result equals
-    that of a maximum flow, and is quicker for at most ``DEMANDS_MAX`` demands.
+    Of the bounds that a payer shares, only the tightest counts. Every set of demands must need no
+    more than its payers have together: then the demands can be paid (Hall's theorem). The result
+    equals that of a maximum flow, and is quicker for at most ``DEMANDS_MAX`` demands.
     """
     wanted = [index for index, gpus in enumerate(left) if gpus]
-    rooms: dict[tuple[int, str], int] = {}
-    bounds: dict[str, int] = {}
-    for limits, indexes in served:
-        mask = sum(1 << index for index in indexes if left[index])
-        room = limits.room(taken) if mask else 0
-        if room:
-            gpus, name = min(limits.bounds(taken), default=(0, ""))
-            if name:
-                bounds[name] = gpus
-            rooms[mask, name] = rooms.get((mask, name), 0) + room
+    together = LimitsTogether.of(taken, served, sum([1 << index for index in wanted]))
     for size in range(len(wanted), 0, -1):
         for some in combinations(wanted, size):
-            chosen = sum(1 << index for index in some)
-            together: dict[str, int] = {}
-            for (mask, name), room in rooms.items():
-                if mask & chosen:
-                    together[name] = together.get(name, 0) + room
-            payable = sum(
-                min(room, bounds[name]) if name else room for name, room in together.items()
-            )
-            if payable < sum(left[index] for index in some):
+            most = together.most_paid(sum([1 << index for index in some]))
+            if most < sum([left[index] for index in some]):
                 return False
     return True
+
+
+class LimitsTogether(Struct, frozen=True, gc=False):
+    """What several payers can pay together, if only the tightest shared bound of each counts.
+
+    ``rooms`` has the GPUs that payers have left, by the demands that they may pay for and the name
+    of their bound. ``bounds`` is how many GPUs each shared bound leaves.
+    """
+
+    rooms: dict[tuple[int, str], int]
+    bounds: dict[str, int]
+
+    @classmethod
+    def of(cls, taken: PayerList, served: Iterable[Served], wanted: int) -> LimitsTogether:
+        """Return what the payers ``served`` can pay of the demands ``wanted``."""
+        rooms: dict[tuple[int, str], int] = {}
+        bounds: dict[str, int] = {}
+        for limits, demands in served:
+            mine = demands & wanted
+            room = limits.room(taken) if mine else 0
+            if room:
+                name = ""
+                if limits.caps or limits.borrowed is not None:
+                    gpus, name = min(limits.bounds(taken), default=(0, ""))
+                    if name:
+                        bounds[name] = gpus
+                rooms[mine, name] = rooms.get((mine, name), 0) + room
+        return cls(rooms, bounds)
+
+    def most_paid(self, demands: int) -> int:
+        """Return how many GPUs the payers of the set ``demands`` can pay for together."""
+        by_bound: dict[str, int] = {}
+        for (served, name), room in self.rooms.items():
+            if served & demands:
+                by_bound[name] = by_bound.get(name, 0) + room
+        bounds = self.bounds
+        return sum([min(room, bounds[name]) if name else room for name, room in by_bound.items()])
 
 
 def _less(limit: int | None, used: int) -> int | None:
