@@ -4,8 +4,9 @@ After each command, ``give_out`` is called. It calls the walk (``queue_walk``): 
 firm starts and the queue, which starts or plans each waiting run. Start reading at ``queue_walk``.
 
 - ``walk_plan`` has the results of a walk. ``firm_walk`` inserts firm starts into the profile,
-  ``start_now`` starts runs, ``firm_or_tentative`` plans runs that cannot start now, and
-  ``beyond_depth`` starts runs beyond the depth in the room that the plan leaves.
+  ``start_now`` starts runs, and ``firm_or_tentative`` plans runs that cannot start now. Only as
+  many runs of a pool are planned as the pool's depth allows. ``beyond_depth`` starts runs behind
+  these in the room that the plan leaves.
 - ``start_search`` finds the earliest start of one run in the profile (``core/profile``).
   ``start_ask`` computes the request of the run. ``counted_starts`` finds starts by counting GPUs
   and money, ``start_payers`` finds payers, and ``room_now`` checks for a start at this instant.

@@ -1,9 +1,9 @@
 """Plans starts by a conflict, and declares the conflict of a start that is due.
 
-A start by a conflict is at least one notice period from now. A run can get a start by a conflict if
-its owner may call conflicts, and if the run's natural start is later than the start by the
-conflict. The conflict is declared when the start is due. Once the conflict is settled, the start
-waits for the ends of the cut leases.
+A start by a conflict is a firm start for which running work will be cut. It is at least one notice
+period from now. A run can get a start by a conflict under two conditions: its owner may call
+conflicts, and without the conflict the run would start later. The conflict is declared when the
+start is due. Once the conflict is settled, the start waits for the ends of the cut leases.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose account covers the cost sooner; None if no account ever does."""
+    """Return the refusal whose disruption account covers the cost sooner; None if none ever does.
+
+    The cost is the lost work that the refused conflict would cause.
+    """
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
@@ -160,9 +163,10 @@ def _least_short(
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
     """Return when a reservation has to be examined: at its planned start, or earlier.
 
-    With an executor, a start by a conflict is examined one grace (the longest of its pool) before
-    its planned start, because the leases that are cut for it may take that long to stop. Once these
-    leases are cut, the reservation is examined at its planned start, because its room is kept.
+    With an executor, a start by a conflict is examined before its planned start, by the longest
+    grace of its pool, because the leases that are cut for it may take that long to stop. Once these
+    leases are cut, their room is kept for the start, so the reservation is examined only at its
+    planned start.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -226,7 +230,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
 
 
 def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
-    """Return the cause ``code`` and its objects, for a start whose conflict is not called."""
+    """Return a cause with ``code`` and the objects concerned, for a conflict that is not called."""
     owner, pool = ("owner", run.owner), ("pool", run.pool)
     match code:
         case (
@@ -259,11 +263,11 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
 
 
 def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether a firm start is tried before the queue, because a conflict has made its room.
+    """Return whether a firm start is tried before the queue, because a conflict made room for it.
 
-    When the leases that were cut for it have ended, the start is tried first, even if its planned
-    instant is later. If it were tried later, a run that was cut could take the room back, and be
-    drawn again.
+    When the leases that were cut for the start have ended, the start is tried first, even if its
+    planned instant is later. Otherwise a run that was cut could take the room back, and be drawn
+    again.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
@@ -282,9 +286,11 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
 
 
 def clearing_leases(view: StateView, record: ReservationRecord) -> frozenset[str]:
-    """Return the leases that were cut for a reservation, or stop beside these, and are still open.
+    """Return the open leases whose ends a start by a conflict still waits for.
 
-    Return none if all leases that were cut for it have ended.
+    These are the leases that were cut for the reservation, and the leases in its domains that were
+    already stopping when the conflict was resolved. If all cut leases have ended, the result is
+    empty.
     """
     if not record.conflict:
         return frozenset()

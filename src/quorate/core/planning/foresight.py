@@ -1,8 +1,8 @@
 """Forecasts when waiting runs start, by a queue walk whose events are discarded.
 
-The walk plans the runs within the depth. For a run beyond the depth, the earliest possible start
-follows from the room that the plan leaves. The planned start of such a run is found by a longer
-walk, up to the run, which costs more.
+The walk plans only the first runs of each pool, as many as the pool's depth says. For a run beyond
+the depth, the earliest possible start follows from the room that the plan leaves. To find the
+planned start of such a run, a longer walk goes on up to the run. The longer walk costs more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PlanState(Word):
     TENTATIVE = "tentative"
     """The start is not recorded, and changes with the queue."""
     NOT_BEFORE = "not-before"
-    """The run is beyond the depth, and does not start before this instant."""
+    """The run is beyond the pool's depth. The instant that is given is only a lower bound."""
     NONE = "none"
     """The run has no planned start: no known future event lets it start."""
 
@@ -48,7 +48,7 @@ class LongWalk:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The planned start of a waiting run; ``entry`` is None if the run has none.
+    """The planned start of a waiting run; ``entry`` is None if no start is planned.
 
     ``long_walk`` is set if a walk beyond the depth has searched for the start.
     """

@@ -1,8 +1,12 @@
 """After every command, starts the waiting runs that can start, and plans the others.
 
-The steps are, in this order: stop overstaying bundles, and loans whose recall is due; start and
-plan runs (the queue walk); call due conflicts; let running malleable runs grow into the room that
-is left; place the grants of rounds.
+The steps, in this order:
+
+1. Stop overstaying bundles, and loans whose recall is due.
+2. Start and plan runs (the queue walk).
+3. Call due conflicts.
+4. Let running malleable runs grow into the room that is left.
+5. Place the grants of rounds.
 
 If the decision has moved a firm start needlessly, the decision is made again, with the knowledge
 from the first try (``hindsight``).
@@ -52,9 +56,9 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""How often one decision may run a stage whose events may change its own result."""
+"""The most times that one decision runs a step whose own events may change the step's result."""
 WALKS_MAX: Final = 16
-"""The most walks of the queue in one decision, if runs do not start as their firm starts say."""
+"""The most walks of the queue in one decision. ``_walked`` says when the queue is walked again."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """Events that never let a waiting run start."""
 
@@ -82,8 +86,9 @@ def give_out(log: DecisionLog) -> None:
 def _give_out(log: DecisionLog, known: Hindsight) -> None:
     """Start and plan runs, and repeat this while the new events may change the result.
 
-    ``known`` has the findings of earlier trials of this decision. Its bundles are stopped in the
-    first pass only: a bundle that starts in that pass may have the same run and number.
+    ``known`` has the findings of earlier trials of this decision. The bundles in ``known.stops``
+    are stopped in the first pass only. A bundle that starts in that pass may have the same run and
+    number, and must not be stopped in a later pass.
     """
     for _ in range(PASSES_MAX):
         written = len(log.events)
@@ -96,8 +101,9 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     """Return whether another pass is needed after ``events``, the events of the last pass.
 
-    A new firm start may be so near that overstaying bundles have to stop for it now: this function
-    stops them. Under a quota of shared nodes, the plan depends on the nodes of the started runs.
+    Another pass is needed in two cases. A new firm start may be so near that overstaying bundles
+    have to stop for it now: this function stops these bundles. If a hard quota limits the nodes of
+    owners whose runs share nodes, the plan depends on the nodes of the started runs.
     """
     if log.view.holdings.has_bounds and _may_change_node_quotas(log.view, events):
         return True
@@ -109,10 +115,10 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
 
 
 def _may_change_node_quotas(view: StateView, events: Sequence[Event]) -> bool:
-    """Return whether ``events`` may change plans because of a quota of shared nodes.
+    """Return whether ``events`` may change plans because of a hard quota of nodes.
 
-    A plan under a quota of shared nodes depends on how all work is spread over the nodes. A quota
-    whose owners have neither leases nor waiting runs changes no plan.
+    If runs share nodes, a plan under such a quota depends on how all work is spread over the nodes.
+    A quota whose owners have neither leases nor waiting runs changes no plan.
     """
     names = {event.run for event in events if isinstance(event, LeaseStarted)}
     for event in events:
@@ -154,10 +160,10 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
     """Return the refusal that ``run`` would get if it were submitted now; None if a walk is needed.
 
-    No walk is needed if the run is beyond its pool's depth, and would exceed a hard quota now, or
-    would lack room even without planned starts. Such a run changes nothing for other runs. The next
-    walk plans it, at most a quarter of the horizon later. But a walk is needed if a lease has
-    outlasted its expected end, because then firm starts may have to move.
+    For a run beyond its pool's depth, no walk is needed if the run would now exceed a hard quota,
+    or would lack room even without planned starts. Such a run changes nothing for other runs. The
+    next walk plans the run, at most a quarter of the horizon later. But if a lease has outlasted
+    its expected end, a walk is always needed, because firm starts may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or _is_due(log):
@@ -178,8 +184,9 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    The run is beyond the depth if the number of waiting runs of its own line, plus the number of
-    lines that come before its line, reaches the depth.
+    A *line* is the waiting runs of one owner in one pool with the same flavors. The run is beyond
+    the depth if two numbers together reach the depth: the waiting runs of its own line, and the
+    lines of its pool that come before its line.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -220,11 +227,16 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Return a walk that has started and planned the waiting runs.
 
-    The queue is walked again when a run starts at another time, or on other GPUs, than its firm
-    start, and earlier runs in the queue could gain by this. It is also walked again when a firm
-    start moves, when a run starts on spares, when earlier runs may fill the spares of a started
-    run, and when a start changes the order of the queue. In each new walk, earlier runs are planned
-    first.
+    The queue is walked again in these cases:
+
+    - A run starts at another time or on other GPUs than its firm start says, and runs before it in
+      the queue could gain by this.
+    - A firm start moves.
+    - A run starts on spares.
+    - A run starts, and runs before it in the queue may fill its spares.
+    - A start changes the order of the queue.
+
+    Each new walk plans the runs from the head of the queue again.
     """
     walk, left = _standing(log, stuck), WALKS_MAX - 1
     while True:
@@ -239,8 +251,8 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
 def _standing(log: DecisionLog, stuck: Collection[str]) -> Walk:
     """Stop overstaying bundles, and return a walk with all firm starts in its profile.
 
-    A moved start may need other bundles to stop, so this is repeated while starts move, at most
-    ``PASSES_MAX`` times.
+    A firm start may move when it is put into the profile. A moved start may need other bundles to
+    stop. So both steps are repeated while starts move, at most ``PASSES_MAX`` times.
     """
     known, written = dict[str, Entry](), 0
     for left in reversed(range(PASSES_MAX)):

@@ -5,12 +5,13 @@ a start needlessly, in two cases:
 
 - An overstaying bundle holds resources that the start needs, and may not be stopped for this start.
   Later the same decision stops the bundle for another start.
-- The moved start is right behind a late start, which also ends late and is therefore in its way.
-  Afterwards the same decision moves the late start, too, because the late start fits by counting
-  but cannot be admitted.
+- The moved start is right behind a late start. The late start also ends late, and is therefore in
+  the way of the moved start. Afterwards the same decision moves the late start, too, because
+  counting finds room for the late start, but admission refuses it.
 
 In both cases the decision is made again, with these bundles and late starts known from the
-beginning. The new decision is used if it does not move a start that was moved needlessly.
+beginning. The new decision is used if it leaves a start in place that the first one moved
+(``Hindsight.is_better`` has all conditions).
 """
 
 from __future__ import annotations
@@ -34,10 +35,7 @@ class Hindsight(Struct, frozen=True):
     stops: tuple[tuple[str, int], ...] = ()
     """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The runs with a late start that a trial has moved.
-
-    The trial had already moved a start right behind the late start.
-    """
+    """The runs whose late start a trial moved after it had moved a start right behind it."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
         """Return these findings, extended by those of the trial that wrote ``events``."""
@@ -62,11 +60,13 @@ class Hindsight(Struct, frozen=True):
     ) -> bool:
         """Return whether the events ``after`` are better than the events ``before``.
 
-        They are better under three conditions. ``after`` leaves at least one start unmoved that
-        ``before`` moves. Each start that only ``after`` moves is right behind a late start that
-        only ``before`` moves: a late start that is not moved also ends later. ``after`` moves the
-        starts of the runs in ``stuck``, because these starts were counted only until their recorded
-        ends.
+        They are better if three conditions are met:
+
+        - ``before`` moves at least one start that ``after`` does not move.
+        - Each start that only ``after`` moves is right behind a late start that only ``before``
+          moves. A late start that is not moved also ends later, so the start behind it has to move.
+        - ``after`` moves the starts of all runs in ``stuck``. The plan counted these starts only
+          until their recorded ends, which is wrong for a late start that is not moved.
         """
         moved_before, moved_after = _moved(view, before), _moved(view, after)
         kept = [record for run, record in moved_before.items() if run not in moved_after]
@@ -88,8 +88,8 @@ def _moved(view: StateView, events: Sequence[Event]) -> dict[str, ReservationRec
 def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord | None:
     """Return the reservation, as it was in ``view``, if ``event`` moves it later or blocks it.
 
-    Return None for other moves. Return None, too, if ``view`` has no such reservation, or if its
-    start there is missing or by a conflict.
+    Return None for other moves. Return None, too, if ``view`` has no such reservation, or if the
+    reservation has no start in ``view`` or a start by a conflict.
     """
     record = view.reservations.get(event.reservation)
     if record is None or record.planned_start_ms is None or record.by_conflict:
@@ -102,7 +102,7 @@ def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord 
 def _is_behind(
     view: StateView, behind: ReservationRecord, late: ReservationRecord, now_ms: int
 ) -> bool:
-    """Return whether ``late`` ends after the start of ``behind`` only because it starts late."""
+    """Return whether ``late`` ends after ``behind`` starts, only because ``late`` starts late."""
     pin = pin_of(view, late, now_ms)
     assert pin is not None, late
     assert behind.planned_start_ms is not None, behind

@@ -1,4 +1,4 @@
-"""Decides without a queue walk while no run waits: a new run starts, and an end changes no plan.
+"""Decides without a queue walk, while no run waits, that a new run starts or that runs have ended.
 
 In a fleet with free GPUs, most decisions need no queue walk. There is no queue, no plan and no
 spare that a start or an end could change. A decision with a walk would write the same events, as a
@@ -25,8 +25,8 @@ STEPS_MAX: Final = 100
 def is_idle(view: StateView) -> bool:
     """Return whether ``view`` is idle: it has nothing that a start or an end could change.
 
-    No run waits, has a planned start, may grow or takes part in rounds, and there are no spares,
-    no open conflicts and no recalled loans.
+    In an idle fleet no run waits, has a planned start, may grow, or gets GPUs in rounds. There are
+    no spares, no open conflicts and no recalled loans.
     """
     return not (
         view.pending
@@ -42,7 +42,7 @@ def is_idle(view: StateView) -> bool:
 
 
 def only_ends(log: DecisionLog) -> bool:
-    """Return whether the fleet is idle and ``log`` only ends whole runs.
+    """Return whether the fleet is idle and all events of ``log`` are ends of whole runs.
 
     In an idle fleet, ends of runs let no run start or grow, and move no planned start.
     """

@@ -49,7 +49,7 @@ def critical_instants(resources: Iterable[Resource], duration_ms: int, after_ms:
 
 
 def last_end_ms(resources: Iterable[Resource]) -> int:
-    """Return the last instant at which one of ``resources`` gains something."""
+    """Return the last instant at which one of ``resources`` grows because leases end."""
     return max((r.ends_ms[-1] for r in resources if r.ends_ms), default=0)
 
 
@@ -62,9 +62,9 @@ def first_fitting(
 ) -> tuple[int, T] | None:
     """Return the first instant from ``from_ms`` on that fits, and the result of ``tried`` for it.
 
-    An instant fits if ``tried`` does not return None. ``critical`` is sorted; between two of its
-    instants the room only grows. Return None if no instant up to ``last_ms`` fits, or when the
-    search steps are used up.
+    An instant fits if ``tried`` does not return None. ``critical`` has the critical instants in
+    order; between two of them the room only grows. Return None if no instant up to ``last_ms``
+    fits, or when the search steps are used up.
     """
     found = tried(from_ms)
     if found is not None:
@@ -115,7 +115,7 @@ def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: 
 
 
 def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -> list[int]:
-    """Return the instants at which one of ``resources`` gains something, in order.
+    """Return the instants, in order, at which one of ``resources`` grows because leases end.
 
     Only instants after ``after_ms`` and before ``before_ms`` are returned.
     """

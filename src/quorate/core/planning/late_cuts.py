@@ -1,8 +1,9 @@
-"""Starts for which a conflict has cut leases, if some of these leases end late.
+"""Finds starts for which a conflict has cut leases, and some of these leases end late.
 
-Such a start keeps its recorded place if it fits there even while the late leases run. Otherwise it
-waits for these leases. It then ends later, too, so starts right behind it have to move, as for any
-late start. But if the late leases are not all that it lacks, no other start moves for it.
+Such a start keeps its recorded place if it fits there even while the late leases run. Otherwise the
+start waits for the late leases. The start then ends later, too, so starts right behind it have to
+move, as with any late start. But if the start lacks more than what the late leases take, no other
+start moves for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class LateCuts:
     """The starts that have to wait for leases that were cut for them.
 
     ``gone_ms`` says when these leases are expected to end, by reservation. ``first`` are the
-    reservations that lack nothing else, and so take their places before all other starts.
+    reservations that lack only what these leases take. Their starts are planned before all others.
     """
 
     gone_ms: dict[str, int] = field(default_factory=dict)
@@ -81,7 +82,7 @@ def late_cuts(
 def _late_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a start by a conflict is expected to end.
 
-    Return None if no lease was cut for it, or if all of them end before the start.
+    Return None if no lease was cut for the start, or if all cut leases end by the planned start.
     """
     if not record.by_conflict or record.planned_start_ms is None:
         return None

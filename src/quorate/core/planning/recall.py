@@ -2,7 +2,7 @@
 
 Only loans of envelopes that state ``lending.recall.notice`` are recalled, the newest first. If the
 run can start at once when other payers take over loans, the loans are handed over and none is
-recalled. If hand-overs are not enough, only the bundles that the run needs are recalled. Each
+recalled. If hand-overs are not enough, only as many bundles are recalled as the run needs. Each
 recalled bundle continues until its notice is over, and the run gets a firm start at that instant.
 If other payers can take over one of these bundles without delaying the run, the bundle is handed
 over and not recalled. docs/adr/0025-planning.md.
@@ -38,7 +38,7 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The bundles that are handed to other payers, and the bundles that are recalled, for a run."""
+    """What is done for a waiting run: ``handed`` goes to other payers, ``told`` is recalled."""
 
     handed: tuple[Loan, ...]
     told: tuple[Loan, ...]
@@ -46,7 +46,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of the runs before a run: the runs with firm starts, and the tentative entries."""
+    """The plan of the runs before a run: runs with firm starts, and entries of tentative starts."""
 
     firm: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -76,8 +76,9 @@ def plan_recall(
 ) -> Recall | None:
     """Return the recall that lets a waiting run start before ``natural_ms``; None if none does.
 
-    ``natural_ms`` is the run's start without a recall, or None. ``reservation`` is the run's own
-    reservation, if it has one, whose entry must not be in ``planned``. No event is written.
+    ``natural_ms`` is the run's start without a recall, or None if there is no such start.
+    ``reservation`` is the name of the run's own reservation, or empty. The entry of this
+    reservation must not be in ``planned``. No event is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
@@ -109,12 +110,12 @@ class _Trials:
     natural_ms: int | None
     reservation: str
     ends_ms: int
-    """The last expected end among the loans that end by themselves sooner than by a recall."""
+    """The last expected end of the loans that would end before a recall could end them."""
     overdue: tuple[Loan, ...]
     """The loans to overdue runs, whose ends are unknown unless they are recalled."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
-        """Return the hand-overs that start the run now, else the fewest recalls, or None."""
+        """Return the hand-overs that let the run start now, or else the fewest recalls, or None."""
         # A lease whose declared end is exactly now may overrun, so the run is tried a moment later.
         now_ms, soon_ms = self.log.now_ms, self.log.now_ms + 1
         gone = self._recalled(self.log.view, loans, due_ms=now_ms)
@@ -169,7 +170,7 @@ class _Trials:
     # --- Recalls ---
 
     def _recalls(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
-        """Return the fewest loans, newest first, whose recall lets the run start in time."""
+        """Return the fewest loans, newest first, whose recall gives a start ``_is_in_time``."""
         view = self.log.view
 
         def helps(some: Sequence[Loan]) -> bool:
@@ -186,7 +187,8 @@ class _Trials:
     def _divided(self, told: Sequence[Loan]) -> Recall:
         """Return which loans of ``told`` are handed to other payers, and which are recalled.
 
-        A bundle that is handed over keeps its GPUs, so the run must be able to start without them.
+        A bundle that is handed over keeps its GPUs, so the run must be able to start without these
+        GPUs.
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
@@ -211,10 +213,11 @@ class _Trials:
     ) -> bool:
         """Return whether the run starts in ``view`` before its natural start, and in time.
 
-        The latest start in time is when all notices of ``told`` are over, and all loans that end by
-        themselves have ended. In ``view`` the loans in ``handed`` have other payers, and the other
-        loans of ``told`` are recalled. If ``keeps_width``, the concurrency of the loans in ``told``
-        is not given back.
+        A start is in time if it is no later than two instants: the end of the last notice of
+        ``told``, and the last end of the loans that end without a recall. The later of the two
+        counts. In ``view`` the loans in ``handed`` have other payers, and the other loans of
+        ``told`` are recalled. If ``keeps_width``, the loans in ``told`` give back their GPUs, but
+        not their concurrency.
         """
         rooms, widths = list[_Stay](), list[_Stay]()
         gone, paid = {each.key for each in told}, {each.key for each in handed}
@@ -259,7 +262,10 @@ class _Trials:
     def _recalled(
         self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
     ) -> StateView:
-        """Return ``view`` with ``loans`` recalled to end at ``due_ms``, or after their notices."""
+        """Return ``view`` with ``loans`` recalled.
+
+        The loans end at ``due_ms``, or without ``due_ms`` when their notices are over.
+        """
         trial = self._trial(view)
         for loan in loans:
             trial.write(_recalled(trial, loan, self.run.name, due_ms))
@@ -294,8 +300,9 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple[L, ...]:
     """Return ``loans`` without those that can be left out while ``holds`` stays true.
 
-    The loans are tried from last to first. ``holds`` must stay true if loans are added. So the
-    number of loans in a row that can be left out is found by doubling and then by bisection.
+    The loans are tried from last to first. If ``holds`` is true for some loans, it must also be
+    true for more loans. So the number of loans in a row that can be left out is found by doubling
+    and then by bisection.
     """
     kept, left = list[L](), len(loans)
 
@@ -320,7 +327,7 @@ def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple
 def _keep_width(
     profile: Profile, view: StateView, leases: Iterable[Lease], from_ms: int, until_ms: int
 ) -> None:
-    """Take the concurrency of ``leases`` in ``profile``."""
+    """Count the concurrency of ``leases`` as taken from ``from_ms`` until ``until_ms``."""
     if until_ms <= from_ms:
         return
     for lease in leases:
@@ -335,7 +342,7 @@ def _keep_width(
 def _keep_room(
     profile: Profile, view: StateView, leases: Iterable[Lease], from_ms: int, until_ms: int
 ) -> None:
-    """Take the GPUs of ``leases`` in ``profile``."""
+    """Count the GPUs of ``leases`` as taken from ``from_ms`` until ``until_ms``."""
     if until_ms <= from_ms:
         return
     held: dict[str, int] = {}
@@ -350,7 +357,7 @@ def _keep_room(
 
 
 def _held_by(view: StateView, run: str, bundle: int) -> list[Lease]:
-    """Return the leases of a bundle that are not stopping."""
+    """Return the leases of a bundle that are not stopping; bundle 0 stands for the whole run."""
     leases = (view.leases[name] for name in view.runs[run].leases)
     return [each for each in leases if bundle in (0, each.fact.bundle) and not each.ending]
 

@@ -1,7 +1,7 @@
 """Checks by counting whether a run may start at this instant, and what it lacks if it cannot.
 
-Some checks count the planned starts of a profile, and others do not. Only domains with free GPUs
-are examined, and in a full fleet these are few.
+Some checks count the GPUs of planned starts as taken, and others do not. Only domains with free
+GPUs are examined, and in a full fleet these domains are few.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RoomNow:
         return False
 
     def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
-        """Return whether ``gpus`` GPUs of one flavor are free now, planned starts not counted."""
+        """Return whether ``gpus`` GPUs of one flavor are free now, apart from planned starts."""
         return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
 
     def has_free(self, run: Run) -> bool:
@@ -207,7 +207,7 @@ class RoomNow:
     def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
         """Return the free GPUs of a flavor, in all domains and in the domain with the most.
 
-        Planned starts are not counted.
+        GPUs that planned starts will take count as free.
         """
         known = self._free_sums.get((pool, flavor))
         if known is None:
@@ -216,7 +216,7 @@ class RoomNow:
         return known
 
     def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
-        """Return the GPUs that the plan leaves for ``run`` now, for each domain with any."""
+        """Return how many GPUs the plan leaves for ``run`` now, in each domain that has some."""
         now_ms, found = self._profile.now_ms, list[int]()
         for domain, room in self._open_rooms(run.pool, flavor):
             if not contradicts(run.selector, domain.labels):
@@ -227,9 +227,9 @@ class RoomNow:
         return found
 
     def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
-        """Return the domains that have free GPUs now, planned starts not counted, and their rooms.
+        """Return the domains that have free GPUs now, and their rooms.
 
-        In a full fleet, these domains are few.
+        GPUs that planned starts will take count as free. In a full fleet, these domains are few.
         """
         known = self._open.get((pool, flavor))
         if known is None:

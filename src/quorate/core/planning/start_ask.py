@@ -1,6 +1,6 @@
 """The request of a start: the GPUs to place, the domains for them, and the possible payers.
 
-A request does not depend on the instant, so it is kept from one decision to the next.
+A request does not depend on the instant of the start, so it is kept from one decision to the next.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Ask(Struct, frozen=True, gc=False):
     takes_whole: bool
     """Whether the run needs certain racks or node sizes, so that counting GPUs is not enough."""
     is_choosy: bool
-    """Whether counting is not enough, for this or another reason.
+    """Whether counting GPUs is not enough, because of ``takes_whole`` or for another reason.
 
-    If so, admission tries each start in an expected state.
+    If so, admission tries each start in the state that is expected at the start's instant.
     """
     is_plain: bool
-    """Whether the same payers pay in all domains, without caps, loans and racks."""
+    """Whether the same payers can pay in all domains, and no cap, loan or rack is involved."""
 
     in_one: bool
     """Whether the request must be placed in one domain."""
@@ -82,7 +82,7 @@ class Ask(Struct, frozen=True, gc=False):
     def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
         """Return the request to the payers for a start at ``at_ms``.
 
-        ``asked_ms`` is the instant at which the start is planned.
+        ``asked_ms`` is the instant at which the plan is made.
         """
         lead_ms = self.lead_ms
         return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)

@@ -1,4 +1,4 @@
-"""Finds payers that can pay for a start beside all planned starts, and when they first can pay."""
+"""Finds payers that can pay for a start and all planned starts, and when they first can pay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StartPayers:
     def pay(
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: SearchBudget
     ) -> Sequence[Leg] | None:
-        """Return the payers of ``demands`` from ``at_ms`` on, family first; None if none can."""
+        """Return who pays for ``demands`` from ``at_ms`` on, family first; None if nobody can."""
         if ask.is_plain:
             return self.pay_plainly(ask, demands, at_ms)
         cover = ask.cover_at(at_ms, self._profile.now_ms)
@@ -41,11 +41,11 @@ class StartPayers:
         return None
 
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
-        """Return the payers of ``demands`` from ``at_ms`` on, for a plain ``ask``.
+        """Return who pays for ``demands`` from ``at_ms`` on, for a plain ``ask`` (``is_plain``).
 
-        All payers of a plain ``ask`` pay in all domains, independently of each other. So the payers
-        are tried in order, each for as much as it can pay. Return None if the payers together
-        cannot pay.
+        Each payer of a plain ``ask`` pays in all domains, independently of the other payers. So the
+        payers are tried in order, each for as many GPUs as it can pay for. Return None if the
+        payers together cannot pay for all GPUs.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
@@ -145,7 +145,7 @@ class StartPayers:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def resources(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the concurrency of ``payers``, of their lending and of their caps."""
+        """Return the resources that limit ``payers``: their own, lent and capped concurrency."""
         profile, found = self._profile, list[Resource]()
         for key in dict.fromkeys(key for key, _ in payers):
             account = profile.view.envelopes[key]

@@ -1,8 +1,9 @@
 """Searches for the earliest start of one run in a profile.
 
-The search counts GPUs by domain and payer (``counted_starts``). Counting is not enough for racks,
-for whole nodes of several sizes, and for a quota of shared nodes. In these cases admission tries
-each start in the state that is expected at its instant (``expected_states``).
+The search counts GPUs by domain and payer (``counted_starts``). Counting is not enough if selectors
+name racks, if a pool gives whole nodes of several sizes, or if a hard quota limits the nodes of
+owners whose runs share nodes. In these cases admission tries each start in the state that is
+expected at the start's instant (``expected_states``).
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Searcher:
     def find(self, run: Run, from_ms: int, steps: SearchBudget | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
 
-        The instant is the earliest at which the run's least width fits. The entry has the widest
-        width that fits at that instant. Of equally early starts, the one in the run's first flavor
-        is returned, then the one in the first domain.
+        The start is the earliest instant at which the run's least width fits. The entry has the
+        widest width that fits at that instant. If several flavors allow the same instant, the one
+        that the run names first is used. Within a flavor, the first domain is used.
         """
         return self.find_by(run, from_ms, steps)[0]
 
@@ -80,8 +81,8 @@ class Searcher:
     ) -> tuple[Entry | None, Ask | None]:
         """Return the earliest start, as ``find`` does, and the request that found it.
 
-        The request is None if anything but lack of room may have prevented an earlier start, or
-        may change the payers.
+        Return None instead of the request in two cases: something other than a lack of room may
+        have prevented an earlier start, or other payers may pay for the run later.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -114,7 +115,8 @@ class Searcher:
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
         """Return the payers for the GPUs of ``entry`` in ``domains``, computed again.
 
-        Return None if ``ask`` would be divided differently now, or cannot be paid for.
+        Return None if the GPUs of ``ask`` would now be divided differently among the domains, or
+        if no payers can pay for them.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -144,7 +146,7 @@ class Searcher:
     def may_be_divided(self, run: Run) -> bool:
         """Return whether ``run`` may be divided among domains that have different payers.
 
-        Counting tries only a few of these divisions, so it may miss a possible start.
+        Counting tries only a few of these divisions, so counting may miss a possible start.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -172,7 +174,7 @@ class Searcher:
         )
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` when more is free for ``run``, or None."""
+        """Return the first instant after ``after_ms`` at which ``run`` may find more free; or None."""
         least = run.widths()[-1]
         found = (self._next_change(self.asks.of(run, f, least), after_ms) for f in run.flavors)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
@@ -201,10 +203,11 @@ class Searcher:
     ) -> Start | None:
         """Return the first start after ``from_ms`` of an ``ask`` with ``is_choosy``.
 
-        Admission must start the run in the state expected at that instant. Counting has found a
-        start at ``from_ms``, and admission has refused it. Between two critical instants the room
-        only grows. When the search steps are used up, only the instants from the last planned start
-        on are tried.
+        Admission must be able to start the run in the state expected at the start's instant.
+        Counting has found a start at ``from_ms``, but admission has refused this start. At a
+        critical instant, less may fit than before. Between two critical instants the room only
+        grows. When the search steps are used up, the search skips to the last critical instant of
+        the resources, and tries only instants from there on.
         """
         resources = self.counted.resources(ask)
         taken = critical_instants(resources, ask.duration_ms, from_ms)
@@ -244,9 +247,10 @@ class Searcher:
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
         """Return the start of an ``is_choosy`` request in the state expected at ``at_ms``.
 
-        Return None if the run cannot start in that state. A start that is later than now and takes
-        whole domains may only use domains in which the plan has no other start at that time. This
-        limit does not apply if, with the payers found, counting GPUs is enough.
+        Return None if the run cannot start in that state. If the start is later than now and
+        ``ask.takes_whole``, the run may use only domains in which the plan has no other start at
+        that time. This limit does not apply if counting GPUs is enough for the payers that were
+        found.
         """
         if not ask.takes_whole or at_ms <= self.profile.now_ms:
             return self._tried(ask, at_ms)

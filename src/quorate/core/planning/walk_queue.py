@@ -19,7 +19,7 @@ def queue_of(plan: WalkPlan, ranked: list[Ranked]) -> Queue:
 
 
 def close_full(plan: WalkPlan, queue: Queue) -> None:
-    """Close each pool whose planned runs have reached its depth, except ``Reach.pool``."""
+    """Close each pool with as many planned runs as its depth, except the pool of ``plan.reach``."""
     closed, planned = queue.closed, plan.planned
     open_pool = "" if plan.reach is None else plan.reach.pool
     for name, depth in plan.depths:

@@ -1,4 +1,4 @@
-"""Pins: the firm starts, as entries of the plan."""
+"""Computes *pins*: a pin is a firm start as an entry of the plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
 
 
 def replan_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the queue has to be planned again without events; None if it need not be.
+    """Return when the queue has to be planned again even if no event occurs; None if never.
 
     As time passes, tentative starts come within the horizon and become firm. So the queue is
     planned again after each quarter of the shortest horizon, but at most once a minute.
@@ -118,7 +118,7 @@ class _Pin(Struct, frozen=True, gc=False):
 
 
 def needs_conflict(view: StateView, record: ReservationRecord) -> bool:
-    """Return whether a start is by a conflict that has not made room for it yet."""
+    """Return whether a start relies on a conflict that has not made room for the start yet."""
     return record.by_conflict and not is_cleared(view, record)
 
 
@@ -167,17 +167,17 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 ) -> Entry:
     """Return an entry for ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on.
 
-    ``nodes`` of the entry is 0; the function ``counted`` sets it.
+    The entry's field ``nodes`` is 0; the function ``counted`` sets this field.
     """
     end_ms = start_ms + expected_ms(run, view.pools[run.pool])
     return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)
 
 
 def younger_by_conflict(view: StateView, reservation: str) -> frozenset[str]:
-    """Return the starts by a conflict that became firm after ``reservation`` and are not settled.
+    """Return the starts that became firm after ``reservation`` and need a conflict not yet settled.
 
-    They take only what ``reservation`` leaves. Once the conflict of a start is settled, the GPUs
-    that it freed belong to this start.
+    These starts take only room that the start of ``reservation`` leaves. Once the conflict of a
+    start is settled, the GPUs that the conflict freed belong to this start.
     """
     own = view.reservations[reservation]
     return frozenset(
@@ -208,7 +208,7 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether ``pin``, which is not in the profile, has all it needs until its end."""
+    """Return whether ``pin``, which is not in the profile, finds all it needs until its end."""
     if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
@@ -229,9 +229,9 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
     """Return ``stands(profile, pin)``, if possible without computing it.
 
     ``is_known`` says that the start certainly has all it needs. The start also has all it needs if
-    it had all it needed in the previous walk, and if no less of its resources is free than in that
-    walk. The result of the previous walk is used only if ``pin`` is the same object as in that
-    walk. ``pin`` is a new object if a budget, owner, pool or node has changed.
+    two conditions are met: it had all it needed in the previous walk, and at least as much of its
+    resources is free now. The result of the previous walk is used only if ``pin`` is the same
+    object as in that walk. ``pin`` is a new object if a budget, owner, pool or node has changed.
     """
     gains = profile.gains
     if gains is None:
@@ -246,10 +246,11 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 
 
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
-    """Return whether a lease on whose end firm starts rely has outlasted its expected end.
+    """Return whether a lease has outlasted its expected end, and firm starts rely on that end.
 
-    The expected end is the one at ``since_ms``, when firm starts were last examined. The result is
-    for ``now_ms``. ``_Counted`` says on which leases firm starts rely.
+    The expected end is the one computed at ``since_ms``, when firm starts were last examined. The
+    function checks whether the lease has outlasted it at ``now_ms``. ``_Counted`` says on which
+    leases firm starts rely.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     return (
@@ -266,7 +267,8 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
-    Firm starts are examined at this instant. Otherwise a caller's next command would move them.
+    Firm starts are examined at this instant. Otherwise they would move later, with the next command
+    of some caller, which did not cause the move.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
@@ -282,8 +284,8 @@ class _Counted(NamedTuple):
 
     A firm start relies on the ends of leases of three kinds: leases in its domains, leases paid by
     its payers or by other payers under their caps, and leases that count in a hard quota of its
-    owner. A firm start also relies on the ends of runs with filled spares in its domains or paid by
-    these payers.
+    owner. A firm start also relies on the ends of runs whose spares are filled, if these spares are
+    in its domains or are paid for by these payers.
     """
 
     rooms: set[IslandKey]
@@ -344,7 +346,7 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
 def _fills_nodes(view: StateView, pin: Entry, request: PackRequest) -> bool:
     """Return whether ``request`` can fill whole nodes of the domains of ``pin``.
 
-    The part of each domain must also fill whole nodes of that domain.
+    In each domain, the GPUs that ``pin`` takes there must also fill whole nodes.
     """
     # In ledgers of older versions, the domains of a start with spares may not include the spares.
     has_parts = not request.spares_per_group or pin.slice.gpus < sum(
@@ -370,7 +372,7 @@ class _Whole(Struct, frozen=True, gc=False):
 
 
 def unpaid(view: StateView, pin: Entry) -> list[Share]:
-    """Return the shares of ``pin`` that can no longer be paid, whatever their payers have left.
+    """Return the shares of ``pin`` that can no longer be paid, however much their payers have left.
 
     A share can no longer be paid if its payer was retired, has no open window at the start of
     ``pin``, or may not pay for the run (``is_barred``).
@@ -390,8 +392,8 @@ def unpaid(view: StateView, pin: Entry) -> list[Share]:
 def is_barred(share: Share, payers: Mapping[EnvelopeId, Tier]) -> bool:
     """Return whether the payer of ``share`` is not in ``payers``, or could now only lend.
 
-    A share that was recorded as family money cannot become a loan, because a reservation does not
-    count against the payer's limit of lending.
+    A share that the family was to pay cannot become a loan, because a reservation does not count
+    against the payer's limit of lending.
     """
     tier = payers.get(share.payer)
     return tier is None or (tier is Tier.BORROWED and share.tier is not Tier.BORROWED)

@@ -1,11 +1,11 @@
 """Finds the first instant at which one domain, or several together, have room for a run.
 
 Lower bounds make the search cheap. One bound is the instant at which a domain would have enough
-GPUs without any planned start; it is valid as long as the profile exists. Another bound is the
-result of an earlier search for a run of the same size and a similar duration. It stays a bound,
-because a queue walk only takes more from the profile. Durations are similar if they lie in one
-octave, between the same powers of two. When an entry is removed from the profile, all bounds are
-computed again (``Profile.era``).
+GPUs without any planned start. This bound is valid as long as the profile exists. Another bound is
+the result of an earlier search for a run of the same size and a similar duration. The result stays
+valid as a bound, because a queue walk only takes more from the profile. Durations are similar if
+they lie between the same two powers of two (in one *octave*). When an entry is removed from the
+profile, all bounds are computed again (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.room_index import Bound, Domain, Site
 
 
 class Parts(Struct, frozen=True, gc=False):
-    """``count`` parts of ``gpus`` GPUs. A domain with any part also needs ``extra`` GPUs."""
+    """``count`` parts of ``gpus`` GPUs. Each domain that gets parts also needs ``extra`` GPUs."""
 
     gpus: int
     count: int
@@ -59,8 +59,9 @@ class FirstRoom:
         """Return the first start in one domain before ``before_ms``, and the domain; or None.
 
         Of equally early starts, the one in the domain with the lower key is returned. ``ready_ms``
-        is called with a domain and an instant at which the domain has room. It returns the first
-        instant from then on at which the domain has room, and payers and quotas allow a start.
+        is called with a domain and an instant at which the domain has room. ``ready_ms`` returns
+        the first instant from then on at which the domain has room, and at which payers and quotas
+        allow a start.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms
@@ -85,7 +86,7 @@ class FirstRoom:
         return None if best[1] < 0 else (best[0], domains[best[1]])
 
     def bound_of(self, site: Site, gpus: int, duration_ms: int, from_ms: int) -> int:
-        """Return ``from_ms`` or a later instant; until then, no domain of ``site`` has room."""
+        """Return a lower bound from ``from_ms`` on: before it, no domain of ``site`` has room."""
         bounds = self._bounds(site, gpus, duration_ms)
         return max(from_ms, bounds[0][0]) if bounds else FOREVER_MS
 
@@ -94,10 +95,11 @@ class FirstRoom:
     ) -> tuple[int, list[Domain]] | None:
         """Return the first instant before ``before_ms`` at which ``parts`` fit into the domains.
 
-        Also return all domains with parts at that instant, in their order. A domain counts for the
-        parts that fitted when it was last examined. A domain is examined again when more parts fit
-        into it, so the count is never too low. When the count is enough, all domains are counted
-        again.
+        Also return all domains with parts at that instant, in their order. For each domain, the
+        search keeps the number of parts that fitted when the domain was last examined. A domain is
+        examined again when more parts fit into it, so the sum of these numbers is never too low.
+        When the sum is enough, the parts of all domains are counted again, because the sum may be
+        too high.
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
@@ -153,8 +155,8 @@ class FirstRoom:
     ) -> tuple[int, dict[int, Bound] | None]:
         """Return the instant at which the search begins, and the dictionary for its result.
 
-        The search begins at the latest known result for at most this number of parts and at most
-        this duration. The dictionary is None if the result would not be a bound for other searches.
+        The search begins at the latest known result of a search for no more parts and no longer
+        duration. The dictionary is None if the result would not be a bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
@@ -174,7 +176,7 @@ class FirstRoom:
         return known
 
     def left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return a heap of the instants when domains first have ``gpus`` without planned starts."""
+        """Return a heap: when each domain would first have ``gpus`` if no start were planned."""
         known = self._alone.get((site.number, gpus))
         if known is None:
             profile = self._profile
@@ -184,7 +186,7 @@ class FirstRoom:
         return known
 
     def bound_ms(self, key: IslandKey, gpus: int) -> int | None:
-        """Return when a domain first has ``gpus`` without planned starts; None if never."""
+        """Return when a domain would first have ``gpus`` if no start were planned; or None."""
         room = self._profile.room(key)
         return room.returned_ms(gpus - room.free_now)
 
@@ -195,7 +197,7 @@ def _octave_ms(duration_ms: int) -> int:
 
 
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
-    """Return parts that every placement contains, and whether they are the whole request.
+    """Return parts that every placement contains, and whether these parts are the whole request.
 
     ``sizes`` has, for each kind of group, its GPUs, its count, and whether it is divisible. Each
     group also needs ``spares`` GPUs.

@@ -2,10 +2,10 @@
 
 A queue walk keeps the entries of its profile, in order, and the starts that it found
 (``KeptPlan``). The next walk compares its own entries with the kept ones. A room may have gained
-GPUs if one of its kept entries is missing, or if an event has concerned its domain since. In every
-other room, the number of free GPUs can only be smaller: overdue leases are expected to end later,
-and new entries take more. So a kept start is still the first one if no room that may have gained
-has an earlier start. docs/design/planning.md.
+GPUs if the next walk lacks one of its kept entries, or if an event has concerned its domain since.
+In every other room, the number of free GPUs can only be smaller than before: overdue leases are
+expected to end later, and new entries take more. So a kept start is still the earliest one if no
+room that may have gained GPUs offers an earlier start. docs/design/planning.md.
 
 Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
 expected end, and the plan up to the same entry takes the same amounts of them. Unchanged rooms and
@@ -29,7 +29,7 @@ K = TypeVar("K")
 STEP_MAX: Final = 8
 """The most entries of the former plan that are skipped at once to find the entry of a run.
 
-If the entry is further ahead, the run counts as visited earlier than in the former walk.
+If the entry is further ahead, this walk visits the run earlier than the former walk did.
 """
 
 
@@ -73,7 +73,7 @@ class Returns(Protocol):
 
 
 class KeptPlan:
-    """The entries of the profile of a walk at ``now_ms``, in order, and the starts it found."""
+    """The entries in the profile of a walk at ``now_ms``, in order, and the starts it found."""
 
     __slots__ = (
         "funded",
@@ -105,9 +105,9 @@ class KeptPlan:
 
 
 class GainedRooms:
-    """The differences between the ``former`` plan and the plan of a walk, ``made``, so far.
+    """The differences so far between the ``former`` plan and ``made``, the plan of this walk.
 
-    ``changed`` and ``paying`` are the domains and the payers that events have concerned since the
+    ``changed`` are the domains, and ``paying`` the payers, that events have concerned since the
     former plan.
     """
 
@@ -153,7 +153,7 @@ class GainedRooms:
         """The rooms and payers of the entries in ``_new``."""
 
     def base_of(self, key: IslandKey) -> Base | None:
-        """Return the kept base of a room; None if an event has concerned it, or none is kept."""
+        """Return the kept base of a room; None if none is kept, or an event concerned the room."""
         return None if key in self._changed else self.former.rooms.get(key)
 
     def put(self, entry: Entry) -> None:
@@ -205,7 +205,7 @@ class GainedRooms:
         self._miss(entry)
 
     def up_to(self, placed: int) -> None:
-        """Pass the former plan's first ``placed`` entries, and note those that are missing."""
+        """Go past the former plan's first ``placed`` entries, and note those that are missing."""
         while self._at < placed:
             entry = self.former.placed[self._at]
             self._at += 1
@@ -216,7 +216,7 @@ class GainedRooms:
                 self._pays_otherwise(entry)
 
     def is_at(self, placed: int) -> bool:
-        """Return whether the walk has passed exactly the former plan's first ``placed`` entries.
+        """Return whether the walk is exactly past the former plan's first ``placed`` entries.
 
         If so, all differences up to this point are known.
         """
@@ -282,7 +282,7 @@ class GainedRooms:
         )
 
     def _have_no_less(self, keys: Collection[IslandKey], returns: Returns) -> bool:
-        """Return whether rooms have no new entries, and no lease has outlasted its expected end."""
+        """Return whether rooms have no new entries and no leases that outlasted expected ends."""
         if not self._unlike.isdisjoint(keys):
             return False
         since_ms = self.former.now_ms

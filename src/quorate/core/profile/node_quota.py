@@ -1,13 +1,15 @@
-"""Quotas of nodes in the plan: the nodes that a planned start counts for, and the fewest it needs.
+"""Computes how many nodes of a hard quota a planned start uses up, and the fewest it needs.
 
 A planned start states a number of GPUs in a domain. Its nodes are not known before the run starts.
-If runs share nodes, each GPU may be on a different node. So a planned start either counts for many
-nodes, or it counts for few nodes and keeps additional GPUs of its domain free at its start. With
-these additional GPUs, a few nodes have room for the run, however the free GPUs are spread.
+If runs share nodes, each GPU may be on a different node. So the plan charges the quotas in one of
+two ways. It charges many nodes for the start. Or it charges few nodes, and keeps additional GPUs of
+the domain free when the run starts. With these additional GPUs free, a few nodes have room for the
+run, however the free GPUs are spread over the nodes.
 
-A start becomes firm if the quotas allow the nodes that it counts for, and its domains have the GPUs
-that it keeps. A firm start stays firm as long as the quotas allow the fewest nodes that it needs.
-So no firm start moves when nodes are added to a domain, although its run may then take more nodes.
+A start becomes firm if the quotas allow the nodes that are charged for it, and if its domains have
+the additional GPUs. A firm start stays firm as long as the quotas allow the fewest nodes that it
+needs. So no firm start moves when nodes are added to a domain, although its run may then take more
+nodes.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ NodeUses = Mapping[str, Sequence[tuple[int, int]]]
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
-    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps free.
+    """Return ``entry`` with the nodes that quotas charge for it, and the GPUs that it keeps free.
 
-    If the pool gives whole nodes, the entry counts for the number of nodes that it would take of
-    the smallest size. If runs share nodes, the entry counts for one node per GPU, up to all nodes
-    of the domain. But an entry counts for at most half of the nodes that its quotas allow, unless
-    it needs more.
+    If the pool gives whole nodes, the quotas charge as many nodes as the entry would take if all
+    nodes had the smallest size. If runs share nodes, the quotas charge one node per GPU, up to all
+    nodes of the domain. But they charge at most half of the nodes that the quotas allow, unless the
+    run needs more than that.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -57,7 +59,7 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many free GPUs a domain needs so that ``nodes`` nodes of it have ``gpus`` of them.
+    """Return how many GPUs of a domain must be free so that some ``nodes`` nodes have ``gpus``.
 
     ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
     GPUs are spread over the nodes.
@@ -72,9 +74,9 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions. Until the
-    end of ``entry``, quotas allow the nodes that it counts for. At the start of ``entry``, its
-    domains have the GPUs that it keeps free and the GPUs that other firm starts need.
+    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions. From its
+    start to its end, the quotas allow the nodes that they charge for it. At its start, its domains
+    have its GPUs and the GPUs that it keeps free, in addition to what other firm starts need.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:
@@ -126,10 +128,10 @@ def nodes_short(
 ) -> int:
     """Return by how many nodes ``pin`` and the entries in the profile exceed the owner's quota.
 
-    The result is for the instant at which the most nodes are missing. Each entry counts for the
-    fewest nodes that it needs. Starts by a conflict do not count, because they take only room that
-    other starts leave. The leases in ``without`` count as ended, and so do the filled spares of
-    their runs.
+    The result is for the instant at which the most nodes are missing. For each entry, the fewest
+    nodes that it needs are counted. Starts by a conflict are not counted, because they take only
+    room that other starts leave. The leases in ``without`` are treated as ended, and so are the
+    filled spares of their runs.
     """
     view = profile.view
     beside = [

@@ -1,4 +1,7 @@
-"""The expected accounts of a time span, in the form that ``admission/payers.py`` reads."""
+"""The accounts that envelopes and caps are expected to have in a time span.
+
+They have the form that ``admission/payers.py`` reads.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 
 
 class ExpectedAccounts:
-    """Envelopes and caps; the free concurrency of each is the least that it has in a time span.
+    """Envelopes and caps, each with the least concurrency that is free during a time span.
 
     Their free GPU-hours are those that are free now, minus those that entries of the plan take.
     Held hours are not expected to come back. Racks are ignored: an envelope that pays only in some
-    racks of a domain counts as paying in the whole domain. Admission then tries the start in an
-    expected state.
+    racks of a domain counts as paying in the whole domain. So if racks are named, admission later
+    tries the start in an expected state.
     """
 
     __slots__ = ("_from_ms", "_profile", "_until_ms", "caps", "envelopes")

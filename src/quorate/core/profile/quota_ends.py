@@ -1,7 +1,7 @@
 """Computes when leases under a hard quota are expected to end.
 
-The ends are kept between decisions (``ends_cache``). While a firm start needs the quota, a tick
-becomes due at the first of these ends.
+The ends are kept between decisions (``ends_cache``). While a firm start needs the quota, the plan
+has to be examined at the first of these ends.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from quorate.model.state.state_view import StateView
 def is_end_known(run: Run) -> bool:
     """Return whether it is known when the leases of ``run`` stop counting in hard quotas.
 
-    It is not known when the nodes of a claim will be wiped. A run that shares in rounds may keep
-    its nodes in the next round, and counts as a run to its end.
+    It is not known for a claim, because nobody knows when its nodes will be wiped. It is not known
+    for a run in rounds either: this run may keep its nodes in the next round, and counts as a run
+    to its end.
     """
     return not run.sensitive and run.rounds is None
 
@@ -120,10 +121,10 @@ class QuotaHeadroom:
     def left_on(self, owner: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:
         """Yield the nodes whose work under ``owner`` ends before ``until_ms``, and the headroom.
 
-        A run that uses one of these nodes until ``until_ms`` counts in the quota of ``owner`` after
-        the present work has ended. The headroom is how many more nodes the quota allows at all
-        times from the end of the present work until ``until_ms``. Nothing is yielded if the plan
-        takes none of the quota.
+        If a run uses one of these nodes until ``until_ms``, the quota of ``owner`` charges the node
+        to this run after the present work has ended. The headroom is how many more nodes the quota
+        allows at all times from the end of the present work until ``until_ms``. Nothing is yielded
+        if planned starts use nothing of the quota.
         """
         resource = self._nodes.get(owner)
         if resource is not None and resource.steps_ms:

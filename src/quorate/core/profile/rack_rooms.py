@@ -67,7 +67,7 @@ def islands_of(view: StateView, entry: Entry) -> Iterator[IslandKey]:
 
 
 def wanted_of(demands: Iterable[tuple[Nodes, int]], nodes: Nodes) -> int:
-    """Return how many GPUs of ``demands`` can be on no other nodes than ``nodes``."""
+    """Return how many GPUs of ``demands`` must be on ``nodes``, as they may be nowhere else."""
     return sum(gpus for only, gpus in demands if only <= nodes)
 
 

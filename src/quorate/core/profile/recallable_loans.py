@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A bundle that borrows from ``payers``, whose owner may recall it to end by ``due_ms``.
+    """A bundle that borrows from ``payers``. Their owner can recall the loan to end by ``due_ms``.
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
     expected to end by itself. ``is_overdue`` says that the run has passed its declared end.
@@ -49,8 +49,8 @@ class Loan:
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
     """Return the loans that the owner of ``run`` may recall for it, the newest first.
 
-    Loans that are stopping or already recalled are left out, because they come back anyway. Loans
-    to runs in rounds are left out, because they are made for one round at a time.
+    Loans that are stopping or already recalled are left out, because their GPUs come back anyway.
+    Loans to runs in rounds are left out, because such a loan is made for one round at a time.
     """
     if not view.lenders:
         return []

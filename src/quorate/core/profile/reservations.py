@@ -23,8 +23,9 @@ def make_firm(
 ) -> None:
     """Write that the start of ``entry`` is firm from now on.
 
-    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict``, it
-    is later than ``entry.start_ms``, or None if there is no such start.
+    ``natural_ms`` is when the run could start without a conflict. For a start ``by_conflict``,
+    ``natural_ms`` is later than ``entry.start_ms``, or None if the run cannot start without a
+    conflict.
     """
     number = log.view.runs[entry.run].reservations_ever + 1
     log.write(
@@ -83,8 +84,8 @@ def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None
 def is_cleared(view: StateView, record: ReservationRecord) -> bool:
     """Return whether a settled conflict has made room for the planned start of ``record``.
 
-    A conflict is called at most one grace (the longest of its pool) before the start. A conflict
-    that was settled earlier than that was for a former start of the reservation.
+    A conflict is called at most one grace before the start (the longest grace of its pool). If a
+    conflict was settled earlier, it made room for a former start of the reservation.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False

@@ -1,4 +1,4 @@
-"""Admits a run without delaying firm starts; makes the refusal of a run whose room is reserved."""
+"""Admits a run if no firm start is delayed, and makes the refusal if the run's room is reserved."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A resource over time: the amount free now, plus the gains as leases end, less the planned use.
 
-The amount that leases leave free never falls over time, because leases only give back. All profiles
-share this amount. The amounts that the plan takes are a short list of steps, and belong to one
-profile.
+The amount that leases leave free never falls over time, because each end of a lease gives something
+back. All profiles share this amount. The amounts that the plan takes are a short list of steps, and
+belong to one profile.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Resource:
         return free
 
     def first_below(self, amount: int, from_ms: int, until_ms: int) -> int | None:
-        """Return the first instant between the two at which less than ``amount`` is free.
+        """Return the first instant from ``from_ms`` to ``until_ms`` with less than ``amount`` free.
 
         Return None if there is no such instant.
         """
@@ -101,7 +101,7 @@ class Resource:
         return max(levels if first else (0, *levels), default=0)
 
     def returned_ms(self, amount: int) -> int | None:
-        """Return the first instant at which ``amount`` has come back; None if it never does."""
+        """Return when ended leases will have given back ``amount`` in all; None if never."""
         if amount <= 0:
             return 0
         index = bisect_left(self.gained, amount)
@@ -141,9 +141,10 @@ class Resource:
             at_ms = steps_ms[short]
 
     def at_most(self, from_ms: int, until_ms: int, amount: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (from, until, amount) of what is free of ``amount`` between the two instants.
+        """Yield (from, until, free): how much is free in each piece of the time, up to ``amount``.
 
-        The pieces are in order. Pieces in which nothing is free are left out.
+        The pieces are in order, and lie between ``from_ms`` and ``until_ms``. Pieces in which
+        nothing is free are left out.
         """
         if self.least(from_ms, until_ms) >= amount:
             yield from_ms, until_ms, amount
