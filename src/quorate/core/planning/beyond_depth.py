@@ -4,8 +4,8 @@ A *line* is the waiting runs of one owner in one pool with the same flavors. Run
 need the same room. Shapes for which there is no room are ruled out first, without examining single
 runs. Then the lines are visited in the order of their ranks. Of each line, the first run whose
 shape has room is tried. If this run cannot start, only shorter runs of its line and shape are
-tried, the shortest first. Runs that a hard quota of their owner stops do not count in the bound:
-else many owners at their limits could keep a run of another owner from idle GPUs.
+tried, the shortest first. A run that cannot start because of a hard quota of its owner is not
+counted: otherwise many owners at their limits could keep a run of another owner from idle GPUs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STARTS_MAX: Final = 100
 FILLS_MAX: Final = 16
 """How many runs beyond the depth one walk tries to start on spares."""
 LOOKS_MAX: Final = 2_000
-"""How often one walk visits a line to find a run beyond the depth."""
+"""The most visits to lines by which one walk looks for runs beyond the depth."""
 
 
 def start_beyond(
@@ -74,10 +74,10 @@ class _Open:
 
 
 class _Column:
-    """The runs of one shape in one line, in their order. Runs before ``at`` were examined.
+    """The runs of one shape in one line, in their order. Runs before index ``at`` were examined.
 
-    After a run could not start, only runs that need their GPUs for less than ``short_ms`` are
-    tried, the shortest first.
+    Once a run could not start, only runs that need their GPUs for less than ``short_ms`` are tried,
+    the shortest first.
     """
 
     __slots__ = ("at", "needs", "open", "places", "short_ms")
@@ -108,7 +108,10 @@ class _Column:
         return None
 
     def give_up(self, need_ms: int = 0) -> None:
-        """Note that a run that needs its GPUs for ``need_ms`` cannot start; at 0, none can."""
+        """Note that a run that needs its GPUs for ``need_ms`` cannot start.
+
+        With ``need_ms`` 0, note that no run of the column can start.
+        """
         self.at = 0 if self.short_ms is None else self.at
         self.short_ms = need_ms
 
@@ -183,9 +186,9 @@ class _Tail:
                 self._asked, self.shapes = plan.started, self._with_room(self.shapes)
 
     def _is_full(self, called: Ranked) -> bool:
-        """Return whether the owner of a line has all runs that its hard quotas allow.
+        """Return whether the owner of a line has as many runs as its hard quotas allow.
 
-        False if the line's first run does not yet have this reason for waiting.
+        Return False if the line's first run is not recorded as waiting for a hard quota yet.
         """
         view = self._plan.log.view
         _, (*_, first), (_, owner, _) = called
@@ -209,9 +212,9 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _try(self, name: str, column: _Column) -> int:
-        """Try to start a run; return how many runs were tried, which is 1 or 0.
+        """Try to start a run; return 1 if the run was tried, and 0 if not.
 
-        It is 0 if the run is not ready, or still waits for a hard quota of its owner.
+        A run is not tried if it is not ready, or if it still waits for a hard quota of its owner.
         """
         plan = self._plan
         column.at += 1

@@ -160,7 +160,7 @@ class CountedStarts:
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start in one domain or divided among several.
 
-        A divided start is searched for only before the first start in one domain.
+        Divided starts are searched for only at instants before the first start in one domain.
         """
         if ask.is_parted and len(ask.sites.by_payers) == 1:
             return self._parted(ask, from_ms, steps, before_ms)

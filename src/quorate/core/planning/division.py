@@ -75,7 +75,7 @@ def divide(items: tuple[Item, ...], spares: int, free: list[int]) -> list[int] |
 def _divided(item: Item, spares: int, free: list[int], taken: list[int]) -> bool:
     """Put a divisible item into domains in their order; return whether it fits.
 
-    Each part needs spares of its own.
+    The part in each domain needs its own spares.
     """
     left = item.gpus
     for at, gpus_free in enumerate(free):

@@ -1,8 +1,9 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start becomes firm if node quotas allow it however free GPUs are spread over nodes, and if one of
-these is true: it is within the pool's ``firmHorizon``, it is by a conflict, or loans were recalled
-for it. Any other start is tentative: the plan keeps GPUs for it, but no GPU-hours.
+A start can become firm if hard quotas of nodes allow it, however free GPUs are spread over nodes.
+Such a start becomes firm in one of three cases: it is within the pool's ``firmHorizon``, it is a
+start by a conflict, or loans were recalled for it. Any other start is tentative: the plan keeps
+GPUs for it, but no GPU-hours.
 """
 
 from __future__ import annotations
@@ -144,10 +145,11 @@ class PlannedStarts:
     def moves_to_conflict(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
         """Move a firm start to a sooner start by a conflict; return whether it moved.
 
-        Only two kinds of firm starts move in this way: one that this decision has moved later, and
-        those beyond the pool's ``firmHorizon``. Any other firm start keeps its place, which is
-        surer than a start by a conflict. No start moves in this way if this decision has moved
-        other firm starts: the place that it leaves could make their moves needless.
+        Only two kinds of firm starts move in this way: a start that this decision has moved later,
+        and starts beyond the pool's ``firmHorizon``. Any other firm start keeps its place, because
+        a start by a conflict is less certain. If this decision has moved other firm starts, no
+        start moves in this way: with the place that it would leave, the other moves could have been
+        needless.
         """
         plan = self._plan
         horizon_ms = plan.view.pools[pin.pool].firm_horizon_ms
@@ -175,9 +177,9 @@ class PlannedStarts:
     def _kept_later(self, entry: Entry) -> Entry | None:
         """Return a later start than ``entry`` that can become firm; None if there is none.
 
-        Under node quotas, ``entry`` cannot become firm. Room is kept for the later start, so that
-        enough nodes come free, however GPUs are spread over nodes. The run still starts sooner if
-        enough GPUs are free on few nodes when the walk visits the run.
+        Because of hard quotas of nodes, ``entry`` cannot become firm. Room is kept for the later
+        start, so that enough nodes come free, however GPUs are spread over nodes. But if enough
+        GPUs are free on few nodes when the walk visits the run, the run starts sooner.
         """
         plan = self._plan
         at_ms = promisable_from_ms(plan, entry)
@@ -187,15 +189,15 @@ class PlannedStarts:
     def by_conflict(self, record: RunRecord, natural_ms: int | None) -> Entry | None:
         """Return the start of a run by a conflict, or None.
 
-        ``natural_ms`` is the run's start without a conflict. If there is none, a conflict is
-        searched for only if the run lacks nothing but room: for example, the work in its way may be
-        declared to last until the windows of its payers close.
+        ``natural_ms`` is the run's start without a conflict. If there is no such start, a conflict
+        is searched for only if the run lacks nothing but room. For example, the work in its way may
+        be declared to last until the windows of its payers close.
 
-        A walk searches for conflicts for its first few runs, and for some of the other runs, which
-        change every minute. For a run that has just begun to wait, or whose firm start has just
-        moved, the walk searches at once. For other runs, it searches in the first decision of a
-        minute, after events not in ``_ROUTINE``, or when a disruption account has come to cover a
-        conflict.
+        To save time, a walk searches for conflicts only for its first few runs and for a selection
+        of the others, which changes every minute. If such a run has just begun to wait, or its firm
+        start has just moved, the walk searches at once. For the other such runs, a walk searches in
+        the first decision of a minute, after events not in ``_ROUTINE``, and when a disruption
+        account has grown enough to cover a deferred conflict.
         """
         plan = self._plan
         if natural_ms is None:

@@ -1,8 +1,8 @@
 """The first part of a walk: puts firm starts into the profile, and moves those that do not fit.
 
-Late starts are inserted first, and starts by a conflict that is not settled last. Otherwise the
-order is that in which the starts became firm. Starts that no longer fit are planned again around
-the other firm starts, and the cause is recorded.
+Late starts are inserted first. Starts by a conflict that is not settled are inserted last.
+Otherwise the starts are inserted in the order in which they became firm. Starts that no longer fit
+are planned again around the other firm starts, and the cause is recorded.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class FirmWalk:
         """Put all firm starts into the profile; move those that no longer fit, and record why.
 
         ``known`` are starts whose needs are certainly met. ``stuck`` are late runs whose starts
-        this decision will move anyway. Their starts count only until their recorded ends, so that
-        no start behind them moves.
+        this decision will move anyway. The profile counts their starts only until their recorded
+        ends, so that no start behind them moves.
         """
         self._known, self._stuck = known, stuck
         aside: list[tuple[ReservationRecord, Entry]] = []
@@ -120,9 +120,11 @@ class FirmWalk:
     ) -> bool:
         """Put a start for which a conflict has cut leases into the profile.
 
-        If ``gone_ms`` is given, the start has to wait for these leases and moves to this instant;
-        if it does not fit then, it is added to ``clearing``. Return False, and do nothing, for any
-        other start, and for a start that does not fit although it does not have to wait.
+        If ``gone_ms`` is given, the start has to wait for these leases, and moves to this instant.
+        If the start does not fit at this instant, it is added to ``clearing``.
+
+        Return False, and do nothing, in two cases: no conflict has cut leases for the start, or the
+        start does not have to wait and still does not fit.
         """
         plan = self.plan
         if gone_ms is None and not is_cleared(plan.view, record):
@@ -162,8 +164,8 @@ class FirmWalk:
     ) -> None:
         """Put a start by a conflict into the profile, or set it aside with the cause.
 
-        It is set aside if no conflict can help it: its payers may no longer pay for it, or its
-        domains no longer have enough GPUs.
+        The start is set aside if no conflict can make it possible (``withdrawn``). For example, its
+        payers may no longer pay for it, or its domains no longer have enough GPUs.
         """
         plan = self.plan
         pin = pin_of(plan.view, record, plan.log.now_ms)
@@ -232,7 +234,7 @@ class FirmWalk:
         return self._late
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Move a reservation, which no longer fits, to its next start beside other firm starts."""
+        """Move a reservation that no longer fits to its next start beside other firm starts."""
         self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
@@ -251,9 +253,9 @@ class FirmWalk:
             plan.put_pin(entry)
 
     def call_due_conflicts(self) -> bool:
-        """Call each conflict that is due for a firm start by a conflict.
+        """Call the conflicts that are due; return whether a start was moved instead.
 
-        If a conflict cannot be called, its start is moved instead, and True is returned. After a
+        If a conflict cannot be called, the start that needs the conflict is moved. After such a
         move no more conflicts are called, because the move may leave room for other starts.
         """
         plan = self.plan

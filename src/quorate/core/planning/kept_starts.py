@@ -1,9 +1,13 @@
 """Reuses starts that the previous walk has found, if a search would find them again.
 
 Most planned starts stay the same when another run starts or ends. If only a lack of room delays a
-start, a search finds the start again under three conditions: its domains still have room; no domain
-that may have gained GPUs (``GainedRooms``) has room earlier; and its payers can pay. Under these
-conditions the search is skipped. The plan is the same as without kept starts:
+start, a search finds the start again under three conditions:
+
+- The domains of the start still have room.
+- No domain that may have gained GPUs (``GainedRooms``) has room earlier.
+- The payers of the start can pay.
+
+Under these conditions the search is skipped. The plan is the same as without kept starts:
 ``tests/property/test_kept_starts.py`` and the invariants compare the two plans.
 """
 
@@ -120,8 +124,9 @@ class KeptStarts:
     def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
         """Return whether ``entry``, divided among domains, is still the first start.
 
-        ``entry`` is still first if no domain that may have gained GPUs has room for a part of it at
-        its start or before. All domains together then have room for no more parts than before.
+        ``entry`` is still first if no domain that may have gained GPUs has room for a part of the
+        run at this start or before. All domains together then have room for no more parts than
+        before.
         """
         gpus, duration_ms = ask.parts.gpus + ask.parts.extra, ask.duration_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms

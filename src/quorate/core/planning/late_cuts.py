@@ -28,7 +28,8 @@ class LateCuts:
     """The starts that have to wait for leases that were cut for them.
 
     ``gone_ms`` says when these leases are expected to end, by reservation. ``first`` are the
-    reservations that lack only what these leases take. Their starts are planned before all others.
+    reservations that lack only what these leases take. Their starts are put into the plan first,
+    together with the starts that were due before now.
     """
 
     gone_ms: dict[str, int] = field(default_factory=dict)

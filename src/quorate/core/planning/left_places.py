@@ -3,8 +3,8 @@
 If a run starts at another time, or on other GPUs, than its firm start, it leaves a *place*: the
 GPUs and the time span of the firm start. Runs that the walk has examined earlier might use the
 place, so in principle the queue has to be walked again. But usually none of these runs can use the
-place, and a new walk would find the same starts for them. In this case the present walk continues.
-It writes the same refusals, and searches for the same conflicts, as a new walk.
+place, and a new walk would find the same starts for them. In this case the present walk continues,
+and writes the same refusals and searches for the same conflicts as a new walk would.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ class LeftPlaces:
         """Return the first run of ``owner`` that has another rank in a new walk, as index and rank.
 
         Only examined runs are considered. Return None if none of them has another rank. Ranks may
-        change because a new walk counts the started runs in the owner's share from its beginning.
+        change because a new walk counts the started runs in the owner's share from the first run
+        on.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
@@ -220,7 +221,8 @@ def _pays(ask: Ask, payers: set[EnvelopeId]) -> bool:
 def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_ms: int) -> bool:
     """Return whether ``ask`` may start in one of ``rooms`` earlier than ``entry``.
 
-    A start at the same instant counts, too, if its domain comes first or the request is divided.
+    Return True, too, if ``ask`` may start there at the same instant, and either the domain comes
+    before that of ``entry``, or the request is divided among domains.
     """
     numbers = ask.sites.everywhere.numbers
     gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra

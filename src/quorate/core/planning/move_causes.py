@@ -1,8 +1,8 @@
 """Finds why a firm start has to move: one of a fixed list of causes, and the objects concerned.
 
 The objects are leases that are late, nodes that were lost, or money, quotas and pools that changed.
-A submission, a start, growth, a filled spare or a cancellation is never a cause: runs only use room
-that firm starts leave.
+Submissions, starts, growth, filled spares and cancellations are never a cause, because runs use
+only room that firm starts leave.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ NamedNeed = tuple[str, str, Resource, int]
 def cause_of(
     profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), events: Sequence[Event] = ()
 ) -> MoveCause:
-    """Return why the firm start ``pin``, which is not in ``profile``, does not fit into it.
+    """Return why the firm start ``pin``, which ``profile`` does not contain, does not fit there.
 
     For each resource that is short, the cause names the late leases that hold some of it. If these
     leases do not explain the whole shortage, the cause also names the objects that were lost or
@@ -125,11 +125,14 @@ def cause_of(
 
 
 def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCause | None:
-    """Return why no conflict can make the start ``pin`` possible; None if one may.
+    """Return why no conflict can make the start ``pin`` possible; None if a conflict may.
 
-    ``pin`` is not in ``profile``. No conflict helps if a payer may no longer pay or may pay for
-    fewer GPUs at a time, if a domain no longer has enough GPUs that are ready, or if a hard quota
-    allows no such run at all.
+    ``pin`` is not in ``profile``. No conflict helps in these cases:
+
+    - A payer may no longer pay, or may no longer pay for so many GPUs at a time.
+    - A domain no longer has enough ready GPUs.
+    - A hard quota allows no such run at all.
+    - The start would no longer fill whole nodes, in a pool that gives whole nodes.
     """
     view, found = profile.view, dict[Found, None]()
     for share in unpaid(view, pin):
@@ -184,7 +187,7 @@ def stands_without(profile: Profile, pin: Entry, leases: Collection[str]) -> boo
 
 
 def _ready_gpus(view: StateView, key: IslandKey) -> int:
-    """Return how many GPUs the nodes of an island have that are ready; 0 if it is gone."""
+    """Return how many GPUs the ready nodes of an island have; 0 if the island is gone."""
     if key.domain not in view.domains(key.pool, key.flavor).numbers:
         return 0
     nodes = view.island(key).nodes
@@ -220,7 +223,7 @@ def _causes(
 ) -> Iterator[Found]:
     """Yield the late leases of a resource, and objects that were lost or withdrawn.
 
-    These objects are yielded only if the late leases do not explain the whole shortage.
+    Lost or withdrawn objects are yielded only if the late leases do not explain the whole shortage.
     """
     kind, name, *_ = need
     view = profile.view
@@ -253,9 +256,10 @@ def _short_without(
 ) -> int:
     """Return how much of a resource ``pin`` would lack if nothing were late.
 
-    The leases ``late``, and the other leases of their runs, count as ended. ``delayed`` are the
-    starts that were due before now, and how much each takes; these starts count as begun at their
-    planned instants. If ``pin`` was due before now, it counts as ending at its recorded end.
+    The leases ``late``, and the other leases of their runs, are treated as ended. ``delayed`` are
+    the starts that were due before now, and how much each takes; these starts are treated as begun
+    at their planned instants. If ``pin`` was due before now, only the time until its recorded end
+    is examined.
     """
     kind, name, resource, amount = need
     view, runs = profile.view, {profile.view.leases[lease].fact.run for lease in late}
@@ -371,7 +375,7 @@ def _share(view: StateView, lease: str, kind: str, name: str) -> int:
 
 
 def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:
-    """Return how much of a resource a filled spare takes when its filler has ended."""
+    """Return how much of a resource a filled spare takes when the run that fills it has ended."""
     match kind:
         case "domain" | "racks":
             return _gpus_in(view, spare.slots, kind, name)
@@ -398,8 +402,8 @@ def _withdrawn(
 ) -> Iterator[Found]:
     """Yield why the payer of ``share`` may no longer pay: an owner moved, or its budget changed.
 
-    Whether the payer's owner is in the family of the run's owner depends only on the parents of
-    both.
+    The owner that moved is the payer's owner or the run's owner, because only the parents of these
+    two decide whether they are of one family.
     """
     account = view.envelopes[share.payer]
     applied = {event.owner.name for event in events if isinstance(event, OwnerApplied)}
@@ -454,9 +458,9 @@ def _lost(
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
     """Return why ``pin`` cannot start, although no resource is short by counting.
 
-    The cause names the late leases of its domains, payers and quotas. Without late leases, the
-    cause names what may have changed since the start was recorded: the domains, a quota or the
-    payers.
+    The cause names the late leases in the domains of ``pin``, of its payers and under its quotas.
+    Without late leases, the cause names what may have changed since the start was recorded: the
+    domains, a quota or the payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

@@ -6,8 +6,9 @@ firm start is at least its grace. The leases of the bundle are stopped one grace
 start. The newest bundles are stopped first, and only as many as needed. No bundle is stopped for a
 run that was itself stopped because it overstayed.
 
-The sequences of events decide which event came first. The mark ``backfill`` names no reservation,
-so cancelling or moving one reservation changes nothing for the others.
+Whether a bundle started after a run began to wait follows from the sequences of the two events. The
+mark ``backfill`` names no reservation, so cancelling or moving one reservation changes nothing for
+the others.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.upstreams import overtaken_since
 
 _Shortage = tuple[str, str, int, int]
-"""The kind and name of a resource, how much of it is missing, and the first instant of that."""
+"""The kind and name of a resource, how much of it is missing, and from which instant on."""
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
@@ -119,9 +120,9 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
 
-    Each bundle and its filled spares count as running for ever, even if the bundle is expected to
-    end before the start (``lease_ends``). If that expectation proved wrong, it would be too late to
-    stop the bundle. It may already be too late to stop all bundles by the start. In that case later
+    Each bundle and its filled spares are treated as running for ever, even if the bundle is
+    expected to end before the start (``lease_ends``). If that expectation proved wrong, it would be
+    too late to stop the bundle. If it is already too late to stop all bundles by the start, later
     instants are tried for the start. Leases that end before such an instant need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
@@ -147,8 +148,8 @@ def _in_the_way(
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
     """Return the instant by which a bundle has ended if it is stopped for ``pin``.
 
-    The instant is the start of ``pin`` or, if it is too late for that, one grace from now. Without
-    an executor, a bundle that is stopped has ended at once.
+    The instant is the start of ``pin``. If the bundle cannot stop by then, the instant is one grace
+    from now. Without an executor, a bundle that is stopped has ended at once.
     """
     lead_ms = each.grace_ms if has_executor else 0
     return max(pin.start_ms, profile.now_ms + lead_ms)
@@ -163,9 +164,9 @@ def _needed_from(
 ) -> list[Overstayer] | None:
     """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
 
-    A late start also ends later, by the same time. Firm starts right behind a late start are moved,
-    so only the time until the recorded end of ``pin`` is examined. Return None if stopping bundles
-    is not enough.
+    A late start also ends later, by as much as it is late. Firm starts right behind a late start
+    are moved, so only the time until the recorded end of ``pin`` is examined. Return None if
+    stopping bundles is not enough.
     """
     late_ms = start_ms - pin.start_ms
     moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
@@ -375,7 +376,7 @@ def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
 def _held(
     profile: Profile, pin: Entry, each: Overstayer, short: Sequence[_Shortage]
 ) -> Iterator[int]:
-    """Yield, for each shortage, how much the bundle holds of that resource when it begins."""
+    """Yield, for each shortage, how much of the resource the bundle holds when it becomes short."""
     for kind, name, _, since_ms in short:
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
@@ -391,7 +392,7 @@ def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
     """Yield the instants at which bundles may have to be stopped for a firm start.
 
     For each firm start and each lease of a run with backfill, the instant is the start minus the
-    lease's grace. Without an executor, it is the start.
+    lease's grace. Without an executor, the instant is the start itself.
     """
     if not view.backfilled or not view.reservations:
         return

@@ -78,27 +78,36 @@ class Walk:
         self._is_rough = False
         """Whether another walk may find a better start of a run than the search of this walk.
 
-        There are three cases. First, the search counted the GPUs of started runs, but not the nodes
-        that they are on. Second, a start at this instant became firm although admission refused it:
-        the next walk tries it as a start that is due. Third, a start became firm although tentative
-        starts of other pools are earlier: the next walk plans these tentative starts after it.
+        There are three cases:
+
+        - The search counted the GPUs of started runs, but not the nodes that they are on.
+        - A start at this instant became firm although admission refused the run now. The next walk
+          tries this start as one that is due.
+        - A start became firm although tentative starts of other pools are earlier. The next walk
+          plans these tentative starts after the firm one.
         """
         self.ranked: list[Ranked] = []
         """The lines of waiting runs, in their order before the walk plans a start."""
         self.has_left_place = False
         """Whether a firm start has moved, or its run has started without all that was kept for it.
 
-        Earlier waiting runs in the queue were planned around the firm start, and may gain by this.
+        Waiting runs that come earlier in the queue were planned around the firm start. They may
+        find an earlier start now.
         """
 
     def run(self, *, starts_anew: int = 0) -> int:
         """Start and plan the waiting runs, in queue order.
 
-        Return how often the queue may still be walked again, which is ``starts_anew`` at first. If
-        a run does not start as its firm start was planned, and earlier runs in the queue could gain
-        by this, the walk ends early. It also ends early when a firm start moves, and when a run
-        starts on spares. The caller then walks the queue again. If the queue may not be walked
-        again, the walk continues, and later runs may be planned on the GPUs of the firm start.
+        Return how often the queue may still be walked again, which is ``starts_anew`` at first. The
+        walk ends early in three cases, and the caller then walks the queue again:
+
+        - A run starts otherwise than its firm start was planned, and runs before it in the queue
+          could gain by this.
+        - A firm start moves.
+        - A run starts on spares.
+
+        If the queue may not be walked again, the walk does not end early. Later runs may then be
+        planned on GPUs that a firm start has left.
         """
         self._starts_anew = starts_anew
         self._run()
@@ -277,8 +286,8 @@ class Walk:
     def _leave(self, pin: Entry) -> None:
         """Note that a run has left GPUs of its firm start, if earlier runs in the queue could gain.
 
-        In the plan, a start in certain racks or node sizes takes its whole domains, so its run may
-        leave GPUs even if it starts as planned.
+        In the plan, a start that needs certain racks or node sizes takes its whole domains. So its
+        run may leave GPUs even if the run starts as planned.
         """
         plan = self.plan
         started = plan.started_runs[pin.run]
@@ -298,7 +307,8 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
 
-        A run has no chance without room or payers, unless it can fill spares or recall loans.
+        If the run may fill spares or recall loans, it has a chance. Otherwise it has no chance
+        without room, and none without payers.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -360,7 +370,7 @@ class Walk:
         self.reasons.refuse(record)
 
     def _plan_later(self, record: RunRecord, entry: Entry | None) -> None:
-        """Plan the start of a run at ``entry``; note whether another walk may find a better one."""
+        """Plan the start of a run at ``entry``; note if another walk may find a better start."""
         plan, run = self.plan, record.spec
         self._is_rough |= bool(plan.started_runs) and plan.search.is_choosy(run)
         self._planned.put(record, entry)
@@ -403,12 +413,12 @@ class Walk:
         return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Recall or hand over loans for a run that waits only for them; return whether any were.
+        """Recall or hand over loans for a run that waits only for them; return whether this helped.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
         GPU-hours that the recalled loans no longer need. In other cases the run starts when the
-        notice of the recalled loans is over. ``natural`` is the run's start without the recall; it
-        is not in the profile.
+        notice of the recalled loans is over. ``natural`` is the run's start without the recall.
+        This start is not in the profile.
         """
         plan = self.plan
         log, run, own = plan.log, record.spec, record.reservation or ""

@@ -30,7 +30,7 @@ SHORT_SEARCH_STEPS: Final = 300
 def can_carry(view: StateView, payers: Iterable[EnvelopeId], gpus: int) -> bool:
     """Return whether ``payers`` together have concurrency left for ``gpus`` GPUs.
 
-    If not, the payers cannot pay for a start of that width.
+    If not, the payers cannot pay for a start on so many GPUs.
     """
     for payer in payers:
         gpus -= max(0, view.envelopes[payer].gpus_left)
@@ -93,7 +93,7 @@ class StartNow:
         self.has_new_spares |= run.spares_per_group > 0
 
     def fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
-        """Start a run on spares, if they have room for it; return whether it started.
+        """Start a run on spares of other runs, if they have room; return whether it started.
 
         ``answer`` is the refusal of the run in ``room``. If the refusal is for a hard quota, spares
         do not help.
@@ -192,8 +192,8 @@ class StartNow:
     ) -> Admitted | Refusal:
         """Return how a run whose firm start is due starts as recorded, or its refusal.
 
-        The run needs the recorded GPUs until its declared end only, because other runs may be
-        planned on them from then on.
+        The run must have the recorded GPUs only until its declared end, because from then on other
+        runs may be planned on these GPUs.
         """
         plan = self._plan
         view, run = without_hold(plan.log.view, promise.made.reservation), record.spec

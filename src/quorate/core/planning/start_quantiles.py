@@ -4,21 +4,21 @@ A planned start depends on running runs, each of which is expected to end at its
 each run ends with the odds that its owner's history gives (``model/state/durations.py``), and the
 waiting run starts when enough GPUs are free.
 
-- **One run.** The run has already run for some time. So runs of its owner's history count only if
-  they took at least as long, relative to their declared durations. If there are fewer than
-  ``LEAST_RUNS``, the prior replaces the missing ones, under the same condition. A run of the
-  history counts as ended at the upper bound of its bucket: that is late by 9 % at most, and exact
-  for a run that took its declared time.
+- **One run.** The run has already run for some time. So only those runs of its owner's history are
+  used that took at least as long, relative to their declared durations. If these are fewer than
+  ``LEAST_RUNS``, the prior replaces the missing ones, under the same condition. The history stores
+  the durations in buckets, and each run is treated as if it ended at the upper bound of its bucket.
+  This is too late by 9 % at most, and exact for a run that took its declared time.
 - **The prior** is for an owner without history. 60 % of the runs end at their declared ends, and
   none ends sooner. Of the late runs that still run at some time, a quarter still runs at twice that
-  time. The prior is cautious: an overdue run without history ends within 1.4 times the time so far
-  in half of the cases, and within 3.4 times in nine of ten.
+  time. The prior is cautious: in half of the cases, an overdue run without history takes at most
+  1.4 times as long as it has run so far, and in nine of ten cases at most 3.4 times as long.
 - **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
   free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
   single runs are not enough: in 57 % of cases, the last of eight runs ends after the 90th
   percentile of a single run, and the first of eight almost never does. Runs of one owner often end
   at similar fractions of their declared durations. Then a start that needs all of these runs to end
-  is sooner than computed here, and a start that needs only the first of them to end is later.
+  comes sooner than computed here, and a start that needs only the first of them to end comes later.
 - **Several needs** (of domains or payers): the odds that all are met are the product of the odds of
   each need. If one run frees GPUs for two needs, the product is too small, and the estimated start
   too late.
@@ -54,7 +54,7 @@ from quorate.model.state.state_view import StateView
 LEAST_RUNS: Final = 16
 """The least number of runs in a distribution; the prior replaces missing runs."""
 UNITS_MAX: Final = 64
-"""The most parts into which the GPUs that must come free are divided, which bounds the work."""
+"""The most units in which the GPUs that must come free are counted. This bounds the work."""
 
 _BITS: Final = 20
 _ONE: Final = 1 << _BITS
@@ -79,8 +79,8 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
     """GPUs that come free when a run ends; the run has been running since ``since_ms``.
 
     ``declared_end_ms`` is the run's declared end, which may be in the past. If ``is_certain``, the
-    run ends then, whatever its owner's history: the run is stopping, is a claim, or is in a pool of
-    discipline ``rounds``.
+    run is treated as ending at that instant, whatever its owner's history says: the run is
+    stopping, is a claim, or is in a pool of discipline ``rounds``.
     """
 
     owner: str
@@ -176,7 +176,7 @@ class _Certain(Struct, frozen=True, gc=False):
 
 
 class _ByHistory(Struct, frozen=True, gc=False):
-    """A run that ends with the odds of its owner's past runs that took at least as long.
+    """A run whose end is estimated from those past runs of its owner that took at least as long.
 
     ``like`` has the buckets of these past runs, in order. ``first`` is the bucket in which the run
     would be if it ended at ``now_ms``. ``missing`` is the number of past runs that the prior
@@ -290,7 +290,10 @@ class _Count(Struct, frozen=True, gc=False):
 def _first_with(
     chance: tuple[int, int], counts: Sequence[_Count], instants: Sequence[int], begin: int
 ) -> int:
-    """Return the index, from ``begin`` on, of the first instant with at least ``chance``."""
+    """Return the index, from ``begin`` on, of the first instant with odds of at least ``chance``.
+
+    The odds are those that all ``counts`` are met at the instant.
+    """
     least, of = chance
 
     def is_likely(at_ms: int) -> bool:

@@ -174,7 +174,7 @@ class Searcher:
         )
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` at which ``run`` may find more free; or None."""
+        """Return the first instant after ``after_ms`` when ``run`` may find more free; or None."""
         least = run.widths()[-1]
         found = (self._next_change(self.asks.of(run, f, least), after_ms) for f in run.flavors)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)

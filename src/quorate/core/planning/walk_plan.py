@@ -18,7 +18,7 @@ from quorate.model.specs import Run
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The last run, ``run``, of a reader's walk that continues beyond the depth of ``pool``.
+    """How far a reader's walk goes: up to ``run``, even if it is beyond the depth of ``pool``.
 
     The walk examines ``runs_max`` runs at most. Beyond the depth, no start becomes firm, no
     conflict is searched for and no loan is recalled. The walk of a decision skips runs if similar
@@ -77,7 +77,7 @@ class WalkPlan:
         self.started_runs: dict[str, Entry] = {}
         """The entries, by run, of the runs that have started in this walk."""
         self.is_waiting = False
-        """Whether a run with a planned start waits. Runs that start while it waits are backfill."""
+        """Whether a run with a planned start waits. Runs that start meanwhile are backfill."""
 
     def begin_again(self, planned: Planned) -> None:
         """Continue from the present state of the log, with the entries of ``planned``."""

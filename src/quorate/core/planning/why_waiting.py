@@ -29,7 +29,7 @@ _LACKS: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
     RefusalCode.RESERVED: Lack.NOTHING,
 }
-"""The lack of a run whose last refusal has this code. Other refusals are computed every time."""
+"""What a run lacks if its last refusal has this code. Other refusals are computed every time."""
 
 
 class WhyWaiting:
@@ -44,8 +44,9 @@ class WhyWaiting:
     def refuse(self, record: RunRecord, beside: Refusal | None = None) -> None:
         """Write why a run waits, if the reason has changed.
 
-        The reason is computed only if it may have changed. ``beside`` is the refusal of the start
-        that the caller has just tried, if any, for a run without a reservation.
+        The reason is computed only if it may have changed. ``beside`` is a refusal that saves an
+        admission: the caller has just tried to start the run, which has no reservation, and the
+        start was refused.
         """
         plan = self._plan
         if plan.reach is not None and plan.is_beyond(record.spec.pool):
@@ -75,7 +76,7 @@ class WhyWaiting:
         return False
 
     def _may_have_changed(self, record: RunRecord) -> bool:
-        """Return whether a run may now lack something that its last refusal does not say."""
+        """Return whether a run may now lack something else than its last refusal says."""
         known, plan = record.refusal, self._plan
         if known is None:
             return True
