@@ -413,7 +413,7 @@ class Walk:
         return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Recall or hand over loans for a run that waits only for them; return whether this helped.
+        """Recall or hand over loans that are all a run waits for; return whether there were any.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
         GPU-hours that the recalled loans no longer need. In other cases the run starts when the

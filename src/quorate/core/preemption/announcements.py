@@ -92,7 +92,7 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
     """Return the conflicts to announce: first those that this decision plans, then others in turn.
 
     A conflict for which no run has a token is never announced, so it is checked again and again.
-    Decisions begin with different conflicts, so that such a conflict does not delay the others.
+    Each decision begins with another conflict, so that such a conflict does not delay the others.
     """
     plans = (e for e in log.events if isinstance(e, ReservationMade | ReservationMoved))
     planned = {event.reservation for event in plans}

@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""After this many draws, it is checked for the first time whether the draws are enough."""
+"""The number of draws that are computed before the first check whether the draws are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,8 @@ def foresee_declared(
 ) -> Contest | Refusal | None:
     """Return the preview of an open conflict, whose entrants are fixed but whose cuts are not.
 
-    If its entrants are not enough, or an owner has ended an entrant and started other runs, return
-    the preview of the conflict that will be declared instead.
+    If the fixed entrants are not enough, or an owner has ended an entrant and started other runs,
+    return the preview of the conflict that will be declared instead.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)

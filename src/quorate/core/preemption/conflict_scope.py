@@ -160,7 +160,7 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the conflict that ``command`` asks for. A cap that it names must exist."""
+    """Return the conflict that ``command`` asks for. If it names a cap, the cap must exist."""
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:

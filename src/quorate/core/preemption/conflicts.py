@@ -1,8 +1,8 @@
 """Declares conflicts before any work ends, and settles them when they are due.
 
 The declaration fixes the runs that enter the lottery, and the link of the committed chain that will
-be revealed. The cuts are computed when the conflict is due, from the state at that time. Nothing is
-cut unless all cuts and draws together make enough room. docs/adr/0013-resolver.md.
+be revealed. The cuts are computed when the conflict is due, from the state at that time. Work is
+cut only if all cuts and draws together make enough room. docs/adr/0013-resolver.md.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def declare_conflict(
     """Declare the conflict ``question``, due at ``due_ms``; return the declaration or a refusal.
 
     Return None if no GPUs are missing. If the same conflict is already open, its declaration is
-    returned. Without ``due_ms``, the conflict is due now or, if it is for a limit, when enough of
-    the runs under the limit may be drawn.
+    returned. Without ``due_ms``, a conflict for a limit is due when enough of the runs under the
+    limit may be drawn, and any other conflict is due now.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -113,10 +113,10 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
     """Return when a conflict is due: now or, for a limit, when enough runs may be drawn.
 
-    A run under the limit may be drawn only after its pool's minimum runtime: the owner that lowers
-    a limit does not know which runs have just started. A conflict that needs a lottery and is
-    declared for the first time is due at least one notice period from now, so that owners are
-    warned. The instant is found by bisection.
+    A run under the limit may be drawn only after its pool's minimum runtime, because the owner that
+    lowers a limit does not know which runs have just started. If a conflict for a limit needs a
+    lottery and is declared for the first time, it is due at least one notice period from now, so
+    that owners are warned. The instant is found by bisection.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
@@ -168,7 +168,8 @@ def _declared(
 def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
     """Return the refusal of a conflict whose cuts and draws together leave GPUs missing.
 
-    ``deficit`` is the number of missing GPUs, and ``short`` how many would still be missing then.
+    ``deficit`` is the number of missing GPUs before any cut. ``short`` is the number that would
+    still be missing after all cuts and draws.
     """
     return Refusal(
         code=RefusalCode.NOT_RESOLVABLE,
@@ -272,10 +273,12 @@ def settle_conflict(
 ) -> Refusal | None:
     """Write the result of a conflict that is due, and its stops; or return a refusal.
 
-    The conflict is declared again, with the runs that may be drawn now, in three cases: the
-    remaining entrants are not enough, an owner has ended an entrant and started other runs, or
-    another lottery has used the conflict's link. But if the entrants of a conflict for a
-    reservation are not enough, the conflict is called again when the reservation is next examined.
+    The conflict is declared again, with the runs that may be drawn now, in three cases:
+
+    - The remaining entrants are not enough. (But a conflict for a reservation is then called again
+      only when the reservation is next examined.)
+    - An owner has ended an entrant and has started other runs.
+    - Another lottery has used the conflict's link.
     """
     refusal = _refused(log, command)
     if refusal is not None:

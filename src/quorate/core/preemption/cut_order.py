@@ -3,7 +3,7 @@
 1. Backfill that overstays.
 2. Spares.
 3. Steps of malleable runs, the highest first.
-4. Runs whose owner would still have its target share without them (burst).
+4. Burst: a run whose owner would still have its target share without this run.
 5. Runs drawn in the lottery.
 
 Within each of these five kinds, the run that started last is cut first. Of two runs that started
@@ -66,8 +66,8 @@ class Cutter:
         """Yield the bundles that overstay: backfill past its declared end.
 
         A bundle is yielded only if it started while the run of ``reservation`` was waiting. If
-        ``reservation`` does not exist, it is enough that any run with a reservation was waiting. A
-        run that waits because it was itself stopped for overstaying does not count.
+        ``reservation`` does not exist, it is enough that any run with a reservation was waiting. In
+        both cases, a run that waits because it was itself stopped for overstaying is ignored.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
@@ -85,7 +85,7 @@ class Cutter:
                     yield from self._make(CutStep.BACKFILL, name, mark.bundle)
 
     def spares(self) -> Iterator[Candidate]:
-        """Yield spares, lease by lease, and then filled spares that a limit counts."""
+        """Yield spares, lease by lease, and then filled spares that count against a limit."""
         leases, spares = self._view.leases, set(self._survey.spares)
         for run in self._survey.newest_first(leases[name].fact.run for name in spares):
             for name in reversed(self._view.runs[run].leases):
@@ -110,7 +110,7 @@ class Cutter:
                 yield from self._make(CutStep.SHRINK, run, bundle)
 
     def bursts(self, burst: Burst, trial: Callable[[], StateView]) -> Iterator[Candidate]:
-        """Yield the runs that are burst; ``trial`` gives the state without the cuts so far."""
+        """Yield the runs that are burst; ``trial`` gives the state after the cuts so far."""
         for run in self._survey.newest_first(self._survey.runs):
             if self._has_minimum(run, self._taken) and burst(trial(), self._view.runs[run]):
                 yield from self._make(CutStep.BURST, run, 0)
@@ -118,10 +118,10 @@ class Cutter:
     def tokens(
         self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
     ) -> list[Candidate]:
-        """Return the tokens of the lottery. The leases in ``gone`` count as cut already.
+        """Return the tokens of the lottery. The leases in ``gone`` are treated as cut already.
 
-        A run has a token if its minimum is in scope. The token has the remaining leases of the run,
-        which all end if the token is drawn.
+        A run has a token if its minimum is in scope, and ``enters`` returns True for the run. The
+        token has the remaining leases of the run, which all end if the token is drawn.
         """
         candidates: list[Candidate] = []
         records = self._view.runs
@@ -172,8 +172,8 @@ class Cutter:
     ) -> Sequence[Candidate]:
         """Return the leases ``names`` as a candidate.
 
-        Return no candidate if the leases make no room in scope, or may not be cut. If room outside
-        the scope counts, leases outside the scope make room, too.
+        Return no candidate if the leases make no room in scope, or may not be cut. If the goal can
+        use room outside the scope, the room of leases outside the scope is added.
         """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:

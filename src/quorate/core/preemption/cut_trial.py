@@ -1,7 +1,7 @@
 """Makes states without some leases, so that a conflict can try sets of cuts and undo them.
 
-The concurrency and the GPU-hours that payers hold for these leases stay held. So the end of work
-frees GPUs but no money. If it freed money, a run without money could get some by a conflict.
+The concurrency and the GPU-hours that payers hold for these leases stay held. So a trial frees GPUs
+but no money. If it freed money, a run without money could get some by a conflict.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from quorate.model.state.state_view import StateView
 class Trial:
     """An overlay in which only the leases last passed to ``without`` are missing.
 
-    ``reservation`` is closed in the overlay, because the trial is for its run. Usually only the
-    slots of the missing leases are freed, because nothing else about them is read. The leases are
-    removed completely if there are other reservations, or if the trial is ``whole``.
+    ``reservation`` is closed in the overlay, because the trial is for the run of this reservation.
+    Usually only the slots of the missing leases are freed, because nothing else about these leases
+    is read. The leases are removed completely if there are other reservations, or if the trial is
+    ``whole``.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")

@@ -101,7 +101,7 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
     """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
     The run is planned again when the account covers the cost. If a recorded deferral of the run
-    ends no later, nothing is written: the cost is computed again when it ends.
+    ends no later, nothing is written, because the cost is computed again when that deferral ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

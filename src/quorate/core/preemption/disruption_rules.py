@@ -4,8 +4,9 @@ A run may call a conflict unless one of these holds:
 
 - The run waits for its owner's hard quota, or its owner is beyond its soft quotas.
 - The run was itself cut within the cool-down, or its last start was refused.
-- A run of its owner ended shortly after a conflict had made room for that run.
-- The pool allows no conflicts, or its owner's disruption account does not cover the worst draw.
+- A run of the same owner ended shortly after a conflict had made room for it.
+- The pool allows no conflicts.
+- The disruption account of the run's owner does not cover the worst draw.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def may_call(  # noqa: PLR0911 - one answer per bar
 def _kept_gpu_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
     """Return what the owner's earlier starts by conflict in the same pool may still cost.
 
-    The account keeps this work for them, so that a later run of the owner does not use it up.
+    The owner's account keeps this amount for these starts, so that a conflict for a later run of
+    the owner does not use it up.
     """
     mine = None if record.reservation is None else view.reservations[record.reservation]
     foreseen = (
@@ -189,10 +191,12 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
 
     Return None if ending all work that may be ended is never enough. All running runs are assumed
     to continue. A run may be drawn after it has run for its pool's minimum runtime. A run that
-    started after ``made_ms`` may be drawn immediately. ``reservation`` is the own reservation of
-    ``run``, which does not count. If ``is_firm``, it is for this conflict: then younger starts by
-    a conflict do not count either, because they take only what ``reservation`` leaves. With
-    ``if_short``, also return None if ``run`` can start in ``place`` without a conflict.
+    started after ``made_ms`` may be drawn immediately.
+
+    ``reservation`` is the reservation of ``run`` itself; its room is treated as free. If
+    ``is_firm``, the conflict is for this reservation. Then younger starts by a conflict are
+    ignored, too, because they take only what ``reservation`` leaves. With ``if_short``, also return
+    None if ``run`` can start in ``place`` without a conflict.
     """
     survey, goal, resolver = _asked(
         view,

@@ -82,7 +82,7 @@ class Goal(Protocol):
         ...
 
     def room_of(self, ends: Ends) -> Room:
-        """Return, for each domain, the largest number of the freed GPUs that the goal may use."""
+        """Return, for each domain, how many of the freed GPUs the goal may use at most."""
         ...
 
 
@@ -116,15 +116,19 @@ class Count:
 class Start:
     """The goal to start a run at its least width.
 
-    ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
-    may pay. Only work that has GPUs in these domains is cut. Free GPUs of other domains count, too,
-    and so do GPUs of other domains that a cut frees. ``apart`` has the free GPUs of each other
-    domain. ``apart_gpus`` is their sum, and ``apart_most`` the largest of them. They have room for
-    ``apart_groups`` full groups. ``firm`` is the profile with the firm starts of other runs. For
-    each domain in scope with firm starts, ``promised`` has the GPUs that are free now, and the
-    (instant, GPUs) that firm starts leave, for the instants at which they may leave the fewest.
-    ``own`` is the run's reservation, which ``view`` has closed; it is empty if there is none. The
-    reservations in ``without`` do not count, because they take only what ``own`` leaves.
+    Only work that has GPUs in scope is cut. But the start may also use GPUs of other domains where
+    an envelope may pay: free GPUs, and GPUs that such a cut frees there.
+
+    - ``free`` has the free GPUs, and ``total`` all GPUs, of each domain in scope where an envelope
+      may pay.
+    - ``apart`` has the free GPUs of each other domain. ``apart_gpus`` is the sum of these numbers,
+      and ``apart_most`` the largest of them. ``apart_groups`` is the number of full groups for
+      which these GPUs have room.
+    - ``firm`` is the profile with the firm starts of other runs. ``promised`` has, for each domain
+      in scope with firm starts, the GPUs that are free now, and a list of (instant, GPUs): how many
+      GPUs the firm starts leave, at each instant at which they may leave the fewest.
+    - ``own`` is the run's reservation, which ``view`` has closed, or empty if the run has none. The
+      reservations in ``without`` are ignored, because they take only what ``own`` leaves.
     """
 
     run: Run
@@ -165,7 +169,8 @@ class Start:
     ) -> Start:
         """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
 
-        GPUs that are free in ``view`` but reserved for firm starts of other runs do not count.
+        GPUs that are free in ``view`` but reserved for firm starts of other runs are treated as
+        taken.
         """
         width = run.gpus if run.malleable is None else run.malleable.gpus_min
         run = replace(run, gpus=width, flavors=(flavor,))
@@ -318,7 +323,7 @@ def needed_until_ms(
     """Return until when ``run`` needs its room if leases are cut for it at ``at_ms``.
 
     With an executor, cut leases may take their grace to end, and the start waits for all of them. A
-    start that ``is_firm`` needs its room until its declared end only, because other runs may be
+    start that ``is_firm`` needs its room only until its declared end, because other runs may be
     planned there from then on.
     """
     pool = view.pools[run.pool]

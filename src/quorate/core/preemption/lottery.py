@@ -41,7 +41,7 @@ Tokens = Mapping[str, Iterable[str]]
 
 
 def chain_before(link: bytes) -> bytes:
-    """Return the link before ``link``; it is public before ``link`` is revealed."""
+    """Return the link before ``link``. This earlier link is public before ``link`` is revealed."""
     return sha256(CHAIN_TAG + link).digest()
 
 
@@ -79,8 +79,8 @@ class SeedParts:
     """The parts of a seed, in the order in which they are hashed.
 
     ``nonces`` has the nonces of the runs that entered, in the order of the runs' names. ``beacon``
-    is reserved for a public beacon, and empty: a ledger cannot commit to the source of a beacon
-    yet.
+    is reserved for a public beacon. It is always empty, because a ledger cannot commit to the
+    source of a beacon yet.
     """
 
     scope: str
@@ -175,9 +175,9 @@ def tokens_by_owner(declared: ConflictDeclared) -> dict[str, tuple[str, ...]]:
 def draw(seed: bytes, tokens: Tokens) -> Iterator[tuple[str, str]]:
     """Yield (owner, run) in the order of the draw, until all runs are drawn.
 
-    An owner is drawn uniformly from the owners that remain. Then the runs of this owner are drawn
-    uniformly, one by one, until it has none left, and the next owner is drawn. Owners and runs are
-    sorted by name first, so the order of ``tokens`` makes no difference.
+    An owner is drawn uniformly from the owners that remain. Then all runs of this owner are drawn
+    uniformly, one by one. Then the next owner is drawn. Owners and runs are sorted by name first,
+    so the order of ``tokens`` makes no difference.
     """
     draws = Draws(seed)
     held = {owner: sorted(runs) for owner, runs in tokens.items()}
@@ -193,7 +193,7 @@ def draw(seed: bytes, tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def first_draw_odds(tokens: Tokens) -> dict[str, Fraction]:
-    """Return each owner's probability of being drawn first; it is equal for all owners."""
+    """Return each owner's probability of being drawn first, which is equal for all owners."""
     owners = [owner for owner, runs in tokens.items() if any(True for _ in runs)]
     return {owner: Fraction(1, len(owners)) for owner in owners}
 
@@ -221,8 +221,8 @@ def cut_frequency(
 ) -> dict[str, int]:
     """Return in how many of ``draws`` dummy draws each of ``runs`` is a victim.
 
-    ``settle`` returns the victims for one seed. The seeds are always the same, so the result only
-    changes with the conflict.
+    ``settle`` returns the victims for one seed. The seeds are always the same, so the result
+    changes only if the conflict changes.
     """
     assert draws > 0, draws
     counts = dict.fromkeys(runs, 0)
@@ -251,7 +251,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
         faults.append(f"a token is larger than {declared.size_max} GPUs, the declared maximum")
     is_cleared = resolved.outcome is ConflictOutcome.CLEARED
     if not is_cleared and (resolved.cuts or resolved.draws):
-        faults.append(f"it has cuts or draws although its outcome is {resolved.outcome}")
+        faults.append(f"there are cuts or draws although the outcome is {resolved.outcome}")
     if resolved.beacon:
         # The ledger commits to no source of beacons, so a caller could have tried many beacons.
         faults.append("a beacon is shown, but beacons are not in use")

@@ -351,7 +351,10 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
 
 
 def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
-    """Undo each cut without which ``judge`` still finds at most ``short`` missing GPUs."""
+    """Undo each unnecessary cut: without it, ``judge`` still finds at most ``short`` missing GPUs.
+
+    The cuts are tried from the last to the first.
+    """
     # A GPU that comes free outside the scope may lower the number of missing GPUs by more than one.
     is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()

@@ -1,4 +1,7 @@
-"""When a run last started: its age decides whether it may be drawn, and how much work it loses."""
+"""Computes when a run last started.
+
+The time since then decides whether the run may be drawn, and how much work it would lose.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from quorate.model.state.state_view import StateView
 def last_start_ms(view: StateView, record: RunRecord) -> int | None:
     """Return when a running run last started; None if it does not run.
 
-    Hand-over, swap and growth are no start, and neither is a round in which a run keeps its GPUs.
+    Hand-over, swap and growth are not starts, and a round in which a run keeps its GPUs is not one
+    either.
     """
     if record.spec.rounds is None or record.since_ms is None:
         return record.since_ms

@@ -31,8 +31,8 @@ class Survey:
     found. ``spares`` has the spares among these leases, and ``steps`` the leases that belong to
     steps above a minimum. ``going`` are the stopping leases. ``pledges`` are the filled spares that
     count against a limit, and ``filled`` has the filled spares on the slots of each lease.
-    If GPUs that a cut frees outside the domains of the conflict count, too, ``scope`` has these
-    domains. Otherwise ``scope`` is None.
+    If the goal may also use GPUs that a cut frees outside the domains of the conflict, ``scope``
+    has the domains of the conflict. Otherwise ``scope`` is None.
     """
 
     view: StateView

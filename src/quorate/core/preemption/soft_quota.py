@@ -1,7 +1,8 @@
 """Decides by soft quotas which runs are burst, and which owners may call a conflict.
 
 Only a run of an owner with a stated target share can be burst. An owner without a stated target has
-an equal part of the share that the stated targets leave. This part only orders the queue.
+an equal part of the share that the stated targets leave. This part affects only the order of the
+queue.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why the soft quotas of a run's owner forbid a conflict for the run; empty if not.
+    """Return why soft quotas of a run's owner forbid a conflict for the run; empty if they do not.
 
-    The reason may be a used-up budget, or a target share that the run would exceed in ``flavor``.
-    If ``flavor`` is empty, the share is exceeded only if the run would exceed it in every existing
-    flavor that it asks for.
+    The reason may be a used-up budget, or a target share that the owner would exceed in ``flavor``
+    with this run. If ``flavor`` is empty, all existing flavors that the run asks for are checked,
+    and the owner must exceed its target share in each of them.
     """
     run = record.spec
     owner = view.owners.get(run.owner)
@@ -77,7 +78,7 @@ def _target(view: StateView, target_ppm: int, flavor: str) -> int:
 def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
     """Return how many GPUs of ``flavor`` the owner would have if this run ran too.
 
-    The run counts with its least width, and the owner's earlier starts by conflict count, too.
+    The run is counted at its least width. The owner's earlier starts by conflict are counted, too.
     """
     meter = view.meters.get((record.spec.owner, flavor))
     gpus = record.spec.widths()[-1] + (0 if meter is None else meter.amount)

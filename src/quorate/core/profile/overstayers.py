@@ -176,10 +176,13 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[
 def nodes_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[str, int]:
     """Return how many GPUs the end of a bundle would free for ``pin`` at ``at_ms``, by node.
 
-    ``at_ms`` is not before the start of ``pin``. If the pool gives whole nodes, a node counts with
-    all its GPUs. Slots of a filled spare do not count if its run is expected to run at ``at_ms``:
-    they go back to the spare. If that run is overdue, its expected end is a guess, and the slots do
-    not count if it is later than the start of ``pin`` (``filled_spares``).
+    ``at_ms`` is not before the start of ``pin``. If the pool gives whole nodes, all GPUs of a node
+    are counted.
+
+    If the bundle fills a spare, and the run of this spare is expected to run at ``at_ms``, the
+    slots go back to the spare, and are not counted. If the run of the spare is overdue, its
+    expected end is only a guess. Then the slots are not counted if this end is later than the start
+    of ``pin`` (``filled_spares``).
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:
@@ -252,8 +255,9 @@ def take_held(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whet
 ) -> None:
     """Count the resources of a bundle as taken (``sign`` is 1) or as free (-1), for a time span.
 
-    The slots of its filled spares are not counted (``take_slots``). Slots of a spare that it fills
-    count from the expected end of the spare's run: until then they go back to the spare.
+    The slots of the bundle's own filled spares are not counted; ``take_slots`` counts them. If the
+    bundle fills a spare of another run, the slots of this spare are counted only from the expected
+    end of that run on. Before that end, a stop of the bundle gives the slots back to the spare.
     """
     view = profile.view
     overs = {

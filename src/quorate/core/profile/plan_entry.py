@@ -14,12 +14,16 @@ from quorate.model.events import Share, Slice
 class Entry(Struct, frozen=True, gc=False):
     """The planned start of a run, which takes the GPUs ``slice`` from ``start_ms`` to ``end_ms``.
 
-    ``shares`` are its payers and how many GPUs each pays for. ``nodes`` is the number of nodes that
-    the run counts for in its owner's quotas. ``keeps`` is how many more GPUs of a domain have to be
-    free at the start, so that the run fits on ``nodes`` nodes. ``is_choosy`` says that the run
-    needs certain racks or node sizes, and therefore takes its whole domains. ``is_firm`` says that
-    the accounts already hold the start's GPU-hours. ``is_tentative`` says that no GPU-hours are
-    held for the start, so that earlier starts may use them.
+    - ``shares`` are the run's payers and how many GPUs each pays for.
+    - ``nodes`` is the number of nodes that hard quotas charge for the run.
+    - ``keeps`` is how many more GPUs of a domain have to be free at the start, so that the run fits
+      on ``nodes`` nodes.
+    - ``is_choosy`` says that the run needs certain racks or node sizes, and therefore takes its
+      whole domains.
+    - ``is_firm`` says that the accounts already hold the start's GPU-hours.
+    - ``is_tentative`` says that no GPU-hours are held for the start, so that earlier starts may use
+      them.
+    - ``by_conflict`` says that a conflict still has to make room for the start.
     """
 
     run: str

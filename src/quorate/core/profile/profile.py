@@ -99,7 +99,7 @@ class Profile:
         self.era = self._eras = 0
         """While this number stays the same, no entry is removed, so free amounts only fall."""
         self._lifted: list[tuple[Entry, int]] = []
-        """The removed entries that were not inserted again, each with the era before it."""
+        """The removed entries that were not inserted again, each with its former era."""
         self.gains: GainedRooms | None = None
         """The comparison with the profile of the previous walk; None in other profiles."""
         # The GPU-milliseconds that entries take and that the accounts do not hold yet.
@@ -111,8 +111,8 @@ class Profile:
         """Return a read-only profile of ``view`` with the entries of this profile.
 
         ``view`` has fewer leases than the view of this profile, and must have no filled spares. A
-        start by a conflict takes no more than in this profile, even if more is free. The result
-        does not count the hard quotas that entries take.
+        start by a conflict takes no more than in this profile, even if more is free. In the result,
+        entries take nothing of hard quotas.
         """
         profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
@@ -131,7 +131,7 @@ class Profile:
     # --- Rooms ---
 
     def room(self, key: IslandKey) -> Resource:
-        """Return the free GPUs of an island over time; none if the domain no longer exists."""
+        """Return the free GPUs of an island over time; always 0 if the domain no longer exists."""
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
@@ -142,7 +142,7 @@ class Profile:
         return known
 
     def planned_room(self, key: IslandKey) -> Resource | None:
-        """Return the room of an island if the plan or a filled spare takes GPUs from it."""
+        """Return an island's room if the plan or a filled spare takes GPUs from it, else None."""
         known = self.room(key) if key in self._unread_rooms else self._rooms.get(key)
         return known if known is not None and known.steps_ms else None
 
@@ -182,7 +182,7 @@ class Profile:
         return known
 
     def take_on(self, gpus_by_node: Mapping[str, int], from_ms: int, until_ms: int) -> None:
-        """Count GPUs of nodes as taken for a time span; negative numbers count as free.
+        """Count GPUs of nodes as taken for a time span; negative numbers give GPUs back.
 
         Only rooms of racks change.
         """
@@ -229,7 +229,7 @@ class Profile:
         return known
 
     def widths(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the concurrency of ``payers``, of their lending and of their caps."""
+        """Return the resources that limit ``payers``: their own, lent and capped concurrency."""
         found: dict[str, Resource] = {}
         for key, tier in payers:
             account = self.view.envelopes[key]
@@ -357,7 +357,7 @@ class Profile:
         """From now on, also count the GPUs that firm starts take beyond their need.
 
         Before the call, all firm starts are inserted, each only with its need. If each took its
-        whole domains when it is inserted, a new node of another size would move some firm starts.
+        whole domains at once, a new node of another size would move some firm starts.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -379,10 +379,10 @@ class Profile:
     def _takes(self, entry: Entry, sign: int) -> list[tuple[Resource, int, int, int]]:
         """Return what ``entry`` takes when inserted, or (``sign`` -1) has taken.
 
-        An element is a resource, the instants from which and until which, and the amount. A start
-        by a conflict takes, at each instant, only the amounts that other entries leave. The
-        conflict frees the amounts that are missing. Entries that are inserted later get nothing of
-        what the start needs, also where it comes free only during the run.
+        An element is (resource, from, until, amount). A start by a conflict takes, at each instant,
+        only the amounts that other entries leave. The conflict frees the amounts that are missing.
+        Entries that are inserted later get nothing of what the start needs, not even resources that
+        come free only during the run.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
@@ -419,8 +419,8 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        An entry with ``is_choosy`` takes all GPUs of its domains: which ones it will use is not
-        known.
+        An entry with ``is_choosy`` takes all GPUs of its domains, because it is not known which of
+        them the run will use.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount

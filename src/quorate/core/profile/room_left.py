@@ -1,7 +1,7 @@
 """The room that the plan leaves for a start: a view without the resources that the plan takes.
 
-Only resources that the plan takes during the run are left out: a run may use planned room if it
-ends one grace before the room is needed. Admission tries the start in this view.
+Only resources that the plan takes during the run are left out: a run may use planned room if the
+run ends one grace before the room is needed. Admission tries the start in this view.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def room_left(
 ) -> StateView:
     """Return ``view`` without the resources that firm starts need during ``run``.
 
-    ``run`` would start at ``at_ms``. The reservations in ``without`` do not count. If the other
-    firm starts need nothing that the run could use, ``view`` itself is returned.
+    ``run`` would start at ``at_ms``. The reservations in ``without`` are ignored. If the other firm
+    starts need nothing that the run could use, ``view`` itself is returned.
     """
     if not view.reservations:
         return view
@@ -62,7 +62,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     the envelopes that may pay for ``run``. If they are given, other payers are not examined.
 
     A claim and a run that shares in rounds get only nodes and hard quotas that the plan never
-    takes, because it is not known when such runs give these back.
+    takes, because it is not known when such runs give back nodes and quotas.
     """
     free_ms = until_ms if is_end_known(run) else FOREVER_MS
     islands = _islands_short(view, profile, run, from_ms, free_ms)
@@ -158,9 +158,10 @@ def _widths_short(  # noqa: PLR0913, PLR0917 - of whom, and from when until when
 def _kept_on(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> dict[tuple[str, str], int]:
-    """Return how many nodes ``run`` may keep using after present work has left them.
+    """Return the headroom of quotas for nodes that ``run`` uses after present work has left them.
 
-    The result is ``Holdings.kept_on`` of the state that is left, by (owner of the quota, node).
+    The keys are (owner of the quota, node). If the headroom is below 1, ``run`` may not keep using
+    the node. The result becomes ``Holdings.kept_on`` of the state in which ``run`` is tried.
     """
     if view.pools[run.pool].whole_nodes:
         return {}  # Runs share no nodes.
@@ -247,7 +248,7 @@ def _islands_short(
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
-    """Return ``view`` in which, of the flavor of ``wanted``, only the GPUs of ``wanted`` are free.
+    """Return ``view`` with no free GPUs of the flavor of ``wanted``, except those of ``wanted``.
 
     In each domain of ``wanted``, as many free GPUs stay free as ``wanted`` has there, so that a
     start that was planned on them is found again.
@@ -313,10 +314,10 @@ def release(
 ) -> None:
     """Free the slots and the concurrency of ``leases`` in ``state``, and their use of hard quotas.
 
-    ``leases`` are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns
-    whether a lease has ended at the instant of ``state``; a run counts until all its leases have
-    ended. GPU-hours that are held for ``leases`` stay held, because they may be used up by then.
-    Slots that go back to a spare stay taken.
+    ``state`` is an overlay of ``known``, and ``leases`` are leases of ``known``. ``has_ended``
+    returns whether a lease has ended at the instant of ``state``. A run is counted in hard quotas
+    until all its leases have ended. GPU-hours that are held for ``leases`` stay held, because the
+    leases may have used them up when they end. Slots that go back to a spare stay taken.
     """
     kept: dict[str, int] = {}
     for pledge in known.pledges.values():
@@ -357,7 +358,7 @@ def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId
 def _count_out(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Release the use of hard quotas by ``leases``; a run counts until all its leases end."""
+    """Release the use of hard quotas by ``leases``; a run uses quotas until its last lease ends."""
     if not known.holdings.has_bounds:
         return
     gone: dict[str, None] = {}
