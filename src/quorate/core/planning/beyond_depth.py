@@ -1,11 +1,12 @@
 """Starts a bounded number of runs beyond the pool's depth, in queue order, in the remaining room.
 
-A *line* is the waiting runs of one owner in one pool with the same flavors. Runs of one *shape*
-need the same room. Shapes for which there is no room are ruled out first, without examining single
-runs. Then the lines are visited in the order of their ranks. Of each line, the first run whose
-shape has room is tried. If this run cannot start, only shorter runs of its line and shape are
-tried, the shortest first. A run that cannot start because of a hard quota of its owner is not
-counted: otherwise many owners at their limits could keep a run of another owner from idle GPUs.
+A pool's depth is the number of its waiting runs that a walk plans. A *line* is the waiting runs of
+one owner in one pool with the same flavors. Runs of one *shape* need the same room. Shapes for
+which there is no room are ruled out first, without examining single runs. Then the lines are
+visited in the order of their ranks. Of each line, the first run whose shape has room is tried. If
+this run cannot start, only shorter runs of its line and shape are tried, the shortest first. A run
+that cannot start because of a hard quota of its owner is not counted. Otherwise many owners at
+their limits could keep a run of another owner from idle GPUs.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.waiting_index import Line, Need, Place, Shape, need_ms_of
 
 STARTS_MAX: Final = 100
-"""How many runs beyond the depth one walk tries to start."""
+"""How many runs beyond the depth of their pool one walk tries to start."""
 FILLS_MAX: Final = 16
-"""How many runs beyond the depth one walk tries to start on spares."""
+"""How many runs beyond the depth of their pool one walk tries to start on spares."""
 LOOKS_MAX: Final = 2_000
-"""The most visits to lines by which one walk looks for runs beyond the depth."""
+"""The most visits to lines that one walk makes to find runs beyond the depth of their pool."""
 
 
 def start_beyond(
     plan: WalkPlan, starts: StartNow, reasons: WhyWaiting, ranked: Sequence[Ranked]
 ) -> None:
-    """Start runs beyond the depth in the remaining room, in queue order.
+    """Start runs beyond the depth of their pool in the remaining room, in queue order.
 
     ``ranked`` are the lines of waiting runs, in the order of their ranks.
     """
@@ -234,7 +235,7 @@ class _Tail:
         return 1
 
     def fill(self) -> None:
-        """Start the first few runs beyond the depth on idle spares of other runs."""
+        """Start the first few runs beyond the depth of their pool on idle spares of other runs."""
         plan = self._plan
         lines = plan.view.waiting.lines
         queue = Queue(self._ranked, lambda line: lines[line].places, plan.scores)

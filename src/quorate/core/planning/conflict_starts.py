@@ -1,9 +1,10 @@
 """Plans starts by a conflict, and declares the conflict of a start that is due.
 
-A start by a conflict is a firm start for which running work will be cut. It is at least one notice
-period from now. A run can get a start by a conflict under two conditions: its owner may call
-conflicts, and without the conflict the run would start later. The conflict is declared when the
-start is due. Once the conflict is settled, the start waits for the ends of the cut leases.
+A start by a conflict is a firm start for which running work will be cut. Such a start is at least
+one notice period from now. A run can get a start by a conflict under two conditions: the run's
+owner may call conflicts, and without the conflict the run would start later. The conflict is
+declared when the start is due. Once the conflict is settled, the start waits for the ends of the
+cut leases.
 """
 
 from __future__ import annotations
@@ -163,10 +164,10 @@ def _least_short(
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
     """Return when a reservation has to be examined: at its planned start, or earlier.
 
-    With an executor, a start by a conflict is examined before its planned start, by the longest
-    grace of its pool, because the leases that are cut for it may take that long to stop. Once these
-    leases are cut, their room is kept for the start, so the reservation is examined only at its
-    planned start.
+    With an executor, leases that are cut for a start by a conflict may take their grace to stop. So
+    the reservation is examined earlier than its planned start, by the longest grace of its pool.
+    Once these leases are cut, their room is kept for the start, so the reservation is examined only
+    at its planned start.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -192,7 +193,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | No
 
     Return None if the conflict is declared now or already open. Return None, too, if another due
     conflict has to be drawn first. Conflicts are drawn one after the other: each takes the next
-    link of the lottery's chain, and is charged to its owner.
+    link of the lottery's chain, and is charged to the owner that calls it.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:

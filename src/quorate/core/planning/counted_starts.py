@@ -32,9 +32,9 @@ from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.room_index import Domain, Site
 
 DomainStart = tuple[int, Domain, Sequence[Leg]]
-"""The instant, the domain and the legs of a start in one domain."""
+"""A start in one domain: its instant, its domain, and its legs (what each payer pays)."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Maps an instant to the first instant, from then on, at which payers can pay, and their legs."""
+"""Maps an instant to the first instant from then on at which payers can pay, and to their legs."""
 
 
 class Start(NamedTuple):
@@ -73,7 +73,7 @@ class CountedStarts:
     ) -> Start | None:
         """Return the first start in one domain.
 
-        Of equally early starts, the one in the first domain is returned.
+        If several starts are equally early, the one in the first domain is returned.
         """
         if len(ask.sites.by_payers) != 1:
             best = self._in_sites(ask, from_ms, steps, before_ms)
@@ -224,7 +224,10 @@ class CountedStarts:
     def fits(
         self, ask: Ask, at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return a placement of ``ask`` at ``at_ms`` by counting, and its payers; or None."""
+        """Return a placement of the request ``ask`` at ``at_ms``, and its payers; or None.
+
+        The placement is found by counting.
+        """
         for domains in ask.sites.sets:
             found = self.fits_in(ask, domains, at_ms, steps)
             if found is not None:
@@ -234,7 +237,10 @@ class CountedStarts:
     def fits_in(
         self, ask: Ask, domains: Sequence[Domain], at_ms: int, steps: SearchBudget
     ) -> tuple[Placement, Sequence[Leg]] | None:
-        """Return a placement of ``ask`` at ``at_ms`` in ``domains``, and its payers; or None."""
+        """Return a placement of the request ``ask`` in ``domains``, and its payers; or None.
+
+        The placement is found by counting.
+        """
         until_ms = at_ms + ask.duration_ms
         for placement in self._placements(ask, domains, at_ms, until_ms):
             if any(q.least(at_ms, until_ms) < n for q, n in self._quotas(ask, placement)):
@@ -249,7 +255,7 @@ class CountedStarts:
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield a placement in each domain with room for all GPUs; if none has, a divided one."""
+        """Yield a placement in each domain with room for all GPUs; without any, a divided one."""
         free, room_of = [], self._profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)
@@ -279,7 +285,7 @@ class CountedStarts:
         return found
 
     def resources(self, ask: Ask) -> list[Resource]:
-        """Return all resources that a start of ``ask`` may need: rooms, payers and quotas."""
+        """Return all resources that a start of the request ``ask`` may need."""
         found = [self._profile.room(domain.key) for domain in ask.sites.everywhere.domains]
         found += self._payers.resources(ask.phases[-1])
         found += self._profile.headroom.of(ask.run.owner)
@@ -291,8 +297,8 @@ def _earlier(
 ) -> tuple[DomainStart | None, int]:
     """Return the earlier of two starts, and the instant before which a better start has to begin.
 
-    Of equally early starts, the one with the lower key of its domain is returned; None if both are
-    None. The search for ``found`` had the limit ``before_ms``.
+    If both starts are equally early, the one whose domain has the lower key is returned. If both
+    are None, None is returned. The search for ``found`` had the limit ``before_ms``.
     """
     if found is None:
         return best, before_ms

@@ -1,9 +1,13 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
 A start can become firm if hard quotas of nodes allow it, however free GPUs are spread over nodes.
-Such a start becomes firm in one of three cases: it is within the pool's ``firmHorizon``, it is a
-start by a conflict, or loans were recalled for it. Any other start is tentative: the plan keeps
-GPUs for it, but no GPU-hours.
+Such a start becomes firm in one of three cases:
+
+- The start is within the pool's ``firmHorizon``.
+- It is a start by a conflict.
+- Loans were recalled for the start.
+
+Any other start is tentative: the plan keeps GPUs for the start, but no GPU-hours.
 """
 
 from __future__ import annotations
@@ -39,11 +43,11 @@ from quorate.model.specs import Run
 from quorate.model.state.records import ReservationRecord, RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""A queue walk searches for starts by conflict for at most this many of its first runs."""
+"""For how many of its first runs a queue walk searches for a start by conflict."""
 CONFLICTS_TURN: Final = 16
-"""After its first runs, a queue walk searches for a start by conflict for one run in this many."""
+"""After the first runs, a queue walk searches for a start by conflict for one run in this many."""
 PROMISES_MAX: Final = 8
-"""How many starts of a run are examined to find one that can become firm under node quotas."""
+"""How many starts of a run are examined to find one that can become firm under quotas of nodes."""
 
 _ROUTINE: Final = (
     HoldExtended,
@@ -148,8 +152,8 @@ class PlannedStarts:
         Only two kinds of firm starts move in this way: a start that this decision has moved later,
         and starts beyond the pool's ``firmHorizon``. Any other firm start keeps its place, because
         a start by a conflict is less certain. If this decision has moved other firm starts, no
-        start moves in this way: with the place that it would leave, the other moves could have been
-        needless.
+        start moves in this way. Otherwise the start could leave a place with which the other moves
+        would have been needless.
         """
         plan = self._plan
         horizon_ms = plan.view.pools[pin.pool].firm_horizon_ms
@@ -193,11 +197,14 @@ class PlannedStarts:
         is searched for only if the run lacks nothing but room. For example, the work in its way may
         be declared to last until the windows of its payers close.
 
-        To save time, a walk searches for conflicts only for its first few runs and for a selection
-        of the others, which changes every minute. If such a run has just begun to wait, or its firm
-        start has just moved, the walk searches at once. For the other such runs, a walk searches in
-        the first decision of a minute, after events not in ``_ROUTINE``, and when a disruption
-        account has grown enough to cover a deferred conflict.
+        To save time, a walk searches for conflicts only for its first few runs, and for a selection
+        of the other runs that changes every minute. For each of these runs, it searches in four
+        cases:
+
+        - The run has just begun to wait, or its firm start has just moved.
+        - This decision is the first one in a minute.
+        - This decision has an event that is not in ``_ROUTINE``.
+        - A disruption account has grown enough to cover a deferred conflict.
         """
         plan = self._plan
         if natural_ms is None:

@@ -120,8 +120,8 @@ class FirmWalk:
     ) -> bool:
         """Put a start for which a conflict has cut leases into the profile.
 
-        If ``gone_ms`` is given, the start has to wait for these leases, and moves to this instant.
-        If the start does not fit at this instant, it is added to ``clearing``.
+        If ``gone_ms`` is given, the start has to wait for these leases until then, and moves to
+        ``gone_ms``. If the start does not fit at ``gone_ms``, it is added to ``clearing``.
 
         Return False, and do nothing, in two cases: no conflict has cut leases for the start, or the
         start does not have to wait and still does not fit.
@@ -208,7 +208,7 @@ class FirmWalk:
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
-        """Return the cause for each of ``pins``, which no longer fit and are not in the profile."""
+        """Return why each of the firm starts ``pins`` no longer fits; none is in the profile."""
         plan = self.plan
         if not pins:
             return []

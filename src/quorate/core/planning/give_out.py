@@ -160,10 +160,11 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
     """Return the refusal that ``run`` would get if it were submitted now; None if a walk is needed.
 
-    For a run beyond its pool's depth, no walk is needed if the run would now exceed a hard quota,
-    or would lack room even without planned starts. Such a run changes nothing for other runs. The
-    next walk plans the run, at most a quarter of the horizon later. But if a lease has outlasted
-    its expected end, a walk is always needed, because firm starts may have to move.
+    A walk plans only as many runs of a pool as the pool's depth says. For a run beyond this depth,
+    no walk is needed if the run would now exceed a hard quota, or would lack room even without
+    planned starts. Such a run changes nothing for other runs. The next walk plans the run, at most
+    a quarter of the pool's ``firmHorizon`` later. But if a lease has outlasted its expected end, a
+    walk is always needed, because firm starts may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or _is_due(log):
@@ -184,9 +185,9 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
     """Return whether ``run`` would be beyond the depth of its pool.
 
-    A *line* is the waiting runs of one owner in one pool with the same flavors. The run is beyond
-    the depth if two numbers together reach the depth: the waiting runs of its own line, and the
-    lines of its pool that come before its line.
+    A *line* is the waiting runs of one owner in one pool with the same flavors. Add the number of
+    waiting runs in the run's own line to the number of lines of its pool that come before this
+    line. If the sum reaches the depth, the run is beyond the depth.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -229,11 +230,11 @@ def _walked(log: DecisionLog, stuck: Collection[str]) -> Walk:
 
     The queue is walked again in these cases:
 
-    - A run starts at another time or on other GPUs than its firm start says, and runs before it in
-      the queue could gain by this.
+    - A run starts at another time or on other GPUs than its firm start says, and runs that come
+      earlier in the queue could gain by this.
     - A firm start moves.
     - A run starts on spares.
-    - A run starts, and runs before it in the queue may fill its spares.
+    - A run with spares starts, and runs that come earlier in the queue may fill these spares.
     - A start changes the order of the queue.
 
     Each new walk plans the runs from the head of the queue again.

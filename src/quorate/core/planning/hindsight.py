@@ -10,8 +10,8 @@ a start needlessly, in two cases:
   counting finds room for the late start, but admission refuses it.
 
 In both cases the decision is made again, with these bundles and late starts known from the
-beginning. The new decision is used if it leaves a start in place that the first one moved
-(``Hindsight.is_better`` has all conditions).
+beginning. The new decision is used if it leaves a start in place that the first decision moved.
+``Hindsight.is_better`` has all conditions.
 """
 
 from __future__ import annotations

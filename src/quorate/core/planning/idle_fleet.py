@@ -60,7 +60,7 @@ def only_ends(log: DecisionLog) -> bool:
 def start_alone(log: DecisionLog, submitted: RunSubmitted) -> bool:
     """Write the submission and the start of a run if the fleet is idle.
 
-    Return whether they were written. If not, the decision needs a walk: the fleet is not idle, the
+    Return whether both were written. If not, the decision needs a walk: the fleet is not idle, the
     run is not plain (``_is_plain``), or the run cannot start at once.
     """
     run, view = submitted.run, log.view

@@ -19,7 +19,7 @@ from quorate.core.profile.resource import Resource
 T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
-"""The most steps of the search for one start, which may be long if caps overlap."""
+"""The most steps of the search for one start. A search may be long if caps overlap."""
 
 
 def first_common_ms(needs: Sequence[Need], duration_ms: int, from_ms: int) -> int | None:

@@ -106,8 +106,9 @@ class KeptStarts:
     def _is_first(self, ask: Ask, entry: Entry, place: IslandKey, *, is_alike: bool) -> bool:
         """Return whether ``entry`` is still the first start in one domain.
 
-        Of equally early starts, the one in the domain with the lowest number is first. ``is_alike``
-        says that ``place``, the domain of ``entry``, has not changed since the start was found.
+        If several starts are equally early, the one in the domain with the lowest number is first.
+        ``is_alike`` says that ``place``, the domain of ``entry``, has not changed since the start
+        was found.
         """
         gpus, duration_ms, start_ms = ask.gpus, ask.duration_ms, entry.start_ms
         room_of, now_ms = self._profile.room, self._profile.now_ms

@@ -1,6 +1,6 @@
 """Decides whether earlier runs in the queue can use the GPUs of a firm start that was not used.
 
-If a run starts at another time, or on other GPUs, than its firm start, it leaves a *place*: the
+If a run does not start at the time and on the GPUs of its firm start, the run leaves a *place*: the
 GPUs and the time span of the firm start. Runs that the walk has examined earlier might use the
 place, so in principle the queue has to be walked again. But usually none of these runs can use the
 place, and a new walk would find the same starts for them. In this case the present walk continues,
@@ -72,7 +72,7 @@ class LeftPlaces:
         return True
 
     def overtaken(self) -> tuple[list[Entry], list[str]]:
-        """Return tentative starts that a new walk may plan later, and runs that may precede them.
+        """Return tentative starts that a new walk may plan later, and runs that may come before.
 
         The owners whose runs have started in this walk have other ranks now. In a new walk, waiting
         runs of other owners may come before the runs of these owners.
@@ -214,15 +214,15 @@ def _is_kept(found: Entry, entry: Entry) -> bool:
 
 
 def _pays(ask: Ask, payers: set[EnvelopeId]) -> bool:
-    """Return whether one of ``payers`` may pay for ``ask``."""
+    """Return whether one of ``payers`` may pay for the request ``ask``."""
     return any(key in payers for key, _ in ask.phases[-1])
 
 
 def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_ms: int) -> bool:
-    """Return whether ``ask`` may start in one of ``rooms`` earlier than ``entry``.
+    """Return whether the request ``ask`` may start in one of ``rooms`` earlier than ``entry``.
 
-    Return True, too, if ``ask`` may start there at the same instant, and either the domain comes
-    before that of ``entry``, or the request is divided among domains.
+    Return True, too, if the request may start there at the same instant as ``entry``, in two cases:
+    the request is divided among domains, or the domain comes before that of ``entry``.
     """
     numbers = ask.sites.everywhere.numbers
     gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra

@@ -160,7 +160,10 @@ def withdrawn(profile: Profile, pin: Entry, events: Sequence[Event]) -> MoveCaus
 
 
 def stands_without(profile: Profile, pin: Entry, leases: Collection[str]) -> bool:
-    """Return whether ``pin``, which is not in ``profile``, would fit if ``leases`` had ended."""
+    """Return whether the firm start ``pin`` would fit into ``profile`` if ``leases`` had ended.
+
+    ``profile`` does not contain ``pin``.
+    """
     view, returns = profile.view, profile.returns
     if is_void(view, pin):
         return False
@@ -201,7 +204,7 @@ def _due_ms(view: StateView, entry: Entry) -> int:
 
 
 def _resized(pin: Entry, events: Sequence[Event]) -> Iterator[Found]:
-    """Yield why ``pin`` no longer fills whole nodes: its pool, or nodes of its domains, changed."""
+    """Yield why the firm start ``pin`` no longer fills whole nodes: its pool or nodes changed."""
     if any(isinstance(event, NodeApplied | NodeRemoved) for event in events):
         yield from ((MoveCode.NODES_CHANGED, ("domain", name)) for name, _ in pin.slice.domains)
     else:
@@ -254,7 +257,7 @@ def _short_without(
     late: Sequence[str],
     delayed: Sequence[tuple[Entry, int]],
 ) -> int:
-    """Return how much of a resource ``pin`` would lack if nothing were late.
+    """Return how much of a resource the firm start ``pin`` would lack if nothing were late.
 
     The leases ``late``, and the other leases of their runs, are treated as ended. ``delayed`` are
     the starts that were due before now, and how much each takes; these starts are treated as begun
@@ -320,7 +323,7 @@ def _holds(view: StateView, lease: str, kind: str, name: str) -> bool:
 
 
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
-    """Yield the late leases of a resource that are expected to last past the start of ``pin``.
+    """Yield the late leases of a resource that are expected to end after the start of ``pin``.
 
     A recalled lease is late, too, if it was stopped so late that it outlasts its notice.
     """
@@ -328,7 +331,7 @@ def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]
 
 
 def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Found]:
-    """Yield each of ``leases`` that is late and expected to last past the start of ``pin``."""
+    """Yield each of ``leases`` that is late and expected to end after the start of ``pin``."""
     view = profile.view
     for lease in leases:
         known = view.leases[lease]
@@ -426,7 +429,7 @@ def _lost(
     events: Sequence[Event],
     only: Collection[str] | None = None,
 ) -> Iterator[Found]:
-    """Yield the lost and drained nodes of a domain or, if it has none, the domain itself.
+    """Yield the lost and drained nodes of a domain; if there are none, the domain itself.
 
     If ``only`` is given, nodes that are not in ``only`` are left out.
 
@@ -456,7 +459,7 @@ def _lost(
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return why ``pin`` cannot start, although no resource is short by counting.
+    """Return why the firm start ``pin`` cannot begin, although by counting no resource is short.
 
     The cause names the late leases in the domains of ``pin``, of its payers and under its quotas.
     Without late leases, the cause names what may have changed since the start was recorded: the

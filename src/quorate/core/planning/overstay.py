@@ -1,10 +1,14 @@
 """Stops backfill that runs past its declared end and holds resources that a firm start needs.
 
-A bundle may be stopped for a firm start under three conditions: it is marked ``backfill``; it
-started after the run of the firm start began to wait; and the time from its declared end to the
-firm start is at least its grace. The leases of the bundle are stopped one grace before the firm
-start. The newest bundles are stopped first, and only as many as needed. No bundle is stopped for a
-run that was itself stopped because it overstayed.
+A bundle may be stopped for a firm start under three conditions:
+
+- The bundle is marked ``backfill``.
+- The bundle started after the run of the firm start had begun to wait.
+- The time from the bundle's declared end to the firm start is at least the bundle's grace.
+
+The leases of the bundle are stopped one grace before the firm start. The newest bundles are stopped
+first, and only as many as needed. No bundle is stopped for a run that was itself stopped because it
+overstayed.
 
 Whether a bundle started after a run began to wait follows from the sequences of the two events. The
 mark ``backfill`` names no reservation, so cancelling or moving one reservation changes nothing for
@@ -102,7 +106,11 @@ def stop_bundles(log: DecisionLog, bundles: Iterable[tuple[str, int]]) -> None:
 def _may_be_in_the_way(
     view: StateView, record: ReservationRecord, now_ms: int, late: Sequence[Overstayer]
 ) -> bool:
-    """Return whether a bundle of ``late`` may be stopped for a firm start and may be in its way."""
+    """Return whether an overstaying bundle may be stopped for a firm start that it may hinder.
+
+    ``late`` are the overstaying bundles. A bundle may hinder the start if both use the same domain,
+    payer or cap.
+    """
     pin = pin_of(view, record, now_ms)
     return pin is not None and any(
         _may_stop(view, record, pin.start_ms, each) and shares_with(view, pin, each)
@@ -118,12 +126,13 @@ def _in_the_way(
     *,
     has_executor: bool,
 ) -> list[Overstayer]:
-    """Return the bundles of ``late`` that have to stop for ``pin``, newest first.
+    """Return the bundles of ``late`` that have to stop for the firm start ``pin``, newest first.
 
-    Each bundle and its filled spares are treated as running for ever, even if the bundle is
-    expected to end before the start (``lease_ends``). If that expectation proved wrong, it would be
-    too late to stop the bundle. If it is already too late to stop all bundles by the start, later
-    instants are tried for the start. Leases that end before such an instant need no stop.
+    ``late`` are overstaying bundles. Each bundle and its filled spares are treated as running for
+    ever, even if the bundle is expected to end before the start (``lease_ends``). If that
+    expectation proved wrong, it would be too late to stop the bundle. If it is already too late to
+    stop all bundles by the start, later instants are tried for the start. Leases that end before
+    such an instant need no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     spares = filled_spares(profile, pin, may_go)
@@ -146,7 +155,7 @@ def _in_the_way(
 
 
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
-    """Return the instant by which a bundle has ended if it is stopped for ``pin``.
+    """Return the instant by which a bundle has ended if it is stopped for the firm start ``pin``.
 
     The instant is the start of ``pin``. If the bundle cannot stop by then, the instant is one grace
     from now. Without an executor, a bundle that is stopped has ended at once.
@@ -162,7 +171,7 @@ def _needed_from(
     may_go: Sequence[Overstayer],
     start_ms: int,
 ) -> list[Overstayer] | None:
-    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``.
+    """Return the bundles that must stop so that the firm start ``pin`` can begin at ``start_ms``.
 
     A late start also ends later, by as much as it is late. Firm starts right behind a late start
     are moved, so only the time until the recorded end of ``pin`` is examined. Return None if
@@ -190,12 +199,12 @@ def _needed_from(
 def _stoppable(
     profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
 ) -> list[Overstayer]:
-    """Return the bundles of ``late`` that may be stopped for ``pin``."""
+    """Return the overstaying bundles in ``late`` that may be stopped for the firm start ``pin``."""
     return [each for each in late if _may_stop(profile.view, record, pin.start_ms, each)]
 
 
 def _may_stop(view: StateView, record: ReservationRecord, start_ms: int, late: Overstayer) -> bool:
-    """Return whether ``late`` may be stopped for a firm start at ``start_ms``."""
+    """Return whether the bundle ``late`` may be stopped for a firm start at ``start_ms``."""
     waits = overtaken_since(view, view.runs[record.made.run])
     if waits is None or not waits.is_before(late.mark):
         return False
@@ -210,13 +219,14 @@ def relief(
     *,
     all_of_it: bool = False,
 ) -> list[Overstayer] | None:
-    """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
+    """Return the bundles of ``late`` that must stop so that the firm start ``pin`` can stay.
 
-    Return an empty list if no bundle must stop, and None if stopping all bundles that may be
-    stopped is not enough. ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay
-    if there is enough of each resource that it needs. If ``all_of_it``, there must be as much of
-    each resource as ``pin`` takes in the profile: an entry with ``is_choosy`` takes all GPUs of its
-    domains.
+    ``late`` are overstaying bundles, newest first, and so is the result. Return an empty list if no
+    bundle must stop, and None if stopping all bundles that may be stopped is not enough.
+    ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay if there is enough of
+    each resource that it needs. If ``all_of_it``, there must be as much of each resource as ``pin``
+    takes in the profile. That is more than it needs if it needs certain racks or node sizes
+    (``is_choosy``), because it then takes all GPUs of its domains.
     """
     if is_void(profile.view, pin):
         return None
@@ -324,11 +334,12 @@ def can_stay(
     *,
     has_executor: bool,
 ) -> bool:
-    """Return whether ``pin`` can stay if each bundle that may be stopped for it is stopped.
+    """Return whether the firm start ``pin`` can stay if bundles are stopped for it.
 
-    ``profile`` contains ``pin``. A stopped bundle of ``late`` frees its GPUs at the start of
-    ``pin`` or, if its stop takes longer, when it has ended. From the bundle's expected end on, the
-    profile counts these GPUs as free even without a stop.
+    All overstaying bundles in ``late`` that may be stopped for ``pin`` are treated as stopped.
+    ``profile`` contains ``pin``. A stopped bundle frees its GPUs at the start of ``pin``. If its
+    stop takes longer, the bundle frees its GPUs when it has ended. From the bundle's expected end
+    on, the profile counts these GPUs as free even without a stop.
     """
     if is_void(profile.view, pin):
         return False

@@ -101,8 +101,8 @@ class Walk:
         Return how often the queue may still be walked again, which is ``starts_anew`` at first. The
         walk ends early in three cases, and the caller then walks the queue again:
 
-        - A run starts otherwise than its firm start was planned, and runs before it in the queue
-          could gain by this.
+        - A run starts otherwise than its firm start was planned, and runs that come earlier in the
+          queue could gain by this.
         - A firm start moves.
         - A run starts on spares.
 
@@ -161,7 +161,7 @@ class Walk:
         return reach is not None and (name == reach.run or len(self.plan.seen) >= reach.runs_max)
 
     def _visit(self, record: RunRecord) -> None:
-        """Start or plan one run that is within the depth or has a firm start."""
+        """Start or plan one run that is within its pool's depth or has a firm start."""
         plan = self.plan
         run = record.spec
         if run.name in plan.seen:

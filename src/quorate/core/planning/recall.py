@@ -112,7 +112,7 @@ class _Trials:
     ends_ms: int
     """The last expected end of the loans that would end before a recall could end them."""
     overdue: tuple[Loan, ...]
-    """The loans to overdue runs, whose ends are unknown unless they are recalled."""
+    """The loans to overdue runs. Such a loan has a known end only if it is recalled."""
 
     def choose(self, loans: Sequence[Loan]) -> Recall | None:
         """Return the hand-overs that let the run start now, or else the fewest recalls, or None."""
@@ -213,11 +213,10 @@ class _Trials:
     ) -> bool:
         """Return whether the run starts in ``view`` before its natural start, and in time.
 
-        A start is in time if it is no later than two instants: the end of the last notice of
-        ``told``, and the last end of the loans that end without a recall. The later of the two
-        counts. In ``view`` the loans in ``handed`` have other payers, and the other loans of
-        ``told`` are recalled. If ``keeps_width``, the loans in ``told`` give back their GPUs, but
-        not their concurrency.
+        The latest start in time is the later of two instants: the end of the last notice of
+        ``told``, and the last end of the loans that end without a recall. In ``view`` the loans in
+        ``handed`` have other payers, and the other loans of ``told`` are recalled. If
+        ``keeps_width``, the loans in ``told`` give back their GPUs, but not their concurrency.
         """
         rooms, widths = list[_Stay](), list[_Stay]()
         gone, paid = {each.key for each in told}, {each.key for each in handed}

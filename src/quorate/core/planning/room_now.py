@@ -165,7 +165,7 @@ class RoomNow:
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
     def _is_funded(self, view: StateView, ask: Ask) -> bool:
-        """Return whether the payers of a plain ``ask`` can pay now for all its GPUs.
+        """Return whether the payers of a plain request ``ask`` can pay now for all its GPUs.
 
         If the payers could pay in the previous walk, and no event has concerned them since, they
         still can.
@@ -188,7 +188,7 @@ class RoomNow:
         return True
 
     def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
-        """Return for how many GPUs the payers of a plain ``ask`` can pay now.
+        """Return for how many GPUs the payers of a plain request ``ask`` can pay now.
 
         Payers are examined only until they can pay for ``wanted`` GPUs.
         """
@@ -284,6 +284,6 @@ class RoomNow:
 
 
 def _free_gpus(view: StateView, domain: Domain) -> int:
-    """Return the free GPUs of a domain; if its pool gives whole nodes, only those of free nodes."""
+    """Return the free GPUs of a domain; in a pool of whole nodes, only those of free nodes."""
     island = view.island(domain.key)
     return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

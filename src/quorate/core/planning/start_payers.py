@@ -41,11 +41,11 @@ class StartPayers:
         return None
 
     def pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
-        """Return who pays for ``demands`` from ``at_ms`` on, for a plain ``ask`` (``is_plain``).
+        """Return who pays for ``demands`` from ``at_ms`` on, for a plain request ``ask``.
 
-        Each payer of a plain ``ask`` pays in all domains, independently of the other payers. So the
-        payers are tried in order, each for as many GPUs as it can pay for. Return None if the
-        payers together cannot pay for all GPUs.
+        Each payer of a plain request (``is_plain``) pays in all domains, independently of the other
+        payers. So the payers are tried in order, each for as many GPUs as it can pay for. Return
+        None if the payers together cannot pay for all GPUs.
         """
         profile, duration_ms = self._profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms
@@ -82,7 +82,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant before ``before_ms`` at which payers can pay, and the legs."""
+        """Return the first instant before ``before_ms`` when payers can pay, and what each pays."""
         legs = self.pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
@@ -97,7 +97,7 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant after ``after_ms`` at which payers can pay, and the legs."""
+        """Return the first instant after ``after_ms`` when payers can pay, and what each pays."""
         if after_ms + 1 >= before_ms:
             return None
         by_one = self.paid_by_one(ask, payers, demands, after_ms)

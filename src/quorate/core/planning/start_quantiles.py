@@ -11,14 +11,14 @@ waiting run starts when enough GPUs are free.
   This is too late by 9 % at most, and exact for a run that took its declared time.
 - **The prior** is for an owner without history. 60 % of the runs end at their declared ends, and
   none ends sooner. Of the late runs that still run at some time, a quarter still runs at twice that
-  time. The prior is cautious: in half of the cases, an overdue run without history takes at most
-  1.4 times as long as it has run so far, and in nine of ten cases at most 3.4 times as long.
+  time. The prior is cautious. In half of the cases, an overdue run without history takes at most
+  1.4 times as long as it has run so far. In nine of ten cases, it takes at most 3.4 times as long.
 - **Several runs** are assumed to end independently of each other. The odds that enough GPUs are
   free at an instant are computed exactly, run by run (the distribution of a sum). Quantiles of
   single runs are not enough: in 57 % of cases, the last of eight runs ends after the 90th
   percentile of a single run, and the first of eight almost never does. Runs of one owner often end
   at similar fractions of their declared durations. Then a start that needs all of these runs to end
-  comes sooner than computed here, and a start that needs only the first of them to end comes later.
+  comes sooner than computed here. A start that needs only the first of them to end comes later.
 - **Several needs** (of domains or payers): the odds that all are met are the product of the odds of
   each need. If one run frees GPUs for two needs, the product is too small, and the estimated start
   too late.
@@ -79,7 +79,7 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
     """GPUs that come free when a run ends; the run has been running since ``since_ms``.
 
     ``declared_end_ms`` is the run's declared end, which may be in the past. If ``is_certain``, the
-    run is treated as ending at that instant, whatever its owner's history says: the run is
+    history of the owner is ignored, and the run ends at that instant. This is so if the run is
     stopping, is a claim, or is in a pool of discipline ``rounds``.
     """
 

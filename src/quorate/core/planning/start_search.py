@@ -115,8 +115,8 @@ class Searcher:
     def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
         """Return the payers for the GPUs of ``entry`` in ``domains``, computed again.
 
-        Return None if the GPUs of ``ask`` would now be divided differently among the domains, or
-        if no payers can pay for them.
+        ``ask`` is the request of the entry's run. Return None if its GPUs would now be divided
+        differently among the domains, or if no payers can pay for them.
         """
         if ask.in_one:
             return self.payers.pay_plainly(
@@ -166,7 +166,7 @@ class Searcher:
         return any(self.counted.first(ask, now_ms, steps, now_ms + 1) is not None for ask in asks)
 
     def _fits_in_free(self, ask: Ask) -> bool:
-        """Return whether, by counting, ``ask`` fits into a domain that has free GPUs now."""
+        """Return whether, by counting, the request ``ask`` fits into domains with free GPUs now."""
         now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         return any(
             self.counted.fits_in(ask, self.now.domains_of(site), now_ms, steps) is not None
@@ -201,7 +201,7 @@ class Searcher:
     def _real_start(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start after ``from_ms`` of an ``ask`` with ``is_choosy``.
+        """Return the first start after ``from_ms`` of a request for which counting is not enough.
 
         Admission must be able to start the run in the state expected at the start's instant.
         Counting has found a start at ``from_ms``, but admission has refused this start. At a
@@ -230,12 +230,15 @@ class Searcher:
             first = [at_ms]
 
     def _real_at(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return the start of ``ask`` at ``at_ms``, if counting and admission allow it."""
+        """Return the start of the request ``ask`` at ``at_ms``; None if it cannot start then.
+
+        Both counting and admission must find the start.
+        """
         found = self.counted.first(ask, at_ms, SearchBudget(FIND_STEPS_MAX), at_ms + 1)
         return None if found is None else self._real(ask, at_ms)
 
     def _next_change(self, ask: Ask, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` at which a resource of ``ask`` grows."""
+        """Return when, after ``after_ms``, a resource that ``ask`` needs first grows; or None."""
         found = [at_ms for at_ms in self.payers.windows(ask, after_ms) if at_ms > after_ms]
         for resource in self.counted.resources(ask):
             for instants in (resource.ends_ms, resource.steps_ms):
@@ -245,7 +248,7 @@ class Searcher:
         return min(found, default=None)
 
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
-        """Return the start of an ``is_choosy`` request in the state expected at ``at_ms``.
+        """Return the start of a request in the state expected at ``at_ms``, as admission finds it.
 
         Return None if the run cannot start in that state. If the start is later than now and
         ``ask.takes_whole``, the run may use only domains in which the plan has no other start at
@@ -261,7 +264,7 @@ class Searcher:
         return self._tried(ask, at_ms, takes_whole=True) if entry.is_choosy else counted
 
     def _tried(self, ask: Ask, at_ms: int, *, takes_whole: bool = False) -> Start | None:
-        """Return how admission starts ``ask`` in the state expected at ``at_ms``, or None."""
+        """Return how admission would start ``ask`` in the state expected at ``at_ms``, or None."""
         admitted = self._expected.would_start(
             replace(ask.run, flavors=(ask.request.flavor,)),
             at_ms,
@@ -276,7 +279,7 @@ class Searcher:
         return Start(at_ms, placement, admitted.legs, admitted.width)
 
     def entry_of(self, ask: Ask, start_ms: int, placement: Placement, legs: Sequence[Leg]) -> Entry:
-        """Return the entry of the plan for a start of ``ask``."""
+        """Return the entry of the plan for a start of the request ``ask``."""
         view, run = self.profile.view, ask.run
         domains = tuple((domain.key.domain, gpus) for domain, gpus in placement)
         room = 0

@@ -3,8 +3,9 @@
 The last announcements, which are in the state, are compared with the present plan, and the
 differences are written. When a conflict is planned, or its instant or scope changes, it is
 announced to every owner whose runs have a token. A conflict is announced again to an owner when
-another run of the owner gets a token, or when the odds of one of its runs change by ten percentage
-points. The odds are checked in the first decision of each minute. The odds are counted over a fixed
+another run of the owner gets a token, or when the odds of one of the owner's runs change by ten
+percentage points. The odds are checked in the first decision of each minute. The odds are counted
+over a fixed
 number of dummy draws, so the same state gives the same odds.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
@@ -112,7 +113,7 @@ def first_in_turn(seq: int, count: int) -> int:
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether the conflict of ``record`` was announced for its present instant."""
+    """Return whether a reservation's conflict was announced for the instant now planned for it."""
     known = view.announced.get(record.made.reservation)
     return known is not None and known.due_ms == max(record.planned_start_ms or 0, now_ms)
 
@@ -135,7 +136,7 @@ def _planned(view: StateView) -> dict[str, ReservationRecord]:
 
 
 def _announce(log: DecisionLog, record: ReservationRecord) -> None:
-    """Write an announcement of the conflict planned for ``record``, if there is any change."""
+    """Write an announcement of the conflict planned for a reservation, if there is any change."""
     view, name = log.view, record.made.reservation
     assert record.planned_start_ms is not None, record
     due_ms = max(record.planned_start_ms, log.now_ms)

@@ -26,8 +26,8 @@ from quorate.model.state.state_view import StateView
 class Question:
     """A conflict: its cause, its scope, and its goal.
 
-    The goal is one of three: room for ``reservation``; ``gpus`` free GPUs in ``scope``; or use
-    within a limit. ``since_ms`` is when the conflict was first declared: owners of runs that
+    The goal is one of three: room for ``reservation``, ``gpus`` free GPUs in ``scope``, or use
+    within a limit. ``since_ms`` is when the conflict was first declared. Owners of runs that
     started later could know of the conflict.
     """
 

@@ -82,10 +82,10 @@ def may_call(  # noqa: PLR0911 - one answer per bar
     lost_gpu_ms: int = 0,
     flavor: str = "",
 ) -> CallRefusal | None:
-    """Return why ``record`` may not call a conflict at ``now_ms``; None if it may.
+    """Return why the run of ``record`` may not call a conflict at ``now_ms``; None if it may.
 
-    ``lost_gpu_ms`` is the work that the conflict may cost. ``flavor`` is the flavor of its scope,
-    or empty if that is not known yet.
+    ``lost_gpu_ms`` is the work that the conflict may cost. ``flavor`` is the flavor of the
+    conflict's scope, or empty if the flavor is not known yet.
     """
     run = record.spec
     pool = view.pools[run.pool]
@@ -162,9 +162,9 @@ def _not_covered(run: Run, account: Account, lost_gpu_ms: int, kept_gpu_ms: int)
 class Foreseen:
     """A conflict that would make enough room at ``start_ms``.
 
-    ``lost_gpu_ms`` is the cost of its worst draw. ``slice`` has the GPUs by domain with which the
-    run would start. Some of these GPUs may be free ones outside the scope. ``shares`` are the run's
-    payers.
+    ``lost_gpu_ms`` is the work that the worst draw would end. ``slice`` has the GPUs by domain with
+    which the run would start. Some of these GPUs may be free ones outside the scope. ``shares`` are
+    the run's payers.
     """
 
     start_ms: int

@@ -1,8 +1,9 @@
 """The goal of a conflict: whether a state reaches it, and how many GPUs are still missing.
 
-A goal is reached when admission would start its run, or when use is within a limit. GPUs are
-counted first, because counting is quick. But counting can only prove that the goal is not reached
-yet: each GPU that is freed in scope lowers the number of missing GPUs by at most one.
+There are two kinds of goals. One is reached when admission would start a run, the other when use is
+within a limit. GPUs are counted first, because counting is quick. But counting can only prove that
+a goal is not reached yet: each GPU that is freed in scope lowers the number of missing GPUs by at
+most one.
 """
 
 from __future__ import annotations
@@ -124,9 +125,10 @@ class Start:
     - ``apart`` has the free GPUs of each other domain. ``apart_gpus`` is the sum of these numbers,
       and ``apart_most`` the largest of them. ``apart_groups`` is the number of full groups for
       which these GPUs have room.
-    - ``firm`` is the profile with the firm starts of other runs. ``promised`` has, for each domain
-      in scope with firm starts, the GPUs that are free now, and a list of (instant, GPUs): how many
-      GPUs the firm starts leave, at each instant at which they may leave the fewest.
+    - ``firm`` is the profile with the firm starts of other runs.
+    - ``promised`` has an item for each domain in scope with firm starts: the GPUs that are free
+      now, and pairs (instant, GPUs). A pair says how many GPUs the firm starts leave at that
+      instant. Only instants at which they may leave the fewest GPUs have a pair.
     - ``own`` is the run's reservation, which ``view`` has closed, or empty if the run has none. The
       reservations in ``without`` are ignored, because they take only what ``own`` leaves.
     """

@@ -1,8 +1,8 @@
 """The lottery: computes a seed that no party can choose, and draws that anyone can repeat.
 
 docs/reference/lottery.md specifies every byte. So other programs can check a published outcome, as
-tools/verify_lottery.py does. This module does not depend on conflicts: a conflict passes its
-tokens, and takes draws until these are enough.
+tools/verify_lottery.py does. This module does not decide how many runs are drawn: a conflict passes
+its tokens, and takes draws until they free enough GPUs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEED_TAG: Final = b"quorate-lottery-seed/1"
 DRAW_TAG: Final = b"quorate-lottery-draw/1\0"
 DUMMY_TAG: Final = b"quorate-lottery-dummy/1\0"
 CHAIN_LENGTH: Final = 100_000
-"""The number of lotteries for which one committed chain is enough."""
+"""The number of lotteries for which one committed chain has links."""
 LINK_BYTES: Final = 32
 DUMMY_DRAWS: Final = 1_000
 """The number of dummy draws over which the frequency of cuts is counted."""

@@ -162,7 +162,7 @@ class Resolver:
     # --- The lottery ---
 
     def tokens(self, enters: Callable[[RunRecord], bool]) -> list[Candidate]:
-        """Return the tokens that remain after the cuts, one for each run whose minimum is in scope.
+        """Return the tokens that remain after the cuts: one for each run whose minimum is in scope.
 
         ``enters`` returns whether a run may be drawn.
         """

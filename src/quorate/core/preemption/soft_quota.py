@@ -88,7 +88,7 @@ def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
     """Return how many GPUs earlier starts by conflict will give the owner of ``record``.
 
-    A start is earlier if its reservation was made before that of ``record``.
+    A start is earlier if its reservation was made before the reservation of this run.
     """
     mine = None if record.reservation is None else view.reservations[record.reservation]
     return sum(

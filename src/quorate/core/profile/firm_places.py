@@ -88,7 +88,7 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
 
 
 def recorded_end_ms(record: ReservationRecord, pin: Entry) -> int:
-    """Return when ``pin``, the entry of ``record``, would end if the run had started in time.
+    """Return when ``pin``, the entry of ``record``, would end if its run had started in time.
 
     The end is at least one millisecond after the start of ``pin``.
     """
@@ -192,7 +192,7 @@ def firm_profile(
 ) -> Profile:
     """Return a profile with all firm starts, except the reservations in ``without``.
 
-    If ``is_shut``, a start with ``is_choosy`` takes all GPUs of its domains.
+    If ``is_shut``, a start that needs certain racks or node sizes takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
     # Starts by a conflict take only room that the other firm starts leave, so those are inserted
@@ -208,7 +208,10 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether ``pin``, which is not in the profile, finds all it needs until its end."""
+    """Return whether the start ``pin`` would find all it needs in ``profile``, until its end.
+
+    ``profile`` must not contain ``pin``.
+    """
     if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
@@ -248,9 +251,9 @@ def stands_again(profile: Profile, pin: Entry, *, is_known: bool = False) -> boo
 def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     """Return whether a lease has outlasted its expected end, and firm starts rely on that end.
 
-    The expected end is the one computed at ``since_ms``, when firm starts were last examined. The
-    function checks whether the lease has outlasted it at ``now_ms``. ``_Counted`` says on which
-    leases firm starts rely.
+    The expected end is the one computed at ``since_ms``, when firm starts were last examined. A
+    lease has outlasted this end if the end has passed at ``now_ms`` and the lease is still open.
+    ``_Counted`` says on which leases firm starts rely.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     return (
@@ -267,8 +270,8 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
 def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
-    Firm starts are examined at this instant. Otherwise they would move later, with the next command
-    of some caller, which did not cause the move.
+    Firm starts are examined at this instant. Without this examination, the next command of some
+    caller would move them, although it did not cause the move.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]
@@ -282,10 +285,12 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
 class _Counted(NamedTuple):
     """The domains, the payers and the hard quotas that firm starts need.
 
-    A firm start relies on the ends of leases of three kinds: leases in its domains, leases paid by
-    its payers or by other payers under their caps, and leases that count in a hard quota of its
-    owner. A firm start also relies on the ends of runs whose spares are filled, if these spares are
-    in its domains or are paid for by these payers.
+    A firm start relies on the ends of these leases and runs:
+
+    - leases in its domains
+    - leases paid by its payers, or by other payers under the caps of its payers
+    - leases that count in a hard quota of its owner
+    - runs with filled spares, if the spares are in its domains or are paid by these payers
     """
 
     rooms: set[IslandKey]
@@ -320,15 +325,15 @@ class _Counted(NamedTuple):
 
 
 def is_void(view: StateView, pin: Entry) -> bool:
-    """Return whether the payers or the pool of ``pin`` forbid its start, however much is free."""
+    """Return whether payers or the pool forbid the start ``pin``, however much is free."""
     return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
 
 
 def breaks_nodes(view: StateView, pin: Entry) -> bool:
-    """Return whether ``pin`` would leave a part of a node free, in a pool that gives whole nodes.
+    """Return whether the start ``pin`` would leave a part of a node free in a whole-node pool.
 
-    The result is True only if the pool, or a node of the domains of ``pin``, was changed after
-    ``pin`` was recorded.
+    Such a pool gives only whole nodes to runs. The result is True only if the pool, or a node in
+    the domains of the start, was changed after the start was recorded.
     """
     pool = view.pools[pin.pool]
     if not pool.whole_nodes:
@@ -344,9 +349,9 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
 
 
 def _fills_nodes(view: StateView, pin: Entry, request: PackRequest) -> bool:
-    """Return whether ``request`` can fill whole nodes of the domains of ``pin``.
+    """Return whether ``request`` can fill whole nodes in the domains of the start ``pin``.
 
-    In each domain, the GPUs that ``pin`` takes there must also fill whole nodes.
+    In each domain, the GPUs that the start takes there must also fill whole nodes.
     """
     # In ledgers of older versions, the domains of a start with spares may not include the spares.
     has_parts = not request.spares_per_group or pin.slice.gpus < sum(
@@ -374,8 +379,9 @@ class _Whole(Struct, frozen=True, gc=False):
 def unpaid(view: StateView, pin: Entry) -> list[Share]:
     """Return the shares of ``pin`` that can no longer be paid, however much their payers have left.
 
-    A share can no longer be paid if its payer was retired, has no open window at the start of
-    ``pin``, or may not pay for the run (``is_barred``).
+    ``pin`` is a planned start. A share can no longer be paid in three cases: its payer was retired,
+    its payer has no open window at the planned start, or its payer may not pay for the run
+    (``is_barred``).
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []

@@ -58,10 +58,10 @@ class FirstRoom:
     ) -> tuple[int, Domain] | None:
         """Return the first start in one domain before ``before_ms``, and the domain; or None.
 
-        Of equally early starts, the one in the domain with the lower key is returned. ``ready_ms``
-        is called with a domain and an instant at which the domain has room. ``ready_ms`` returns
-        the first instant from then on at which the domain has room, and at which payers and quotas
-        allow a start.
+        If several starts are equally early, the one in the domain with the lowest key is returned.
+        ``ready_ms`` is called with a domain and an instant at which the domain has room.
+        ``ready_ms`` returns the first instant from then on at which the domain has room, and at
+        which payers and quotas allow a start.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms

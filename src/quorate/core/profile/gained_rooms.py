@@ -7,9 +7,10 @@ In every other room, the number of free GPUs can only be smaller than before: ov
 expected to end later, and new entries take more. So a kept start is still the earliest one if no
 room that may have gained GPUs offers an earlier start. docs/design/planning.md.
 
-Most rooms and payers are unchanged: no event has concerned them, no lease has outlasted its
-expected end, and the plan up to the same entry takes the same amounts of them. Unchanged rooms and
-payers are called alike. Results that depend only on alike rooms and payers are reused.
+Most rooms and payers are unchanged, and are then called *alike*. A room or payer is alike if no
+event has concerned it, none of its leases has outlasted its expected end, and the plan up to the
+same entry takes the same amounts of it. Results that depend only on alike rooms and payers are
+reused.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Base = tuple[int, Kept]
 
 
 class Funded(NamedTuple):
-    """The payers of ``ask`` could pay for it at once; their windows are open until ``until_ms``."""
+    """The payers of the request ``ask`` could pay at once; they stay open until ``until_ms``."""
 
     ask: object
     until_ms: int
@@ -263,8 +264,8 @@ class GainedRooms:
     def has_no_less(self, pin: Entry, returns: Returns) -> bool:
         """Return whether a firm start certainly has as much room and money as in the former walk.
 
-        The comparison is with the same point of the former walk. The caller is about to insert
-        ``pin``.
+        The comparison is with the same point of the former walk. The caller is about to insert the
+        firm start ``pin``.
         """
         index = self.former.indexes.get(pin.run)
         if index is None or pin.run in self.former.lifted or index > self._at + STEP_MAX:
@@ -325,8 +326,8 @@ def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
     Some entries do not always take the same GPUs. A start by a conflict takes only GPUs that other
-    entries leave. If an entry ``is_choosy`` or keeps GPUs free, the GPUs that it takes depend on
-    its domain.
+    entries leave. If an entry needs certain racks or node sizes (``is_choosy``) or keeps GPUs free,
+    the GPUs that it takes depend on its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

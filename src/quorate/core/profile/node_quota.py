@@ -126,7 +126,9 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 def nodes_short(
     profile: Profile, pin: Entry, owner: str, *, without: AbstractSet[str] = frozenset()
 ) -> int:
-    """Return by how many nodes ``pin`` and the entries in the profile exceed the owner's quota.
+    """Return by how many nodes the start ``pin`` and the entries in the profile exceed a quota.
+
+    The quota is that of ``owner``.
 
     The result is for the instant at which the most nodes are missing. For each entry, the fewest
     nodes that it needs are counted. Starts by a conflict are not counted, because they take only

@@ -103,7 +103,7 @@ def _part_of(view: StateView, lease: str, marked: Collection[int]) -> int:
 
 
 def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
-    """Return whether a bundle and ``pin`` have a domain, a payer or a cap in common."""
+    """Return whether a bundle and the firm start ``pin`` share a domain, a payer or a cap."""
     domains = {domain for domain, _ in pin.slice.domains}
     payers = {share.payer for share in pin.shares}
     caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
@@ -122,7 +122,7 @@ def shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
 
 
 def filled_spares(profile: Profile, pin: Entry, late: Collection[Overstayer]) -> list[FilledSpare]:
-    """Return the filled spares of the bundles in ``late`` that last past the start of ``pin``."""
+    """Return the filled spares of the bundles in ``late`` that last past the firm start ``pin``."""
     view, found = profile.view, list[FilledSpare]()
     for each in late:
         for spare in (view.pledges[name] for name in each.spares):
@@ -165,7 +165,10 @@ def take_slots(
 
 
 def room_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[IslandKey, int]:
-    """Return how many GPUs the end of a bundle would free for ``pin`` at ``at_ms``, by island."""
+    """Return how many GPUs the end of a bundle would free for a firm start, by island.
+
+    ``pin`` is the firm start. The result is for the instant ``at_ms``.
+    """
     found: dict[IslandKey, int] = {}
     for node, gpus in nodes_of(profile, pin, each, at_ms).items():
         key = profile.view.nodes[node].island
@@ -174,10 +177,10 @@ def room_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[
 
 
 def nodes_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict[str, int]:
-    """Return how many GPUs the end of a bundle would free for ``pin`` at ``at_ms``, by node.
+    """Return how many GPUs the end of a bundle would free for a firm start, by node.
 
-    ``at_ms`` is not before the start of ``pin``. If the pool gives whole nodes, all GPUs of a node
-    are counted.
+    ``pin`` is the firm start. The result is for the instant ``at_ms``, which is not before the
+    planned start. If the pool gives whole nodes, all GPUs of a node are counted.
 
     If the bundle fills a spare, and the run of this spare is expected to run at ``at_ms``, the
     slots go back to the spare, and are not counted. If the run of the spare is overdue, its

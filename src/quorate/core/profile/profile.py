@@ -261,7 +261,7 @@ class Profile:
     # --- Entries ---
 
     def put(self, entry: Entry) -> None:
-        """Insert ``entry``: its needs count as taken from its start to its end."""
+        """Insert ``entry``: take what it needs from its start to its end."""
         self._put(entry, 1)
         if self.gains is not None:
             self.gains.put(entry)
@@ -419,8 +419,8 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        An entry with ``is_choosy`` takes all GPUs of its domains, because it is not known which of
-        them the run will use.
+        An entry that needs certain racks or node sizes (``is_choosy``) takes all GPUs of its
+        domains, because it is not known which of them the run will use.
         """
         if kind != "domain" or not entry.is_choosy:
             return amount

@@ -15,9 +15,9 @@ from quorate.model.state.state_view import StateView
 def is_end_known(run: Run) -> bool:
     """Return whether it is known when the leases of ``run`` stop counting in hard quotas.
 
-    It is not known for a claim, because nobody knows when its nodes will be wiped. It is not known
-    for a run in rounds either: this run may keep its nodes in the next round, and counts as a run
-    to its end.
+    The time is not known for a claim, because it is not known when its nodes will be wiped. The
+    time is not known for a run in rounds either, because such a run may keep its nodes in the next
+    round, and counts as a running run until it ends.
     """
     return not run.sensitive and run.rounds is None
 

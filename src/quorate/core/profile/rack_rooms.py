@@ -1,7 +1,8 @@
 """Rooms of racks: the free GPUs over time on the nodes that a selector with a rack allows.
 
-If the run or a payer of a firm start names racks, only some nodes of its domains may be used, so
-counting the GPUs of domains is not enough. A *rack room* is the set of nodes that may be used.
+If the run of a firm start, or one of its payers, names racks, only some nodes of the domains may be
+used. Then counting the GPUs of domains is not enough. A *rack room* is the set of nodes that may be
+used.
 """
 
 from __future__ import annotations

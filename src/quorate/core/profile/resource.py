@@ -26,10 +26,11 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 class Resource:
     """The free amount of one resource over time. The amount is negative if a limit was lowered.
 
-    The free amount at an instant is ``free_now``, plus the gains of the curve up to the instant,
-    less the amount that the plan takes at the instant. ``steps_ms`` are the instants at which the
-    plan takes more or less than before. For each of these instants, ``taken`` has the amount that
-    the plan takes from then on, and ``free`` has the free amount.
+    The free amount at an instant is ``free_now``, plus the gains up to the instant, less the amount
+    that the plan takes at the instant. ``ends_ms`` are the instants at which ends of leases give
+    something back, and ``gained`` is the sum of these gains up to each instant. ``steps_ms`` are
+    the instants at which the plan takes more or less than before. For each of these instants,
+    ``taken`` has the amount that the plan takes from then on, and ``free`` has the free amount.
     """
 
     __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")

@@ -250,8 +250,8 @@ def _islands_short(
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
     """Return ``view`` with no free GPUs of the flavor of ``wanted``, except those of ``wanted``.
 
-    In each domain of ``wanted``, as many free GPUs stay free as ``wanted`` has there, so that a
-    start that was planned on them is found again.
+    In each domain of ``wanted``, as many free GPUs stay free as ``wanted`` has there. So a start
+    that was planned on these GPUs is found again.
     """
     state, asked = view.overlay(), dict(wanted.domains)
     for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
