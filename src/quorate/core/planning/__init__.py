@@ -17,7 +17,7 @@ over the firm starts and the queue, which starts or plans each waiting run. Star
   the whole decision has to be made again, because a start moved needlessly.
 - ``foresight`` computes forecasts for readers.
 
-docs/adr/0025-planning.md.
+See docs/adr/0025-planning.md.
 
 A "firm start" is a start that is recorded with its instant, domains and payers. To "put" an entry
 into the profile is to count its GPUs and payers as taken. To "lift" an entry is to remove it again.

@@ -1,11 +1,13 @@
 """Counts the runs for which a queue walk finds no start, so that the walk skips similar runs.
 
-A walk stops when it has planned as many runs as the depth says. Runs without a start do not count
-there, so a walk would examine every run behind them. A *line* is the waiting runs of one owner in
-one pool with the same flavors. Runs of one *shape* need the same room. Runs of one line and one
-shape also have the same payers, so if one of them has no start, the others usually have none. After
-a few runs without a start in one line and shape, the walk skips the others. After many runs without
-a start in one line, the walk skips the rest of the line.
+A walk stops when it has planned as many runs of each pool as the pool's depth says. Runs without a
+start are not counted as planned, so without skipping, a walk would examine every run behind them.
+
+A *line* is the waiting runs of one owner in one pool with the same flavors. Runs of one *shape*
+need the same room. Runs of one line and one shape also have the same payers, so if one of them has
+no start, the others usually have none. After a few runs without a start in one line and shape, the
+walk skips the others. After many runs without a start in one line, the walk skips the rest of the
+line.
 """
 
 from __future__ import annotations

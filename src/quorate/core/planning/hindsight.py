@@ -5,9 +5,9 @@ a start needlessly, in two cases:
 
 - An overstaying bundle holds resources that the start needs, and may not be stopped for this start.
   Later the same decision stops the bundle for another start.
-- The moved start is right behind a late start. The late start also ends late, and is therefore in
-  the way of the moved start. Afterwards the same decision moves the late start, too, because
-  counting finds room for the late start, but admission refuses it.
+- The moved start is right behind a late start, which should have begun before now. The late start
+  also ends late, and is therefore in the way of the moved start. Afterwards the same decision moves
+  the late start, too, because counting finds room for the late start, but admission refuses it.
 
 In both cases the decision is made again, with these bundles and late starts known from the
 beginning. The new decision is used if it leaves a start in place that the first decision moved.
@@ -35,7 +35,7 @@ class Hindsight(Struct, frozen=True):
     stops: tuple[tuple[str, int], ...] = ()
     """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The runs whose late start a trial moved after it had moved a start right behind it."""
+    """The runs whose late start a trial moved, after moving a start right behind the late start."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
         """Return these findings, extended by those of the trial that wrote ``events``."""

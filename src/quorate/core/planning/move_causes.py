@@ -461,9 +461,9 @@ def _lost(
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
     """Return why the firm start ``pin`` cannot begin, although by counting no resource is short.
 
-    The cause names the late leases in the domains of ``pin``, of its payers and under its quotas.
-    Without late leases, the cause names what may have changed since the start was recorded: the
-    domains, a quota or the payers.
+    The cause names the late leases that are in the domains of ``pin``, that its payers pay for, or
+    that count in its owner's quotas. Without late leases, the cause names what may have changed
+    since the start was recorded: the domains, a quota or the payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

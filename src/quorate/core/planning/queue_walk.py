@@ -6,7 +6,7 @@ order: the first ``reservationDepth`` of each pool, and every run with a firm st
 the walk searches for the earliest start that quotas, payers, room and the entries so far allow. A
 run that can start now is started. A start within the pool's horizon becomes firm; a later start is
 a forecast and is not recorded. Beyond the depth, a bounded number of runs are started in the
-remaining room. docs/adr/0025-planning.md.
+remaining room. See docs/adr/0025-planning.md.
 
 For a reader, the walk may continue beyond the depth, up to a given run (``Reach``).
 """

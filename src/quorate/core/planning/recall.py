@@ -5,7 +5,7 @@ run can start at once when other payers take over loans, the loans are handed ov
 recalled. If hand-overs are not enough, only as many bundles are recalled as the run needs. Each
 recalled bundle continues until its notice is over, and the run gets a firm start at that instant.
 If other payers can take over one of these bundles without delaying the run, the bundle is handed
-over and not recalled. docs/adr/0025-planning.md.
+over and not recalled. See docs/adr/0025-planning.md.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class RoomNow:
     def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
         """Return the free GPUs of a flavor, in all domains and in the domain with the most.
 
-        GPUs that planned starts will take count as free.
+        GPUs that planned starts will take are counted as free.
         """
         known = self._free_sums.get((pool, flavor))
         if known is None:
@@ -229,7 +229,8 @@ class RoomNow:
     def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
         """Return the domains that have free GPUs now, and their rooms.
 
-        GPUs that planned starts will take count as free. In a full fleet, these domains are few.
+        GPUs that planned starts will take are counted as free. In a full fleet, these domains are
+        few.
         """
         known = self._open.get((pool, flavor))
         if known is None:

@@ -53,7 +53,7 @@ class StartNow:
         self.has_filled = False
         """Whether a run has started on spares.
 
-        The profile then counts its GPUs twice: as the spares' GPUs, and as the run's.
+        The profile then counts the run's GPUs twice: as GPUs of the spares, and as GPUs of the run.
         """
 
     def begin_again(self) -> None:
@@ -117,7 +117,8 @@ class StartNow:
     def room(self, record: RunRecord, reservation: str = "") -> StateView:
         """Return a view with the room that the plan leaves for a run now.
 
-        The hold of ``reservation``, which is the run's own reservation, counts as free.
+        ``reservation`` is the run's own reservation. What this reservation holds is treated as
+        free.
         """
         view = self._plan.log.view
         return self.room_in(without_hold(view, reservation) if reservation else view, record.spec)

@@ -44,9 +44,9 @@ class WhyWaiting:
     def refuse(self, record: RunRecord, beside: Refusal | None = None) -> None:
         """Write why a run waits, if the reason has changed.
 
-        The reason is computed only if it may have changed. ``beside`` is a refusal that saves an
-        admission: the caller has just tried to start the run, which has no reservation, and the
-        start was refused.
+        The reason is computed only if it may have changed. If the caller has just tried to start
+        the run, and the start was refused, ``beside`` may be this refusal. Then admission is not
+        tried again. A run with a reservation must have no ``beside``.
         """
         plan = self._plan
         if plan.reach is not None and plan.is_beyond(record.spec.pool):
@@ -83,7 +83,7 @@ class WhyWaiting:
         return plan.search.now.lacks(plan.log.view, record.spec) is not _LACKS.get(known.code)
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
-        """Write ``refusal``, unless it says the same as the last refusal of the run."""
+        """Write ``refusal`` if it says something else than the last refusal of the run."""
         if refusal.code in HARD:
             refusal = waiting(self._plan.log.view, record.spec, refusal)
         if is_news(record.refusal, refusal):

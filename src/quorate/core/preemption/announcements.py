@@ -5,9 +5,8 @@ differences are written. When a conflict is planned, or its instant or scope cha
 announced to every owner whose runs have a token. A conflict is announced again to an owner when
 another run of the owner gets a token, or when the odds of one of the owner's runs change by ten
 percentage points. The odds are checked in the first decision of each minute. The odds are counted
-over a fixed
-number of dummy draws, so the same state gives the same odds.
-docs/adr/0031-disruption-accounts-and-notices.md.
+over a fixed number of dummy draws, so the same state gives the same odds.
+See docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations

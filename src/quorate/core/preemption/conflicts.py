@@ -2,7 +2,7 @@
 
 The declaration fixes the runs that enter the lottery, and the link of the committed chain that will
 be revealed. The cuts are computed when the conflict is due, from the state at that time. Work is
-cut only if all cuts and draws together make enough room. docs/adr/0013-resolver.md.
+cut only if all cuts and draws together make enough room. See docs/adr/0013-resolver.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ share. The size of an account is the larger of two amounts. The first is the amo
 gains in seven days. The second is the pool's minimum runtime times the GPUs for which the open
 envelopes of the owner and its family can pay at once. Only the owner that calls a conflict is
 charged, so no owner can use up the account of another.
-docs/adr/0031-disruption-accounts-and-notices.md.
+See docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
     """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
 
-    Only envelopes with an open window count. The GPUs of a flavor count up to the number that the
-    pool has.
+    Only envelopes with an open window are counted. Of each flavor, no more GPUs are counted than
+    the pool has.
     """
     gpus = 0
     for flavor in view.flavors():

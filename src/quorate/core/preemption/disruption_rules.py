@@ -1,6 +1,6 @@
 """Decides whether a run may call a conflict, when the conflict would work, and what it may cost.
 
-A run may call a conflict unless one of these holds:
+A run may not call a conflict in these cases:
 
 - The run waits for its owner's hard quota, or its owner is beyond its soft quotas.
 - The run was itself cut within the cool-down, or its last start was refused.

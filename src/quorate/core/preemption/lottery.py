@@ -63,7 +63,7 @@ def chain_link(secret: bytes, number: int, *, length: int = CHAIN_LENGTH) -> byt
 
 
 def link_of(text: str) -> bytes | None:
-    """Return the bytes of a link or seed; None unless ``text`` is 64 lower-case hex digits."""
+    """Return the bytes of a link or seed; None if ``text`` is not 64 lower-case hex digits."""
     try:
         link = bytes.fromhex(text)
     except ValueError:

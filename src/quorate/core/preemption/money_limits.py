@@ -1,4 +1,4 @@
-"""The limits of a budget that can be lowered below their use, and by how much use exceeds them.
+"""Finds limits of a budget that can be lowered below their use, and how far use exceeds them.
 
 Only leases that are not stopping count against a limit.
 """

@@ -379,9 +379,11 @@ class _Whole(Struct, frozen=True, gc=False):
 def unpaid(view: StateView, pin: Entry) -> list[Share]:
     """Return the shares of ``pin`` that can no longer be paid, however much their payers have left.
 
-    ``pin`` is a planned start. A share can no longer be paid in three cases: its payer was retired,
-    its payer has no open window at the planned start, or its payer may not pay for the run
-    (``is_barred``).
+    ``pin`` is a planned start. A share can no longer be paid in three cases:
+
+    - Its payer was retired.
+    - Its payer has no open window at the planned start.
+    - Its payer may not pay for the run (``is_barred``).
     """
     payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []

@@ -5,12 +5,16 @@ A queue walk keeps the entries of its profile, in order, and the starts that it 
 GPUs if the next walk lacks one of its kept entries, or if an event has concerned its domain since.
 In every other room, the number of free GPUs can only be smaller than before: overdue leases are
 expected to end later, and new entries take more. So a kept start is still the earliest one if no
-room that may have gained GPUs offers an earlier start. docs/design/planning.md.
+room that may have gained GPUs offers an earlier start. See docs/design/planning.md.
 
-Most rooms and payers are unchanged, and are then called *alike*. A room or payer is alike if no
-event has concerned it, none of its leases has outlasted its expected end, and the plan up to the
-same entry takes the same amounts of it. Results that depend only on alike rooms and payers are
-reused.
+Most rooms and payers are unchanged, and are then called *alike*. A room or payer is alike under
+three conditions:
+
+- No event has concerned the room or payer.
+- None of its leases has outlasted its expected end.
+- Up to the same entry, the plan takes the same amounts of the room or payer.
+
+Results that depend only on alike rooms and payers are reused.
 """
 
 from __future__ import annotations

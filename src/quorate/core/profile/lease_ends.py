@@ -39,8 +39,8 @@ def declared_end_ms(view: StateView, record: RunRecord) -> int:
 def said_end_ms(view: StateView, lease: Lease) -> int:
     """Return the declared end of ``lease``; it may be in the past.
 
-    A stopping lease ends at its deadline, and a recalled lease when its notice is over, but neither
-    ends later than the declared end of its run.
+    For a stopping lease, this is its deadline. For a recalled lease, it is the end of the notice.
+    But the result is never later than the declared end of the run.
     """
     end_ms = declared_end_ms(view, view.runs[lease.fact.run])
     if lease.ending is not None:
@@ -55,7 +55,7 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 
 
 def bundle_recall(view: StateView, run: str, bundle: int) -> LoanRecalled | None:
-    """Return the recall that ends a bundle: its own, or that of its run's bundle 0; or None."""
+    """Return the recall of a bundle, or of its run's bundle 0 if that is due sooner; or None."""
     recalls = view.recalls
     if not recalls:
         return None

@@ -33,8 +33,8 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
     If the pool gives whole nodes, the quotas charge as many nodes as the entry would take if all
     nodes had the smallest size. If runs share nodes, the quotas charge one node per GPU, up to all
-    nodes of the domain. But they charge at most half of the nodes that the quotas allow, unless the
-    run needs more than that.
+    nodes of the domain. But at most half of the nodes that the quotas allow are charged, or the
+    fewest nodes that the run needs, if these are more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -74,9 +74,11 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 def promised(profile: Profile, entry: Entry) -> Entry | None:
     """Return ``entry`` with its nodes counted if it can become firm, else None.
 
-    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions. From its
-    start to its end, the quotas allow the nodes that they charge for it. At its start, its domains
-    have its GPUs and the GPUs that it keeps free, in addition to what other firm starts need.
+    ``entry`` must not be in the profile. ``entry`` can become firm under two conditions:
+
+    - From its start to its end, the quotas allow the nodes that are charged for ``entry``.
+    - At its start, its domains have enough GPUs for the run, for the GPUs that ``entry`` keeps
+      free, and for the needs of other firm starts.
     """
     view, start_ms = profile.view, entry.start_ms
     if not view.holdings.has_bounds:

@@ -1,6 +1,6 @@
 """The accounts that envelopes and caps are expected to have in a time span.
 
-They have the form that ``admission/payers.py`` reads.
+The accounts have the form that ``admission/payers.py`` reads.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The profile: how much of each resource will be free over time, as far as is known now.
 
 The resources are rooms, payers (concurrency, lending, caps, GPU-hours) and hard quotas (nodes,
-runs). A room is the GPUs of a domain and flavor. If the pool gives whole nodes, only GPUs of free
-nodes count. For firm starts whose run or payers name racks, the nodes of these racks are rooms, too
-(``rack_rooms``). Each resource is a step function over time, computed from the view when it is
-first read. Planned starts are inserted as entries. The view must not change while the profile is
-used.
+runs). A room is the GPUs of a domain and flavor. If the pool gives whole nodes, a room has only the
+GPUs of free nodes. For firm starts whose run or payers name racks, the nodes of these racks are
+rooms, too (``rack_rooms``). Each resource is a step function over time, computed from the view when
+it is first read. Planned starts are inserted as entries. The view must not change while the profile
+is used.
 """
 
 from __future__ import annotations

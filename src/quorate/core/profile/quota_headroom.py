@@ -16,8 +16,8 @@ def is_end_known(run: Run) -> bool:
     """Return whether it is known when the leases of ``run`` stop counting in hard quotas.
 
     The time is not known for a claim, because it is not known when its nodes will be wiped. The
-    time is not known for a run in rounds either, because such a run may keep its nodes in the next
-    round, and counts as a running run until it ends.
+    time is not known for a run in rounds either. Such a run may keep its nodes in the next round,
+    and the quota of runs counts it until the run ends.
     """
     return not run.sensitive and run.rounds is None
 

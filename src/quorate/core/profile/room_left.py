@@ -112,7 +112,7 @@ def _widths_short(  # noqa: PLR0913, PLR0917 - of whom, and from when until when
 ) -> _Widths:
     """Return how much of the free amounts of payers, caps and quotas the plan takes.
 
-    The payers pay until ``until_ms``, and the quotas count until ``free_ms``. If ``payers`` are
+    Payers and caps are examined until ``until_ms``, and quotas until ``free_ms``. If ``payers`` are
     given, only these payers and their caps are examined.
     """
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
