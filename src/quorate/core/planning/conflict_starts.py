@@ -300,9 +300,9 @@ def clearing_leases(view: StateView, record: ReservationRecord) -> frozenset[str
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return frozenset()
-    # When the conflict was resolved, leases that were stopping in the reservation's domains counted
-    # as free. They may end later than the cut leases. Leases that were stopped later do not matter:
-    # the start does not need their GPUs.
+    # When the conflict was resolved, leases that were stopping in the reservation's domains were
+    # treated as ended. They may end later than the cut leases. Leases that were stopped later do
+    # not matter: the start does not need their GPUs.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

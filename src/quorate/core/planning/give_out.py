@@ -150,8 +150,8 @@ def _give_out_once(log: DecisionLog, known: Hindsight) -> None:
                 break
             walk = _walked(log, known.stuck)
             stop_recalled(log, _firm_places_stand)
-        # A moved firm start may hold fewer GPU-hours. Leases that stop slowly may use those that it
-        # no longer holds.
+        # A moved firm start may hold fewer GPU-hours than before. Leases that stop slowly may use
+        # the GPU-hours that were released.
         settle_holds(log)
     grow_running(log, walk.plan.profile, backfill=walk.plan.is_out_of_order)
     place_granted(log)

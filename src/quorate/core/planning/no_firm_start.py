@@ -22,7 +22,7 @@ def parked_words(
         return f"it is planned once it no longer waits for other runs: {sentence(waits)}"
     held = held_back(view, view.runs[run.name], now_ms)
     if held is not None:
-        return f"it is planned once it is not held back: {sentence(held)}"
+        return f"it is planned once it is no longer held back: {sentence(held)}"
     known = view.runs[run.name].refusal
     if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
         return f"it is tried when the quota of {known.subject} has headroom"

@@ -302,7 +302,7 @@ class Walk:
         if kept is None or not self._starts_anew or not self._left.goes_on(pin, kept.found):
             self.has_left_place = True
         else:
-            self._starts_anew -= 1  # From here on, this walk counts as a new one.
+            self._starts_anew -= 1  # From here on, this walk stands for a new one.
 
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.

@@ -161,7 +161,7 @@ class Searcher:
         asks = [self.asks.of(run, flavor, least) for flavor in run.flavors]
         if any(ask.in_one and self._fits_in_free(ask) for ask in asks):
             return True
-        # Leases that are expected to end at exactly this instant count too.
+        # Leases that are expected to end at exactly this instant are counted as ended, too.
         now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         return any(self.counted.first(ask, now_ms, steps, now_ms + 1) is not None for ask in asks)
 
@@ -296,7 +296,7 @@ class Searcher:
             shares_of(legs),
             nodes_of(placement, room),
         )
-        # ``ask.takes_whole`` considers the racks in the selectors of all payers, ``is_choosy`` only
-        # those of the payers of the entry.
+        # ``ask.takes_whole`` considers the racks in the selectors of all payers. ``is_choosy``
+        # considers only the racks in the selectors of the entry's payers.
         is_choice = ask.takes_whole and is_choosy(view, run, entry)
         return replace(entry, is_choosy=True) if is_choice else entry

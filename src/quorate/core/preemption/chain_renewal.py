@@ -52,7 +52,7 @@ def _fault(lottery: Lottery, command: SealLottery) -> str:
     if not lottery.commitment:
         return "this ledger has no lottery"
     if link_of(command.commitment) is None or command.length < 1 or not command.sealed:
-        return "a chain has a link of 32 bytes, a length of 1 or more and a sealed secret"
+        return "a chain needs a commitment of 32 bytes, a length of 1 or more and a sealed secret"
     if command.commitment == lottery.commitment:
         if command.length != lottery.length:
             return (

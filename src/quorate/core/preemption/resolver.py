@@ -343,7 +343,7 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
         _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
             # If the goal is reached with the remaining cuts, it was also reached at each step
-            # before, with more cuts. So no step needs a check of its own.
+            # before, with more cuts. So the single steps need no checks.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))

@@ -195,8 +195,8 @@ def firm_profile(
     If ``is_shut``, a start that needs certain racks or node sizes takes all GPUs of its domains.
     """
     profile = Profile(view, now_ms)
-    # Starts by a conflict take only room that the other firm starts leave, so those are inserted
-    # first.
+    # Starts by a conflict take only room that the other firm starts leave. So the other firm starts
+    # are inserted first.
     records = (each for name, each in view.reservations.items() if name not in without)
     for record in sorted(records, key=lambda record: needs_conflict(view, record)):
         pin = pin_of(view, record, now_ms)

@@ -110,7 +110,7 @@ def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
     has_overrun = is_overdue(view, view.runs[run], now_ms)
     if has_overrun:
         # Firm starts may rely on the run's expected end. A stop that begins before that end may be
-        # complete only after it.
+        # complete only after that end.
         due_ms = max(due_ms, end_ms + grace_ms)
     return Loan(
         run,
