@@ -62,7 +62,9 @@ def test_no_room_is_kept_for_it_while_it_is_held_back() -> None:
     assert (firm_ms(life, "r"), life.phase("later")) == (None, Phase.RUNNING)
     found = foretell(life.state, life.state.runs["r"].spec, life.now_ms, has_executor=True)
     assert isinstance(found, Forecast)
-    assert found.parked.startswith("it is planned once it is not held back: its start was refused")
+    assert found.parked.startswith(
+        "it is planned once it is no longer held back: its start was refused"
+    )
     life.do(Tick(), NOW_MS + PAUSE_MS)
     assert firm_ms(life, "r") == NOW_MS + 120 * MINUTE_MS
 

@@ -1,4 +1,4 @@
-"""Decides whether a decision is made again because it has moved a firm start needlessly.
+"""Decides whether to repeat a decision that has moved a firm start needlessly.
 
 A decision puts firm starts into the profile before all its events are known. So a decision may move
 a start needlessly, in two cases:

@@ -1,8 +1,8 @@
 """Decides without a queue walk, while no run waits, that a new run starts or that runs have ended.
 
-In a fleet with free GPUs, most decisions need no queue walk. There is no queue, no plan and no
-spare that a start or an end could change. A decision with a walk would write the same events, as a
-property test checks.
+In a fleet with free GPUs, most decisions need no queue walk, because there is no queue, no plan and
+no spare that a start or an end could change. A decision with a walk would write the same events, as
+a property test checks.
 """
 
 from __future__ import annotations

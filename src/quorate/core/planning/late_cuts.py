@@ -1,4 +1,4 @@
-"""Finds starts for which a conflict has cut leases, and some of these leases end late.
+"""Finds the starts whose conflict has cut leases that end late.
 
 Such a start keeps its recorded place if it fits there even while the late leases run. Otherwise the
 start waits for the late leases. The start then ends later, too, so starts right behind it have to

@@ -72,7 +72,7 @@ class LeftPlaces:
         return True
 
     def overtaken(self) -> tuple[list[Entry], list[str]]:
-        """Return tentative starts that a new walk may plan later, and runs that may come before.
+        """Return tentative starts that a new walk may plan later, and runs that may overtake them.
 
         The owners whose runs have started in this walk have other ranks now. In a new walk, waiting
         runs of other owners may come before the runs of these owners.

@@ -225,8 +225,8 @@ def relief(
     bundle must stop, and None if stopping all bundles that may be stopped is not enough.
     ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay if there is enough of
     each resource that it needs. If ``all_of_it``, there must be as much of each resource as ``pin``
-    takes in the profile. That is more than it needs if it needs certain racks or node sizes
-    (``is_choosy``), because it then takes all GPUs of its domains.
+    takes in the profile. That may be more than ``pin`` needs: a start that needs certain racks or
+    node sizes (``is_choosy``) takes all GPUs of its domains.
     """
     if is_void(profile.view, pin):
         return None

@@ -307,8 +307,8 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
 
-        If the run may fill spares or recall loans, it has a chance. Otherwise it has no chance
-        without room, and none without payers.
+        The run has a chance if it may fill spares or recall loans. Otherwise it has a chance only
+        if there may be room for it, and its payers may pay.
         """
         view = self.plan.log.view
         if view.spares or has_loans(view, run.owner):
@@ -413,7 +413,7 @@ class Walk:
         return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Recall or hand over loans that are all a run waits for; return whether there were any.
+        """Recall or hand over loans if a run waits only for them; return whether this was done.
 
         The run starts at once if other payers take over all these loans, or if the run lacked only
         GPU-hours that the recalled loans no longer need. In other cases the run starts when the

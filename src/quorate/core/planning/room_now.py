@@ -96,7 +96,7 @@ class RoomNow:
         return False
 
     def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
-        """Return whether ``gpus`` GPUs of one flavor are free now, apart from planned starts."""
+        """Return whether ``gpus`` GPUs of one flavor are free now; planned starts are ignored."""
         return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
 
     def has_free(self, run: Run) -> bool:

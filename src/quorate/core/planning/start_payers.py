@@ -1,4 +1,4 @@
-"""Finds payers that can pay for a start and all planned starts, and when they first can pay."""
+"""Finds payers for a start in addition to all planned starts, and when they can first pay."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class StartPayers:
         return None if legs is None else (at_ms, legs)
 
     def windows(self, ask: Ask, after_ms: int) -> list[int]:
-        """Return the instants after ``after_ms`` when a payer's window opens or gets too short."""
+        """Return when, after ``after_ms``, payers' windows open or get too short for a start."""
         found = set()
         lead_ms = ask.lead_ms
         for key, _ in ask.phases[-1]:

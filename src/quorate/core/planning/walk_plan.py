@@ -18,7 +18,7 @@ from quorate.model.specs import Run
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a reader's walk goes: up to ``run``, even if it is beyond the depth of ``pool``.
+    """How far a reader's walk goes: up to ``run``, even if that is beyond the depth of ``pool``.
 
     The walk examines ``runs_max`` runs at most. Beyond the depth, no start becomes firm, no
     conflict is searched for and no loan is recalled. The walk of a decision skips runs if similar
