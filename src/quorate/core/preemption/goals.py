@@ -1,9 +1,9 @@
 """The goal of a conflict: whether a state reaches it, and how many GPUs are still missing.
 
-There are two kinds of goals. One is reached when admission would start a run, the other when use is
-within a limit. GPUs are counted first, because counting is quick. But counting can only prove that
-a goal is not reached yet: each GPU that is freed in scope lowers the number of missing GPUs by at
-most one.
+There are two kinds of goals. One is reached when admission would start a run, the other when a
+number of GPUs has come free (a number given by hand, or the use beyond a limit). GPUs are counted
+first, because counting is quick. But counting can only prove that a goal is not reached yet: each
+GPU that is freed in scope lowers the number of missing GPUs by at most one.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class ExpectedReturns:
         """Return when concurrency comes back to a payer, and how much, except from open leases.
 
         A lease that was removed for a trial still gives its concurrency back at its expected end.
-        If it did not, a trial that ends more work would expect less concurrency to come back. A
-        filled spare gives its concurrency back when its run ends.
+        If such a lease gave nothing back, a trial that ends more work would expect less concurrency
+        to come back. A filled spare gives its concurrency back when its run ends.
         """
         view = self._view
         if not (view.lifted or view.pledges):

@@ -271,7 +271,7 @@ def outlasted_ms(view: StateView, now_ms: int) -> int | None:
     """Return the first instant at which ``is_outlasted`` is true if no event occurs; None if never.
 
     Firm starts are examined at this instant. Without this examination, the next command of some
-    caller would move them, although it did not cause the move.
+    caller would move them, although that command did not cause the move.
     """
     returns, counted = ExpectedReturns(view, now_ms), _Counted.of(view)
     ends = [end for room in counted.rooms for end in returns.island_ends(room)[:1]]

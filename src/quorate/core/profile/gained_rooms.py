@@ -55,7 +55,7 @@ Base = tuple[int, Kept]
 
 
 class Funded(NamedTuple):
-    """The payers of the request ``ask`` could pay at once; they stay open until ``until_ms``."""
+    """The payers of ``ask`` could pay for it at once; their windows last until ``until_ms``."""
 
     ask: object
     until_ms: int

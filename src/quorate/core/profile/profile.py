@@ -99,7 +99,7 @@ class Profile:
         self.era = self._eras = 0
         """While this number stays the same, no entry is removed, so free amounts only fall."""
         self._lifted: list[tuple[Entry, int]] = []
-        """The removed entries that were not inserted again, each with its former era."""
+        """The removed entries that were not inserted again, with the ``era`` before each lift."""
         self.gains: GainedRooms | None = None
         """The comparison with the profile of the previous walk; None in other profiles."""
         # The GPU-milliseconds that entries take and that the accounts do not hold yet.
@@ -269,7 +269,7 @@ class Profile:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Remove ``entry``, and begin a new era, which lasts until the entry is inserted again."""
+        """Remove ``entry``, and begin a new ``era`` that lasts until ``entry`` is inserted again."""
         self._put(entry, -1)
         if self.gains is not None:
             self.gains.lift(entry)
