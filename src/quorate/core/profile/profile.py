@@ -269,7 +269,7 @@ class Profile:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Remove ``entry``, and begin a new ``era`` that lasts until ``entry`` is inserted again."""
+        """Remove ``entry``, and begin a new ``era`` until ``entry`` is inserted again."""
         self._put(entry, -1)
         if self.gains is not None:
             self.gains.lift(entry)
