@@ -1,9 +1,9 @@
 """Documents that users write in YAML or JSON: parsing, checks, and writing them back.
 
 ``parse_documents`` and ``parse_tree`` turn text and trees into the specs of ``quorate.model``;
-``render``, ``to_yaml`` and ``to_json`` turn specs into documents. Documents are read here and not
-by a codec, because a codec stops at the first error, and users need all errors with their lines
-(docs/adr).
+``render``, ``to_yaml`` and ``to_json`` turn specs into documents. This package reads documents
+itself and does not use a codec: a codec stops at the first error, and users need all errors with
+their lines (docs/adr).
 """
 
 from __future__ import annotations

@@ -40,9 +40,10 @@ _TELLING: Final = frozenset(
 
 
 class Bare(NamedTuple):
-    """What a request says of a document without apiVersion and kind: its kind and, if known, name.
+    """The kind, and maybe the name, that a request gives to a document without apiVersion and kind.
 
-    An example is ``PUT /runs/train``, whose body may be a spec alone.
+    For example, the body of ``PUT /runs/train`` may be a spec alone: its kind is Run, its name
+    train.
     """
 
     kind: str
@@ -55,7 +56,10 @@ def has_head(tree: dict[str, Any]) -> bool:
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` itself is a document or a spec, not a mapping with one in a field."""
+    """Return whether ``tree`` is itself a document or a spec.
+
+    Otherwise it may be a mapping that has a document or a spec in one of its fields.
+    """
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 
@@ -77,6 +81,6 @@ def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
 
 
 def without_head(fault: Fault) -> Fault:
-    """Return ``fault`` with the path that its place had in the tree given to ``with_head``."""
+    """Return ``fault`` with its path in the user's tree, from before ``with_head`` added a head."""
     is_below = fault.path[:1] in (("spec",), ("metadata",))
     return replace(fault, path=fault.path[1:]) if is_below else fault

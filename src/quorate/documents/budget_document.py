@@ -65,7 +65,10 @@ _ENVELOPE_HINTS: Final = {"window": "write start and end: {start: ..., end: ...}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What could be read of an envelope, so that caps can be checked even if it is faulty."""
+    """The parts of an envelope that could be read.
+
+    They are kept even if the envelope is faulty, so that caps over this envelope can be checked.
+    """
 
     name: str | None
     flavor: str | None
@@ -74,7 +77,7 @@ class _Draft:
 
 
 def read_budget(spec: object, at: At, head: Head) -> Budget | None:
-    """Return the budget, or None with its faults reported."""
+    """Return the budget; report its faults and return None if it is faulty."""
     fields = fields_of(spec, at, _LENIENT_SPEC if head.lenient else _SPEC, _HINTS)
     if fields is None:
         return None
@@ -115,7 +118,7 @@ def _envelopes(value: object, at: At) -> tuple[_Draft | None, ...] | None:
 
 
 def _refuse_same_names(entries: object, at: At, what: str) -> None:
-    """Report each name that occurs twice, even if its entries have other faults."""
+    """Report each name that two entries have, even if these entries have other faults."""
     seen: set[str] = set()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         name = entry.get("name", entry.get("id")) if isinstance(entry, dict) else None
@@ -206,7 +209,7 @@ def _refuse_hours_over(gpu_ms: int, most_gpu_ms: int, at: At, bound: str) -> Non
 
 
 def pre_activation(value: object, at: At) -> tuple[bool, bool] | None:
-    """Return whether reservations, and whether starts, are allowed before the envelope's start."""
+    """Return two booleans, ``allowReservations`` and ``allowAdmission``, false by default."""
     fields = fields_of(value, at, _PRE_ACTIVATION)
     if fields is None:
         return None

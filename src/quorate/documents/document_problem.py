@@ -1,8 +1,8 @@
 """The faults of a document as values: path, message and remedy.
 
-A message is either a predicate about its path ("must be positive, got 0") or a clause of its own
-("12 is not on the grid of ..."). Either form can follow the path, so the same message is used in
-the line ``path: message; remedy`` and in the sentence ``path message``.
+A message is either a predicate whose subject is the path ("must be positive, got 0"), or a complete
+clause ("12 is not on the grid of ..."). Either form can follow the path. So the same message is
+used in the line ``path: message; remedy`` and in the sentence ``path message``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Problem:
         where = self.source
         if self.line is not None:
             where += f":{self.line}"
-            # The column is only shown for broken syntax; else the path shows which value is meant.
+            # The column is shown only for broken syntax. Otherwise the path identifies the value.
             if not self.path and self.column is not None:
                 where += f":{self.column}"
         parts = [where]

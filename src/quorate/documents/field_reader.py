@@ -28,7 +28,7 @@ ITEMS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault before its file is known: its place, what is wrong, and the remedy."""
+    """A fault in a document whose file is not known yet: its place, what is wrong, the remedy."""
 
     path: Path
     message: str
@@ -38,8 +38,8 @@ class Fault:
 class At(Struct, gc=False):
     """A place in a document: the root, or the value of ``key`` in the place ``above``.
 
-    The reader makes an ``At`` for every field, so making it is cheap: the path is computed only for
-    faults.
+    The reader makes an ``At`` for every field, so making one must be cheap. Therefore the path is
+    computed only if there is a fault.
     """
 
     root: Path
@@ -53,7 +53,7 @@ class At(Struct, gc=False):
 
     @property
     def path(self) -> Path:
-        """The keys and list positions that lead here."""
+        """The keys and list positions that lead from the document's root to this place."""
         return self.root if self.above is None else (*self.above.path, self.key)
 
     @property
@@ -64,7 +64,8 @@ class At(Struct, gc=False):
     def fault(self, message: str, remedy: str) -> None:
         """Record a fault at this place.
 
-        Only ``FAULTS_MAX`` faults are kept, and after them one fault that says that there are more.
+        Only the first ``FAULTS_MAX`` faults of a document are kept. If there are more, one further
+        fault says so.
         """
         if len(self.faults) < FAULTS_MAX:
             self.faults.append(Fault(self.path, message, remedy))
@@ -100,9 +101,10 @@ class Fields:
     def required(
         self, name: str, read: Read[T], *, remedy: str = "", otherwise: T | None = None
     ) -> T | None:
-        """Return the checked value of ``name``; None, with a fault, if it is missing or faulty.
+        """Return the checked value of the field ``name``.
 
-        If ``otherwise`` is given, the field is optional, and ``otherwise`` is its default.
+        If the field is missing or faulty, report a fault and return None. If ``otherwise`` is
+        given, the field is optional, and ``otherwise`` is its default.
         """
         if name in self._values:
             return self._read(name, read)
@@ -111,14 +113,14 @@ class Fields:
         return otherwise
 
     def optional(self, name: str, read: Read[T], default: D) -> T | D:
-        """Return the checked value of ``name``, or ``default`` when left out or faulty."""
+        """Return the checked value of the field ``name``, or ``default`` if missing or faulty."""
         if name not in self._values:
             return default
         found = self._read(name, read)
         return default if found is None else found
 
     def maybe(self, name: str, read: Read[T]) -> T | None:
-        """Return the checked value of ``name``, or None when left out or faulty."""
+        """Return the checked value of the field ``name``; None if it is missing or faulty."""
         return self._read(name, read) if name in self._values else None
 
     def _read(self, name: str, read: Read[T]) -> T | None:
@@ -198,7 +200,10 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
 
 
 def _by_folded(known: Iterable[str]) -> dict[str, str]:
-    """Return ``known`` by folded name; of several names that fold alike, the smallest is kept."""
+    """Return the names ``known`` by their folded form, in which case and similar details are lost.
+
+    If several names have the same folded form, the result has the smallest of them.
+    """
     return {_folded(name): name for name in sorted(known, reverse=True)}
 
 
@@ -207,7 +212,7 @@ def _folded(name: str) -> str:
 
 
 def listed(value: object, at: At, read: Read[T]) -> tuple[T | None, ...] | None:
-    """Return the result of ``read`` for each entry of the list: None for each faulty entry."""
+    """Return the result of ``read`` for each entry of a list; it is None for a faulty entry."""
     if not isinstance(value, list):
         at.fault(f"must be a list, got {shown(value)}", "write its entries as - entry")
         return None
@@ -242,7 +247,7 @@ def _first(pair: tuple[str, object]) -> str:
 
 
 def complete(entries: tuple[T | None, ...] | None) -> tuple[T, ...] | None:
-    """Return ``entries`` if all were read without a fault, else None."""
+    """Return ``entries``, or None if one of them is None because it was faulty."""
     if entries is None or None in entries:
         return None
     return cast("tuple[T, ...]", entries)

@@ -36,9 +36,10 @@ _HINTS: Final = {
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """The checked metadata. ``name`` is empty if it is faulty or is to be generated.
+    """The checked metadata of a document.
 
-    If ``needs_owner``, a run must name its owner.
+    ``name`` is empty if the name is faulty, or if Quorate has to generate it. If ``needs_owner``, a
+    run must name its owner.
     """
 
     name: str
@@ -66,7 +67,7 @@ def _api_version(value: object, at: At) -> str | None:
 
 
 def read_head(top: Fields, kind: str, *, lenient: bool, needs_owner: bool) -> Head:
-    """Return the metadata of a document of ``kind``; report every fault of it."""
+    """Return the metadata of a document of ``kind``, and report every fault in the metadata."""
     at = top.at("metadata")
     written: object = {}
     if "metadata" in top:

@@ -1,8 +1,8 @@
 """Reads one JSON object from the bytes of a request, in time proportional to their length.
 
 The decoder of msgspec decodes one field, or one entry of a list, at a time, so that no single call
-takes long. The number of values is limited before any of them is decoded. The position of a fault
-is computed only if there is a fault.
+takes long. Before it decodes anything, this module refuses a text with too many values. It computes
+a position only if there is a fault to report.
 
 A decoder keeps the last value of a repeated key and drops the others. To find repeated keys, this
 module compares the number of strings in the source with the number in the result.
@@ -27,7 +27,7 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import DEPTH_MAX, FLATTEN, HALF, TOO_DEEP, WHOLE, Unreadable
 
 VALUES_FREE: Final = 5_000
-"""A text of any length may hold this many values and containers."""
+"""A text of any length may hold this many values, and this many containers."""
 VALUES_MAX: Final = 500_000
 """The maximal number of values of one text."""
 FIELDS_MAX: Final = 100
@@ -38,7 +38,7 @@ BYTES_PER_VALUE: Final = 10
 Documents have 12 bytes or more for each value.
 """
 BYTES_PER_CONTAINER: Final = 16
-"""The same for mappings and lists: one per this many bytes beyond ``VALUES_FREE``.
+"""Beyond ``VALUES_FREE``, a text may hold one mapping or list per this many bytes.
 
 Documents have 30 bytes or more for each mapping or list.
 """
@@ -51,7 +51,7 @@ AT_A_TIME_BYTES: Final = 256 * 1024
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
 """The maximal length of a field, or of an entry of a list, in a text decoded field by field."""
 _STRINGS_LOOKED_AT: Final = 50_000
-"""The maximal number of strings that are parsed to learn whether they contain commas."""
+"""The maximal number of strings in a text that is split to find the commas outside of strings."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
 """A text up to this length is read again by ``json_text``, which names the fault."""
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -81,8 +81,8 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 def read_object(body: bytes) -> dict[str, Any] | Unreadable:
     """Return the object in ``body``, or why ``body`` is refused.
 
-    A blank ``body`` is an empty object. Numbers are exact. The time is bounded by the length of
-    ``body``.
+    A blank ``body`` is an empty object. Numbers are exact. The time that this function takes is
+    bounded by the length of ``body``.
     """
     if not body or body.isspace():
         return {}
@@ -192,7 +192,7 @@ def _check_digits(body: bytes) -> None:
 
 
 def _long_digits(body: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each sequence of more than ``DIGITS_MAX`` digits, in order."""
+    """Yield the start and the end of each sequence of more than ``DIGITS_MAX`` digits, in order."""
     end = 0
     while (step := _DIGITS_STEP.match(body, end)) is not None:
         before = body[end : step.start(1)][-DIGITS_MAX:]
@@ -213,7 +213,7 @@ def _check_length(part: bytes, path: Path) -> None:
 
 
 def _parts(part: bytes, decoder: Any, body: bytes) -> Any:
-    """Return the fields or entries of ``part``, each as its source text."""
+    """Return the source text of each field or entry of ``part``."""
     try:
         return decoder.decode(part)
     except msgspec.ValidationError:
@@ -247,13 +247,16 @@ def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
 
 
 def _counted(body: bytes, byte: bytes) -> int:
-    """Return how often ``byte`` occurs in ``body``; other threads run between the chunks."""
+    """Return how often ``byte`` occurs in ``body``.
+
+    It is counted chunk by chunk, so that other threads can run between the chunks.
+    """
     starts = range(0, len(body), _CHUNK_BYTES)
     return sum(body.count(byte, start, start + _CHUNK_BYTES) for start in starts)
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes; all other quotes delimit strings."""
+    """Return ``text`` without escaped backslashes and quotes; each quote left delimits a string."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -347,7 +350,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 def _start(part: bytes, body: bytes) -> int:
     """Return the offset of ``part`` in ``body``.
 
-    It is the first occurrence, because an equal part before it would have been refused.
+    The first occurrence is the right one: an equal part before it would have been refused first.
     """
     return 0 if part is body else max(0, body.find(part))
 

@@ -85,7 +85,7 @@ class _Scanner:
         )
 
     def values(self) -> Generator[tuple[int, object], None, None]:
-        """Yield the offset and the value of each document, also of those in a list."""
+        """Yield the offset and the value of each document, including each document in a list."""
         offset = self._skip(0)
         while offset < len(self._text):
             if self._text[offset] == "[":
@@ -98,8 +98,8 @@ class _Scanner:
 
     def position(self, offset: int) -> Position:
         """Return line and column of ``offset``; offsets must not decrease from call to call."""
-        # Counted from the last offset and not from the start of the line: a text may be one long
-        # line.
+        # Counting begins at the last offset and not at the start of the line, because a text may
+        # be one long line.
         breaks = self._text.count("\n", self._counted_to, offset)
         if breaks:
             self._line += breaks
@@ -192,7 +192,7 @@ def _exact_int(written: str) -> int | Decimal:
 
 
 def exact_decimal(written: str) -> Decimal:
-    """Return the number ``written`` exactly; infinite if its exponent is absurd."""
+    """Return the exact number ``written``; infinity if a Decimal cannot have its exponent."""
     try:
         return Decimal(written)
     except InvalidOperation:

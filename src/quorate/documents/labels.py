@@ -11,7 +11,7 @@ from quorate.documents.field_reader import At, mapped, nearest
 from quorate.model.selector import ANY, DOMAIN, LABELS, RACK, REGION, Selector
 
 FLAVOR_LABEL: Final = "gpu.flavor"
-"""The label that holds the flavor of a node in Jobtree; read as ``spec.flavor``."""
+"""The label that holds the flavor of a node in Jobtree; it is read like ``spec.flavor``."""
 
 REGIONS: Final = (REGION, "topology.kubernetes.io/region")
 DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")

@@ -33,7 +33,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """One document as plain values. ``places`` may be slow, so it is called only for errors."""
+    """One document as plain values, and the position where it starts.
+
+    ``places`` computes the positions of its values. This may be slow, so it is called only if the
+    document has an error.
+    """
 
     tree: object
     start: Position
@@ -42,7 +46,10 @@ class SourceDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """Why a text cannot be read; ``document_index`` is the document where reading stopped."""
+    """Why a text cannot be read.
+
+    ``document_index`` is the index of the document in which reading stopped.
+    """
 
     message: str
     remedy: str

@@ -25,7 +25,7 @@ _GPUS: Final = values.whole(low=1, high=GPUS_PER_NODE_MAX)
 
 
 def read_node(spec: object, at: At, head: Head) -> Node | None:
-    """Return the node, or None with its faults reported."""
+    """Return the node; report its faults and return None if it is faulty."""
     fields = fields_of(spec, at, _SPEC, _HINTS)
     labels = _labels(head)
     place = None if labels is None else _place(labels)
@@ -66,7 +66,7 @@ def _place(labels: Fields) -> tuple[str, str, str, str | None] | None:
 
 
 def _custom(head: Head) -> tuple[tuple[str, str], ...] | None:
-    """Return the custom labels; the labels of places have been checked before."""
+    """Return the custom labels; the caller has already checked the labels that name places."""
     if head.labels is None:
         return ()
     own: object = head.labels

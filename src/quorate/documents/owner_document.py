@@ -22,7 +22,7 @@ SNAKE_CASE: Final = {
     "fairShareTarget": "fair_share_target",
     "burstAllowance": "burst_allowance",
 }
-"""Field -> its name in the tenant API that quotas came from; documents may use either name."""
+"""Field of a quota -> its name in the API for tenants; documents may use either name."""
 
 QUOTA_FIELDS: Final = {
     "maxNodes": "nodes_max",
@@ -32,7 +32,7 @@ QUOTA_FIELDS: Final = {
     "fairShareTarget": "fair_share_target_ppm",
     "burstAllowance": "burst_allowance_ppm",
 }
-"""Field -> its name in the model."""
+"""Field of a quota -> its name in the model."""
 
 _SPEC: Final = frozenset({"parents", "quota"})
 _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())
@@ -47,7 +47,10 @@ _BURST: Final = values.decimal_of(factor=PPM, unit="millionth", low=PPM, high=BU
 
 
 def read_owner(spec: object, at: At, head: Head) -> Owner | None:
-    """Return the owner, or None with its faults reported. ``declare`` checks for cycles."""
+    """Return the owner; report its faults and return None if it is faulty.
+
+    This function does not look for cycles among parents; ``declare`` does.
+    """
     fields = fields_of(spec, at, _SPEC, dict.fromkeys(_QUOTA, "write it under spec.quota"))
     if fields is None:
         return None

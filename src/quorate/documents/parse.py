@@ -1,8 +1,8 @@
 """Parses and checks documents: returns specs or problems.
 
-The parser reports every fault of every document at once, with path, remedy and, if it is known,
-line. The parser raises no exception for a faulty document. If one document of a text is faulty, all
-are refused, so that a text is never applied in part.
+The parser reports every fault of every document at once. Each fault has a path and a remedy, and
+its line if the line is known. The parser raises no exception for a faulty document. If one document
+of a text is faulty, all documents of the text are refused, so that a text is never applied in part.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _KIND_HINTS: Final = {
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """One valid document. Its spec has an empty name if the name is to be generated."""
+    """One valid document. Its spec has an empty name if Quorate has to generate the name."""
 
     kind: str
     spec: Declared
@@ -97,7 +97,7 @@ Parsed = Documents | Invalid
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
-    """One checked document. ``spec`` must not be used if there are ``faults``."""
+    """One checked document. ``spec`` may be used only if ``faults`` is empty."""
 
     kind: str | None
     name: str | None
@@ -111,10 +111,10 @@ def parse_documents(
 ) -> Parsed:
     """Return the documents of ``text``, or every problem; ``source`` names the text in problems.
 
-    Bytes must be UTF-8. A ``List``, as ``get`` prints it, is read as its items. Two documents of
-    the same kind and name are refused, except runs with a generated name. Unless ``needs_owner``, a
-    run may leave out its owner; the owner in its spec is then empty. ``bare`` is the kind of a
-    document without apiVersion and kind.
+    Bytes must be UTF-8. A ``List``, as ``get`` prints it, is read as the documents in it. Two
+    documents of the same kind and name are refused, except runs with a generated name. If
+    ``needs_owner`` is false, a run may leave out its owner; the owner in its spec is then empty.
+    ``bare`` is the kind of a document without apiVersion and kind.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -142,9 +142,9 @@ def parse_documents(
 
 
 def lines_of(text: str | bytes) -> list[dict[str, int]]:
-    """Return, for each document of ``text``, the lines of its values by path.
+    """Return a mapping for each document of ``text``: from the path of a value to its line.
 
-    The empty path is the document itself. The result is empty if ``text`` cannot be read.
+    The empty path is that of the document itself. The result is empty if ``text`` cannot be read.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -157,7 +157,7 @@ def lines_of(text: str | bytes) -> list[dict[str, int]]:
 
 
 def unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
-    """Yield the documents of ``read``, and the items of each ``List`` one by one."""
+    """Yield the documents of ``read``; instead of a ``List``, yield its items one by one."""
     for document in read:
         tree = document.tree
         if (
@@ -175,7 +175,7 @@ def unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
 
 
 def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping[Path, Position]]:
-    """Return the function that computes the positions of item ``number`` of a ``List``."""
+    """Return a function that returns the positions of the values in item ``number`` of a List."""
 
     def places() -> Mapping[Path, Position]:
         inside = ("items", number)
@@ -197,8 +197,8 @@ def parse_tree(  # noqa: PLR0913 - two values, and how they are read
 
     If ``kind`` is None, the document must name its kind. ``lenient`` is for ``calc``, which also
     reads manifests of Jobtree: names and a run's owner may be left out, and namespaces, labels and
-    a budget's parents are dropped. A Reservation is only checked: no items are returned for a valid
-    Reservation. For ``needs_owner`` and ``bare`` see ``parse_documents``.
+    a budget's parents are ignored. A Reservation is checked but has no spec, so the result for a
+    valid Reservation is empty. ``parse_documents`` explains ``needs_owner`` and ``bare``.
     """
     judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner, bare=bare)
     if judged.faults:
@@ -251,7 +251,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
 
 
 def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
-    """Return the kind of the document if it can be read here, else None with a fault."""
+    """Return the kind of the document; report a fault and return None if it cannot be read here."""
     at = top.at("kind")
     if "kind" not in top and expected is None:
         at.fault("is required", f"add kind: one of {', '.join(KINDS)}")

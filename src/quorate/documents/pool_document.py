@@ -1,4 +1,4 @@
-"""Pool and System documents: how nodes are shared, and settings of the installation."""
+"""Pool documents, which say how nodes are shared, and System documents, with global settings."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _SECOND_UP: Final = duration(low_ms=SECOND_MS)
 """Reads a round length, a notice or a minRuntime, which are at least a second.
 
-Seconds are useful in experiments. The cool-down of a pool is at least a minute: with a shorter one,
-runs could stop each other in turn, and no run would make progress.
+Such short times are useful in experiments. The cool-down of a pool is at least a minute: with a
+shorter cool-down, runs could stop each other in turn, and no run would make progress.
 """
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)
@@ -63,7 +63,7 @@ _PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
 
 
 def read_pool(spec: object, at: At, head: Head) -> Pool | None:
-    """Return the pool, or None with its faults reported."""
+    """Return the pool; report its faults and return None if it is faulty."""
     fields = fields_of(spec, at, _POOL, _NOT_ANY_MORE)
     if fields is None:
         return None
@@ -137,7 +137,7 @@ def _check_rounds(fields: Fields, discipline: Discipline) -> None:
 
 
 def read_system(spec: object, at: At, head: Head) -> System | None:
-    """Return the system's settings, or None with their faults reported."""
+    """Return the system's settings; report their faults and return None if they are faulty."""
     del head  # There is one System, and it stores no name.
     fields = fields_of(spec, at, _SYSTEM)
     if fields is None:
@@ -154,7 +154,10 @@ def read_system(spec: object, at: At, head: Head) -> System | None:
 
 
 def _instant_ppm(value: object, at: At) -> int | None:
-    """Return the weight of the current share of an owner against its past share, in millionths."""
+    """Return the weight of an owner's present use in its share, in millionths.
+
+    Past use has the rest of the weight.
+    """
     fields = fields_of(
         value, at, _WEIGHTS, {"decayedShare": ("write 1 minus this value as instantShare")}
     )

@@ -1,11 +1,11 @@
 """The throughputs of types of jobs in a pool, in the format of Gavel's published tables.
 
-Each flavor lists types of jobs, such as ``('resnet', 2)``. The key ``null`` of a type has its rate
-without other jobs. Each other key is a second type that can share GPUs with the listed type, with
-two rates: first the rate of the listed type, then the rate of the second type. A pair is listed
-under one of its types, or under both with the same rates. A pair with ``[0, 0]`` cannot share GPUs,
-and is dropped. A type that occurs only as a second type has the rate 0 without other jobs. A table
-may have flavors that no node has.
+Each flavor lists types of jobs, such as ``('resnet', 2)``. Under a type, the key ``null`` has the
+type's rate without other jobs. Each other key is a second type that can share GPUs with the listed
+type, and its value is two rates: first the rate of the listed type, then the rate of the second
+type. A pair is listed under one of its types, or under both types with the same rates. A pair with
+``[0, 0]`` cannot share GPUs, and is dropped. If a type occurs only as a second type, its rate
+without other jobs is 0. A table may have flavors that no node has.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from quorate.model.job_types import ALONE_KEY, JobType, parse_type
 from quorate.model.specs import FlavorRates, TypeRates
 
 RATES_MAX: Final = 20_000
-"""The maximal number of rates in a table; a pair counts each time it is written.
+"""The maximal number of rates in a table; a pair that is listed twice counts twice.
 
-The published tables have 10,830 rates. The pool's event in the ledger holds the whole table.
+The published tables have 10,830 rates. There is a limit because the event that declares a pool
+holds its whole table.
 """
 
 _Pair = tuple[int, int]
@@ -38,7 +39,7 @@ class _Reading:
 
 
 def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
-    """Return the rates by flavor, or None with every fault reported."""
+    """Return the rates by flavor; report every fault and return None if the table is faulty."""
     if value == {}:
         at.fault("has no flavors", "add the rates of each type of job by flavor, or remove it")
         return None
@@ -79,7 +80,10 @@ def _flavor(value: object, at: At) -> tuple[TypeRates, ...] | None:
 
 
 def _entries(value: object, at: At) -> dict[str, object] | None:
-    """Return the mapping ``value`` with strings as keys; YAML reads an unquoted null as None."""
+    """Return the mapping ``value`` with strings as keys.
+
+    The key None becomes ``null``, because YAML reads an unquoted ``null`` as None.
+    """
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its entries as name: value")
         return None
@@ -150,9 +154,9 @@ def _pair(value: object, at: At) -> _Pair | None:
 
 
 def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
-    """Report a pair whose types have different GPU counts or whose two entries differ.
+    """Check a pair: its types must have the same number of GPUs, and its two entries must agree.
 
-    If there is no fault, add the entry of the second type.
+    If the pair is listed under its first type only, add the entry under its second type.
     """
     one, other = pair
     rates, at = reading.beside[pair]

@@ -1,4 +1,4 @@
-"""Throughputs and weights of runs in pools with rounds, with the bounds that policies need."""
+"""Reads throughputs and weights of runs in pools with rounds, within the bounds of policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rate(value: object, at: At) -> float | None:
         return found
     at.fault(
         f"must be 0, or from {RATE_MIN:f} to {RATE_MAX:.0f} steps a second, got {shown(value)}",
-        "use larger or smaller steps as the unit of all rates; 0 means that it cannot run",
+        "use larger or smaller steps as the unit of all rates; 0 means the job cannot run",
     )
     return None
 
@@ -33,6 +33,6 @@ def weight(value: object, at: At) -> float | None:
         return found
     at.fault(
         f"must be from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}, got {shown(value)}",
-        "use a weight in that range: it is relative to the owner's other runs",
+        "use a weight in that range: it is compared with the weights of the owner's other runs",
     )
     return None

@@ -230,7 +230,7 @@ def _pool(pool: Pool) -> Tree:
 
 
 def _type_rates(rates: FlavorRates) -> Tree:
-    """Return the rates of one flavor as a table; each pair is listed under both of its types."""
+    """Return the rates of one flavor as a table, which lists each pair under both of its types."""
     found: dict[str, Tree] = {}
     for each in rates.types:
         found.setdefault(_key(each, each.job_type), {})[ALONE_KEY] = fraction(each.alone)
@@ -345,7 +345,7 @@ def _funding(funding: Funding) -> Tree:
 
 
 def _array(array: TaskArray, task: int | None) -> Tree:
-    """Return the array field; in the document of a task, it names the array and the index."""
+    """Return the field ``array``; for one task, it also has the array's name and the index."""
     found: Tree = {"tasks": tasks_text(array)}
     return found if task is None else {"name": array.name, **found, "task": task}
 

@@ -1,7 +1,7 @@
 """Checks Reservation documents for ``calc validate``; only Quorate makes reservations.
 
-Two checks need the budget, and are not made here: that the paying envelope matches the slice, and
-that its window covers the start.
+Two checks need the budget, so this module does not make them: that the paying envelope may pay in
+the reservation's place, and that the envelope's window is open at the planned start.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _slice(value: object, at: At) -> bool | None:
 
 
 def _domain(value: object, at: At) -> bool | None:
-    """Return True for a domain: its name, its key, or a mapping with its labels."""
+    """Return True if ``value`` states a domain: by name, by key, or as a mapping of labels."""
     if not isinstance(value, dict):
         return values.line(value, at) is not None
     fields = fields_of(value, at, _DOMAIN)

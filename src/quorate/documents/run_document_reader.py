@@ -1,7 +1,7 @@
 """Run documents: the resources that a run needs, its funding and its command.
 
-``run_parts`` reads the parts that do not depend on others: command, borrowing, follow, and work in
-a rounds pool. This module reads the fields that depend on each other.
+``run_parts`` reads the parts that do not depend on other parts: command, borrowing, follow, and
+work in a rounds pool. This module reads the fields that depend on each other.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ _Runtime = tuple[int | None, int]
 
 
 def read_run(spec: object, at: At, head: Head) -> Run | None:
-    """Return the run, or None with its faults reported.
+    """Return the run; report its faults and return None if it is faulty.
 
-    The owner may be left out if ``head`` is lenient, for ``calc``, or if ``head.needs_owner`` is
-    false, because the caller knows the owner.
+    The document may leave out the owner in two cases: ``calc`` reads it (``head.lenient``), or the
+    caller knows the owner (``head.needs_owner`` is false).
     """
     return in_own_words(spec, at, _WORDS, lambda tree: _own_run(tree, at, head))
 
@@ -204,7 +204,7 @@ def _follow(fields: Fields, head: Head) -> Follow | None:
 def _array(
     fields: Fields, head: Head, follow: Follow | None
 ) -> tuple[TaskArray | None, int | None]:
-    """Return the array, and the index if the document is for one task."""
+    """Return the array, and the index of the task if the document is for one task."""
     if "array" not in fields:
         if follow is not None and follow.after_task:
             fields.at("follow").child("afterTask").fault(
@@ -302,13 +302,15 @@ def _malleable(value: object, at: At) -> Malleable | None:
     if fields is None:
         return None
     low = fields.required(
-        "minTotalGPUs", values.gpus, remedy=("state the least number of GPUs that it can work with")
+        "minTotalGPUs", values.gpus, remedy=("state the least number of GPUs that the run can use")
     )
     high = fields.required(
-        "maxTotalGPUs", values.gpus, remedy=("state the largest number of GPUs that it can use")
+        "maxTotalGPUs",
+        values.gpus,
+        remedy=("state the largest number of GPUs that the run can use"),
     )
     step = fields.required(
-        "stepGPUs", values.gpus, remedy=("state by how many GPUs it grows and shrinks")
+        "stepGPUs", values.gpus, remedy=("state by how many GPUs the run grows and shrinks")
     )
     desired = fields.maybe("desiredTotalGPUs", values.gpus)
     if low is not None and high is not None and low > high:
@@ -332,7 +334,10 @@ def _malleable(value: object, at: At) -> Malleable | None:
 
 
 def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
-    """Report too many steps over all flavors: admission tries every step on every flavor."""
+    """Report a run that has too many steps, summed over all its flavors.
+
+    The number is limited, because admission tries every step on every flavor.
+    """
     wide = malleable.gpus_max - malleable.gpus_min
     steps = wide // malleable.gpus_step
     if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
@@ -344,7 +349,10 @@ def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` if it is between two steps, or with the text ``bounds`` if out of range."""
+    """Report ``gpus`` if it is between two steps or out of range.
+
+    If it is out of range, the message begins with the text ``bounds``.
+    """
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")

@@ -153,7 +153,7 @@ def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
 
 
 def mail(value: object, at: At) -> RunMail | None:
-    """Return the mail address of a run, and the kinds of notices that it gets."""
+    """Return the mail address that a run names, and the kinds of notices to send there."""
     fields = fields_of(value, at, _MAIL)
     if fields is None:
         return None
@@ -218,7 +218,7 @@ def _variable(value: object, at: At) -> str | None:
 
 
 def nonce(value: object, at: At) -> str | None:
-    """Return the nonce, which the client adds to the seed of the lottery."""
+    """Return the nonce, which is the run's own contribution to the seed of the lottery."""
     found = values.line(value, at)
     if found is not None and len(found) > values.NAME_CHARS_MAX:
         at.fault(
@@ -229,7 +229,7 @@ def nonce(value: object, at: At) -> str | None:
 
 
 def rounds_work(fields: Fields) -> RoundsWork | None:
-    """Return the fields of a run for a rounds pool; None if the run has none of them."""
+    """Return the fields that only runs of a rounds pool have; None if the run has none of them."""
     if not fields.has_any(ROUNDS_FIELDS):
         return None
     if "jobType" in fields and "throughputs" in fields:
@@ -256,7 +256,8 @@ def _throughputs(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
         return None
     if isinstance(value, dict) and len(value) > RATES_MAX:
         at.fault(
-            (f"gives {len(value)} rates, over {RATES_MAX}"), "keep the rates of flavors of its pool"
+            (f"gives {len(value)} rates, over {RATES_MAX}"),
+            "keep the rates of flavors of the run's pool",
         )
         return None
     return mapped(value, at, key=values.name, read=rate)

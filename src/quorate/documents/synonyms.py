@@ -1,8 +1,8 @@
 """Field names of the systems that Quorate descends from, read as fields of Quorate.
 
-A synonym is another name of a field. Documents that Quorate writes have the field's own name. If a
-document has both names, their values must be equal. Faults of the value are reported at the
-synonym.
+A synonym is another name of a field. Documents that Quorate writes use the field's own name. If a
+document has a field under both names, the two values must be equal. If a document has only the
+synonym, faults of the value are reported at the synonym.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]
-"""The path of a synonym -> the path of the field with the same meaning, in the same mapping."""
+"""The path of a synonym -> the path of the field with the same meaning.
+
+Both paths begin at the same mapping.
+"""
 
 
 def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:
@@ -75,9 +78,9 @@ def _has(value: object, path: Path) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Return a copy of ``value`` in which only its own containers are copied, too.
+    """Return a copy of ``value`` and of the containers directly inside it.
 
-    Deeper values are shared, because they have no synonyms.
+    The copy shares all deeper values with ``value``, because these have no synonyms.
     """
     assert isinstance(value, dict), value
     kinds = (dict, list)

@@ -1,8 +1,8 @@
-"""Reads bytes or text into plain trees with line numbers: all documents pass through here.
+"""Reads bytes or text into plain trees with line numbers; every document is read by this module.
 
-Text that begins with ``{`` or ``[`` is JSON, which the standard library reads fast. All other text
-is YAML 1.2. The result has only mappings, lists, strings, booleans, integers and exact decimals: no
-YAML tag can construct an object.
+Text that begins with ``{`` or ``[`` is read as JSON, by the fast reader of the standard library.
+All other text is read as YAML 1.2. The result has only mappings, lists, strings, booleans, integers
+and exact decimals: no YAML tag can construct an object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import SourceDocument, Unreadable
 
 TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
-"""The maximal length of a text: more than any fleet needs, and still read quickly."""
+"""The maximal length of a text. No fleet needs longer texts, and this one is still read quickly."""
 
 NO_DOCUMENTS: Final = Unreadable(
     message="the text has no documents",

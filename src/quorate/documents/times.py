@@ -1,7 +1,7 @@
 """Times and durations: RFC 3339, ``1h30m``, ``PT1H30M``.
 
-Times and durations are read exactly, in whole milliseconds, or refused; ``time_text`` and
-``duration_text`` write them.
+A time or duration is read as a whole number of milliseconds; if that is not exact, it is refused.
+``time_text`` and ``duration_text`` write times and durations.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_M
 
 
 def time_ms(value: object, at: At) -> int | None:
-    """Return the RFC 3339 time ``value`` in Unix milliseconds; it must have an offset."""
+    """Return the RFC 3339 time ``value`` in Unix milliseconds; ``value`` must state its offset."""
     if not isinstance(value, str):
         at.fault(f"must be a time, got {shown(value)}", "write it like 2026-01-31T09:00:00Z")
         return None
@@ -156,7 +156,7 @@ def _duration_ms(value: str, at: At) -> int | None:
 def _short_ms(value: str) -> int | None:
     """Return ``value``, such as ``1h30m``, in milliseconds; None if it has another form.
 
-    Cached, because documents repeat a few durations.
+    The results are cached, because most documents use the same few durations.
     """
     short = _SHORT.fullmatch(value) if value else None
     if short is None:

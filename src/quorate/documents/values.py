@@ -1,8 +1,8 @@
 """Readers of scalars: names, strings, integers, exact decimals, hours, choices.
 
-Each is a ``Read``: it takes the plain value from YAML or JSON, and returns the value in the core's
-units, or reports a fault with a remedy and returns None. Decimals are exact: 0.1 hours is exactly
-360,000 ms.
+Each reader is a ``Read``: it takes the plain value from YAML or JSON, and returns the value in the
+core's units. If the value is faulty, the reader reports a fault with a remedy and returns None.
+Decimals are exact: 0.1 hours is exactly 360,000 ms.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def line(value: object, at: At) -> str | None:
 
 
 def text(value: object, at: At) -> str | None:
-    """Return ``value`` if it is text that a process can take as an argument or variable."""
+    """Return ``value`` if it is text that can be an argument or a variable of a process."""
     found = value if isinstance(value, str) else text_at(value, at)
     if found is None:
         return None
@@ -157,7 +157,7 @@ count = whole(low=0, high=COUNT_MAX)
 def number(value: object, at: At) -> Decimal | None:
     """Return ``value`` as an exact, finite decimal with a limited number of digits.
 
-    A string is accepted only if it is a number that a double cannot hold.
+    ``value`` may be a string only if the string is a number that a double cannot hold.
     """
     found: Decimal | None = wide_number(value) if isinstance(value, str) else None
     if isinstance(value, Decimal):
@@ -237,7 +237,8 @@ def _percentage(value: object) -> Decimal | None:
 def _decimal_step(factor: int) -> int:
     """Return the least number of units that is a finite decimal after division by ``factor``.
 
-    9 ms are 0.0000025 hours, but 1 ms is 0.000000277... hours, which no finite decimal equals.
+    For milliseconds in hours this is 9: 9 ms are 0.0000025 hours, but 1 ms is 0.000000277... hours,
+    which no finite decimal equals.
     """
     for prime in (2, 5):
         while factor % prime == 0:

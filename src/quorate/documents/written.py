@@ -15,7 +15,7 @@ _WIDE: Final = re.compile(r"-?[0-9]{1,60}(?:\.[0-9]{1,60})?(?:[eE][+-]?[0-9]{1,2
 def hours(gpu_ms: int) -> int | Decimal:
     """Return GPU- or node-milliseconds in hours, exact for every amount that a document can have.
 
-    These amounts are multiples of 9 ms. Another amount is rounded to 40 digits.
+    Amounts in documents are multiples of 9 ms. Any other amount is rounded to 40 digits.
     """
     return divided(gpu_ms, HOUR_MS)
 
@@ -36,7 +36,7 @@ def hours_text(gpu_ms: int) -> str:
 
 
 def divided(amount: int, unit: int) -> int | Decimal:
-    """Return ``amount`` in ``unit``s, exact if that needs at most 40 digits."""
+    """Return ``amount`` in ``unit``s: exactly if 40 digits suffice, else rounded to 40 digits."""
     if amount % unit == 0:
         return amount // unit
     with localcontext() as context:

@@ -1,8 +1,8 @@
 """The positions of the values of a YAML document, by path.
 
-The parser records the positions of keys and list entries in order, without paths. Most documents
-are valid, and need no paths. For a faulty document the paths are computed from its tree, which has
-its entries in the same order.
+The parser records the positions of keys and list entries in order, without their paths, because
+most documents are valid and need no paths. For a faulty document, the paths are computed from the
+document's tree, which has the keys and entries in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class Marks:
 
     found: list[Mark] = field(default_factory=list)
     aliased: set[int] = field(default_factory=set)
-    """Indexes of entries whose value is an alias; the content of an alias is at its anchor."""
+    """Indexes of the entries whose value is an alias.
+
+    The content of an alias has no marks here: it has marks at its anchor.
+    """
 
 
 def position(mark: Mark) -> Position:

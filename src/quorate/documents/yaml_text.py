@@ -1,12 +1,13 @@
 """Reads YAML 1.2 into plain trees, from the events of libyaml's parser.
 
-A loader is not used for three reasons: it constructs the objects that tags name, it reads ``no``
-and ``1:30`` by the rules of YAML 1.1, and it drops line numbers. Scalars follow the core schema of
-YAML 1.2 (section 10.3): ``no`` and ``1:30`` are strings, ``0o17`` is 15. The value of an alias is
-shared, not copied; the limit on values counts it as if it were copied.
+This module does not use a loader of PyYAML, for three reasons: a loader constructs the objects that
+tags name, it reads ``no`` and ``1:30`` by the rules of YAML 1.1, and it drops line numbers. Here
+scalars follow the core schema of YAML 1.2 (section 10.3): ``no`` and ``1:30`` are strings, and
+``0o17`` is 15. The value of an alias is shared, not copied; but for the limit on the number of
+values, each alias counts like a copy.
 
-The length of a text limits the number of its values. Their nesting depth and the number of declared
-tags have fixed limits. Paths are computed only for a faulty document.
+The longer a text is, the more values it may have. The nesting depth of values and the number of
+declared tags have fixed limits. Paths are computed only for a faulty document.
 """
 
 from __future__ import annotations
@@ -47,9 +48,15 @@ from quorate.documents.yaml_scalar import plain_scalar
 VALUES_FREE: Final = 5_000
 """A text of any length may hold this many values."""
 CHARS_PER_VALUE: Final = 9
-"""A text may hold one further value per this many characters; documents have 12 or more."""
+"""Beyond ``VALUES_FREE``, a text may hold one value per this many characters.
+
+Documents have 12 characters or more for each value.
+"""
 TAGS_DECLARED_MAX: Final = 100
-"""The maximal number of declared tags: the parser compares each with all others."""
+"""The maximal number of declared tags.
+
+It is limited, because the parser compares each declared tag with all others.
+"""
 
 _CORE_TAG: Final = "tag:yaml.org,2002:"
 _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
@@ -84,7 +91,7 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(slots=True)
 class _Count:
-    """The number of values so far, with aliases expanded, and the limit."""
+    """The number of values so far, with aliases expanded, and its limit."""
 
     values: int
     values_max: int

@@ -292,7 +292,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 "throughputs.v100",
                 "must be 0, or from 0.000001 to 1000000 steps a second, got -1",
-                "use larger or smaller steps as the unit of all rates; 0 means that it cannot run",
+                "use larger or smaller steps as the unit of all rates; 0 means the job cannot run",
             ),
             ("throughputs.p100", "must be a finite number, got Infinity", "write a number"),
         ],
@@ -366,7 +366,7 @@ def test_rounds_work_needs_a_source_of_rates() -> None:
             9,
             "spec.weight",
             "must be from 0.001 to 1000, got 0",
-            "use a weight in that range: it is relative to the owner's other runs",
+            "use a weight in that range: it is compared with the weights of the owner's other runs",
         ),
         Told(10, "spec.totalSteps", "must be positive, got 0", "use 1 or more"),
     ]

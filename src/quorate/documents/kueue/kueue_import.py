@@ -55,7 +55,7 @@ KINDS: Final = tuple(_READERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Documents in the order in which they can be applied, and notes on the parts left out."""
+    """The documents, in the order in which they can be applied, and notes on what is left out."""
 
     documents: tuple[Tree, ...]
     notes: tuple[Note, ...]
@@ -171,8 +171,8 @@ def _is_read(manifest: Manifest, tree: dict[str, object]) -> bool:
 def _documents(found: _Found, terms: Terms) -> Iterator[Tree]:
     """Yield the documents made from ``found``: pools, owners, budgets, runs.
 
-    ``parse_tree`` checks owners, budgets and runs; a problem becomes a fault of the manifest from
-    which the document is made.
+    ``parse_tree`` checks owners, budgets and runs. If it finds a problem in a document, the problem
+    is reported as a fault of the manifest from which the document is made.
     """
     queues = [each for each in found.of("ClusterQueue") if isinstance(each, Queue)]
     cohorts = [each for each in found.of("Cohort") if isinstance(each, Queue)]
@@ -208,7 +208,7 @@ def _documents(found: _Found, terms: Terms) -> Iterator[Tree]:
 
 
 def _checked(made: Iterable[tuple[Manifest, Tree | None]]) -> Iterator[Tree]:
-    """Yield the trees that ``parse_tree`` accepts; report the others as faults."""
+    """Yield the trees that ``parse_tree`` accepts; report each other tree as a fault."""
     for manifest, tree in made:
         if tree is None:
             continue

@@ -16,7 +16,10 @@ _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A note on a field that no document has: its position, and what the user can do."""
+    """A note on a field of a manifest that has no counterpart in documents.
+
+    The note has the field's position, and says what the user can do instead.
+    """
 
     source: str
     line: int
@@ -49,7 +52,7 @@ class Manifest:
         return At(path, self.faults)
 
     def note(self, path: Path, message: str) -> None:
-        """Add a note on ``path``; the same note is added once."""
+        """Add a note on ``path``, unless the manifest already has this note."""
         if (path, message) not in self.said:
             self.said.append((path, message))
 
@@ -98,10 +101,10 @@ def fields_read(
     read: frozenset[str],
     gone: Mapping[str, str],
 ) -> Fields | None:
-    """Return those fields of the mapping ``value`` that are in ``read``; add notes on all others.
+    """Return the fields of the mapping ``value`` that are in ``read``; add notes on all others.
 
-    ``gone`` maps a field that is left out to the text of its note; an empty text means no note. A
-    null or empty field counts as missing, as in Kubernetes.
+    ``gone`` maps a field that is left out to the text of its note; an empty text means that there
+    is no note. A null or empty field is treated as missing, as in Kubernetes.
     """
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write its fields as name: value")

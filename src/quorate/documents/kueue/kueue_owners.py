@@ -18,9 +18,9 @@ Tree = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The settings that no manifest has: the window of the envelopes, and the cluster's name.
+    """The settings of the import that no manifest has: the envelopes' window, the cluster's name.
 
-    If ``cluster`` is None, runs go to the pool ``default``, and images are left out.
+    If ``cluster`` is None, runs go to the pool ``default``, and their images are left out.
     """
 
     start_ms: int
@@ -29,7 +29,7 @@ class Terms:
 
 
 def document(kind: str, name: str, spec: Mapping[str, object]) -> Tree:
-    """Return a document of Quorate; empty fields are left out."""
+    """Return a document of Quorate without its empty fields."""
     kept = {key: value for key, value in spec.items() if value not in (None, [], {}, ())}
     return {
         "apiVersion": API_VERSION,
@@ -64,10 +64,9 @@ def cohort_owners(cohorts: Sequence[Queue], queues: Sequence[Queue]) -> dict[str
 def owner_documents(
     cohorts: Sequence[Queue], queues: Sequence[Queue], owners: Mapping[str, str]
 ) -> Iterator[tuple[Manifest, Tree]]:
-    """Yield the owner for each cohort and ClusterQueue, with the manifest that it comes from.
+    """Yield an owner for each cohort and ClusterQueue, together with the manifest of its origin.
 
-    A cohort that no manifest declares also gets an owner, from the first manifest that names the
-    cohort.
+    If no manifest declares a cohort, its owner comes from the first manifest that names the cohort.
     """
     naming = {each.above: each.manifest for each in reversed([*cohorts, *queues])}
     declared = {each.name: each for each in cohorts}
@@ -89,8 +88,8 @@ def flavor_names(flavors: Sequence[Flavor]) -> dict[str, str]:
     """Return the name of the GPU flavor for each ResourceFlavor.
 
     The name is the GPU product in the node labels, if no other ResourceFlavor has this product and
-    all other labels are places. Otherwise it is the name of the ResourceFlavor; if this has node
-    labels, a note says which nodes need the name.
+    all other node labels name places. Otherwise it is the name of the ResourceFlavor. If this
+    ResourceFlavor has node labels, a note says which Node documents need the name.
     """
     products = Counter(each.product() for each in flavors)
     names: dict[str, str] = {}
@@ -115,9 +114,9 @@ def budget_document(
 ) -> Tree | None:
     """Return the budget for ``queue``, with envelopes for each flavor; None if it has no GPUs.
 
-    If a queue keeps some GPUs of a flavor and lends others to its cohort, these become two
-    envelopes. The envelope of the kept GPUs comes first by name, so that the owner pays from it
-    first.
+    If a queue keeps some GPUs of a flavor and lends others to its cohort, the flavor gets two
+    envelopes. The name of the envelope with the kept GPUs sorts first, so that the owner pays from
+    this envelope first.
     """
     envelopes: list[Tree] = []
     for quota in queue.quotas:
@@ -146,7 +145,7 @@ def budget_document(
 
 
 def _parts(quota: FlavorQuota) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, sharing and GPUs of each envelope for ``quota``."""
+    """Yield the name, the sharing and the GPUs of each envelope that ``quota`` becomes."""
     lent = quota.gpus if quota.gpus_lent is None else min(quota.gpus, quota.gpus_lent)
     kept = quota.gpus - lent
     if kept:

@@ -35,7 +35,7 @@ _FLAVOR_GONE: Final = {
 
 
 class Level(Enum):
-    """The place that a level of a Topology corresponds to."""
+    """The kind of place in Quorate to which a level of a Topology corresponds."""
 
     ABOVE = "above"
     DOMAIN = DOMAIN
@@ -101,7 +101,10 @@ class Topology:
 
 
 def read_flavor(spec: object, at: At, manifest: Manifest) -> Flavor | None:
-    """Return the ResourceFlavor, or None with its faults reported; its spec may be empty."""
+    """Return the ResourceFlavor; report its faults and return None if it is faulty.
+
+    Its spec may be empty.
+    """
     fields = fields_read(spec, at, manifest, _FLAVOR, _FLAVOR_GONE)
     if fields is None:
         return None
@@ -121,7 +124,7 @@ def read_flavor(spec: object, at: At, manifest: Manifest) -> Flavor | None:
 
 
 def read_topology(spec: object, at: At, manifest: Manifest) -> Topology | None:
-    """Return the Topology, or None with its faults reported."""
+    """Return the Topology; report its faults and return None if it is faulty."""
     fields = fields_read(spec, at, manifest, frozenset({"levels"}), {})
     if fields is None:
         return None
@@ -137,7 +140,7 @@ def read_topology(spec: object, at: At, manifest: Manifest) -> Topology | None:
         Level.DOMAIN: f"becomes the label {DOMAIN} of each Node document",
         Level.RACK: f"becomes the label {RACK} of each Node document",
         Level.ABOVE: f"has no exact counterpart: a Node has {REGION}, {CLUSTER}, {DOMAIN} "
-        f"and {RACK}; {REGION} could hold it",
+        f"and {RACK}; {REGION} could hold this level",
     }
     for number, label in enumerate(levels):
         level = found.level(label)

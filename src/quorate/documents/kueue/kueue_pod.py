@@ -71,7 +71,7 @@ class _Container:
 
 
 def read_pod(value: object, at: At, *, manifest: Manifest) -> Pod | None:
-    """Return the pod of a pod template's spec; None, with the faults reported, if it is faulty."""
+    """Return the pod of a pod template's spec; report faults and return None if it is faulty."""
     fields = fields_read(value, at, manifest, _POD, _POD_GONE)
     if fields is None:
         return None
@@ -194,7 +194,7 @@ def _env(value: object, at: At, *, manifest: Manifest) -> Mapping[str, str] | No
 
 
 def _variable(value: object, at: At, *, manifest: Manifest) -> tuple[str, str] | None:
-    """Return name and value of a variable; None if a run cannot have it."""
+    """Return the name and the value of a variable; None if a run cannot have this variable."""
     if isinstance(value, dict) and value.get("valueFrom"):
         manifest.note(
             (*at.path, "valueFrom"), "has no counterpart: write the value into the run's env"

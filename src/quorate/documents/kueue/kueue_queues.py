@@ -24,7 +24,7 @@ _QUEUE_GONE: Final = {
     "namespaceSelector": "has no counterpart: the access token of a user names the owner of "
     "the user's runs",
     "flavorFungibility": "has no counterpart: a run tries all flavors of its gpuTypes in their "
-    "order with its owner's family as payers, and then all of them with lenders, too",
+    "order with its owner's family as payers, and then tries all of them again, also with lenders",
     "admissionChecks": _NO_CHECKS,
     "admissionChecksStrategy": _NO_CHECKS,
     "stopPolicy": _NO_STOP,
@@ -41,7 +41,10 @@ _RESOURCE: Final = frozenset({"name", "nominalQuota", "borrowingLimit", "lending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorQuota:
-    """GPUs of one ResourceFlavor. Other queues may use ``gpus_lent`` of them; None means all."""
+    """The GPUs of one ResourceFlavor in a queue's quota.
+
+    Other queues may use ``gpus_lent`` of these GPUs; None means that they may use all of them.
+    """
 
     flavor: str
     gpus: int
@@ -69,7 +72,7 @@ class LocalQueue:
 
 
 def read_cluster_queue(spec: object, at: At, manifest: Manifest) -> Queue | None:
-    """Return the ClusterQueue, or None with its faults reported."""
+    """Return the ClusterQueue; report its faults and return None if it is faulty."""
     fields = fields_read(spec, at, manifest, _QUEUE, _QUEUE_GONE)
     if fields is None:
         return None
@@ -83,7 +86,10 @@ def read_cluster_queue(spec: object, at: At, manifest: Manifest) -> Queue | None
 
 
 def read_cohort(spec: object, at: At, manifest: Manifest) -> Queue | None:
-    """Return the Cohort, or None with its faults reported; its spec may be empty."""
+    """Return the Cohort; report its faults and return None if it is faulty.
+
+    Its spec may be empty.
+    """
     fields = fields_read(spec, at, manifest, _COHORT, {})
     if fields is None:
         return None
@@ -94,14 +100,14 @@ def read_cohort(spec: object, at: At, manifest: Manifest) -> Queue | None:
         manifest.note(
             (*at.path, "parentName" if "parentName" in fields else "parent"),
             "is kept as a parent, but only siblings and parents pay for an owner: "
-            "ClusterQueues of this cohort cannot use quota above it",
+            "ClusterQueues of this cohort cannot use the quotas of this parent",
         )
     quotas = fields.optional("resourceGroups", partial(_groups, manifest=manifest), ())
     return Queue(manifest=manifest, name=manifest.name, above=parent, quotas=quotas)
 
 
 def read_local_queue(spec: object, at: At, manifest: Manifest) -> LocalQueue | None:
-    """Return the LocalQueue, or None with its faults reported."""
+    """Return the LocalQueue; report its faults and return None if it is faulty."""
     fields = fields_read(spec, at, manifest, _LOCAL, {"stopPolicy": _NO_STOP})
     if fields is None:
         return None
@@ -120,7 +126,10 @@ def read_local_queue(spec: object, at: At, manifest: Manifest) -> LocalQueue | N
 
 
 def _all_gone(value: object, at: At, *, manifest: Manifest, why: str) -> bool:
-    """Add a note with the text ``why`` for each field of ``value``; one note if it has none."""
+    """Add a note with the text ``why`` for each field of ``value``.
+
+    If ``value`` has no fields, add one note for ``value`` itself.
+    """
     keys = value if isinstance(value, dict) else {}
     for key in keys:
         if isinstance(key, str):

@@ -16,7 +16,7 @@ from quorate.model.amounts import FLAVORS_MAX, SECOND_MS, STEPS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The objects that runs refer to, by name; LocalQueues by namespace and name."""
+    """The objects that runs refer to, by name; for LocalQueues, by namespace and name."""
 
     queues: Mapping[str, Queue]
     local_queues: Mapping[tuple[str, str], LocalQueue]
@@ -28,7 +28,8 @@ class Fleet:
 def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
     """Return the run's name for each workload.
 
-    It is the workload's name, with the namespace if several workloads have the same name.
+    The name is that of the workload. If several workloads have the same name, the run's name also
+    has the namespace.
     """
     seen: dict[str, int] = {}
     for each in workloads:
@@ -44,7 +45,7 @@ def run_names(workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
 def run_document(workload: Workload, name: str, fleet: Fleet, terms: Terms) -> Tree | None:
     """Return the run for ``workload``.
 
-    Return None, with a fault, if its queue is not in the files or has no GPUs.
+    If the workload's queue is not in the files or has no GPUs, report a fault and return None.
     """
     queue = _queue(workload, fleet)
     if queue is None:
@@ -144,7 +145,10 @@ def _level(label: str, topologies: Sequence[Topology]) -> Level | None:
 
 
 def _keeps(workload: Workload, path: tuple[str | int, ...], level: Level | None) -> bool:
-    """Return whether one domain satisfies ``level``, at least in part; add a note if not fully."""
+    """Return whether keeping the pods in one domain satisfies ``level``, at least in part.
+
+    Add a note if it does not satisfy ``level`` fully.
+    """
     if level is Level.DOMAIN:
         return True
     if level in {Level.RACK, Level.NODE}:
@@ -218,7 +222,7 @@ def _work(workload: Workload, terms: Terms) -> Tree:
         return work
     if pod.image is None:
         workload.manifest.at(*pod.path, "image").fault(
-            "is required: a command in a pool of Kubernetes needs one", "name the image"
+            "is required: in a Kubernetes pool a command needs an image", "name the image"
         )
     return {**work, "image": pod.image, "podTemplate": dict(pod.template)}
 

@@ -46,8 +46,9 @@ _UNDER_WAY: Final = frozenset({"QuotaReserved", "Admitted"})
 class PodSet:
     """Pods with the same template.
 
-    All pods must be in one place of the level ``required`` of the Topology. ``slices`` has a level
-    and a number of pods: each slice of so many pods must be in one place of this level.
+    ``required`` is a level of the Topology: all pods must be in one place of this level.
+    ``slices`` has a level and a number of pods: the pods are divided into slices of this number,
+    and the pods of a slice must be in one place of that level.
     """
 
     path: Path
@@ -77,7 +78,10 @@ class Workload:
 
 
 def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
-    """Return the Workload; None if it is faulty, or if a note says why it is left out."""
+    """Return the Workload; None if it is faulty or left out.
+
+    A fault or a note then says why.
+    """
     fields = fields_read(spec, at, manifest, _SPEC, _SPEC_GONE)
     if fields is None:
         return None
@@ -111,7 +115,10 @@ def read_workload(spec: object, at: At, manifest: Manifest) -> Workload | None:
 
 
 def is_over(status: object, manifest: Manifest) -> bool:
-    """Return whether the Workload has finished; add a note if it has finished or is admitted."""
+    """Return whether the Workload has finished.
+
+    Add a note if the Workload has finished, or if Kueue has already admitted it.
+    """
     conditions = status.get("conditions") if isinstance(status, dict) else None
     held = {
         each.get("type")
