@@ -1,4 +1,4 @@
-"""A note on standard error if the service says that an answer is old."""
+"""Prints a note on standard error if the service says that an answer is old."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""The age from which an answer gets a note.
+"""The age, in seconds, from which the command prints a note about an answer.
 
 A service that has not been able to read from etcd for this time is not ready.
 """

@@ -39,9 +39,9 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print each response.
 
-    Tables are separated by empty lines. If ``line_of`` is given, its line for a request replaces
-    the table of the response. An operation that writes is requested for each of ``questions``, even
-    if the output was closed or a request was refused.
+    Tables are separated by empty lines. If ``line_of`` is given, the line that it returns for a
+    request is printed instead of the response's table. An operation that writes is requested for
+    each of ``questions``, even if the output was closed or a request was refused.
     """
     operation = OPERATIONS[name]
     questions, key = with_keys(settings, operation, questions)
@@ -100,7 +100,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 class OwnRuns(NamedTuple):
     """Identifies the caller's own runs by user and owner.
 
-    The user alone identifies them in a ledger's file, and also if the caller has no owner.
+    In a ledger's file, and also if the caller has no owner, the user alone identifies the runs.
     """
 
     user: str
@@ -117,8 +117,8 @@ class OwnRuns(NamedTuple):
 def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
     """Return the user and the owner that identify the caller's own runs.
 
-    With ``to_cancel``, raises ``UsageError`` if the caller of a service has no owner: the command
-    would cancel the runs of every user of this name, under any owner.
+    With ``to_cancel``, raises ``UsageError`` if the caller of a service has no owner. Otherwise the
+    command would cancel the runs of all users with the caller's name, whatever their owner is.
     """
     from quorate.operations.common_requests import Nothing
 
@@ -203,7 +203,7 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def kept_logs_beside(ledger: Path) -> Logs | None:
-    """Return the stored output of runs; None if no service has run work beside this ledger."""
+    """Return the stored output of the ledger's runs; None if no service has run their work."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 

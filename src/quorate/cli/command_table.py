@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 CommandTable = dict[str, tuple[str, str, str]]
-"""Name -> module, attribute and help line, in the order of ``--help``."""
+"""Maps a command's name to its module, its attribute there, and its help line.
+
+The commands are in the order of ``--help``.
+"""
 
 COMMANDS: Final[CommandTable] = {
     "demo": (
@@ -171,7 +174,7 @@ COMMANDS: Final[CommandTable] = {
     "whoami": (
         "quorate.cli.operator_commands.token_command",
         "whoami",
-        "Show the user that the service, or the file, records for you.",
+        "Show the user name that the service, or the ledger's file, records for you.",
     ),
     "waldur": (
         "quorate.cli.operator_commands.waldur_command",
@@ -262,7 +265,7 @@ COMMANDS: Final[CommandTable] = {
 }
 
 Sections = dict[str, tuple[str, ...]]
-"""Heading of the help -> the names of the commands under it."""
+"""Maps each heading of the help to the names of the commands under this heading."""
 
 SECTIONS: Final[Sections] = {
     "To begin": ("demo", "init", "completion"),

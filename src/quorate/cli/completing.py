@@ -1,6 +1,6 @@
 """Tab completion of names in the ledger or the service.
 
-The shell waits for the result at every Tab, so this must be fast, and errors print nothing.
+The shell waits for the result at every Tab. So completion must be fast, and prints no errors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def names_of(kind: str) -> Completer:
 def names_of_kind(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete names of the kind that was typed before: ``get runs TAB``."""
+    """Complete names of the kind that was typed before, as in ``get runs TAB``."""
     del param
     kind = ctx.params.get("kind")
     return _items(_names(ctx, kind) if isinstance(kind, str) else [], incomplete)

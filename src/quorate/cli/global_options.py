@@ -1,6 +1,7 @@
 """Options that commands share; their values are kept in the settings.
 
-Options after the subcommand take precedence over options before it, and both over the environment.
+An option after the subcommand takes precedence over the same option before the subcommand. Both
+take precedence over the environment variable.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class _GetForm(_ParamType):
         return f"[{'|'.join((*FORMATS, CSV, NAME))}|{JSON_PATH}TEMPLATE]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value`` if it is one of the formats; a template is parsed to find its faults."""
+        """Return ``value`` if it is one of the formats; raises ``BadParameter`` otherwise."""
         if value.startswith(JSON_PATH):
             from quorate.cli.json_path import TemplateError, read_template
 
@@ -145,7 +146,7 @@ class _GetForm(_ParamType):
 
 
 def get_reader(command: F) -> F:
-    """Return ``command`` with the options of a reader, and every output format of ``get``."""
+    """Return ``command`` with the options of a command that reads, and all formats of ``get``."""
     forms = _option(
         command,
         "-o",
@@ -159,7 +160,7 @@ def get_reader(command: F) -> F:
 
 
 def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: examples that can be pasted, never wrapped."""
+    """Return the epilog of a command's help: examples that never wrap, so that users can paste."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
@@ -174,7 +175,8 @@ def exact(command: F) -> F:
         "--exact",
         "is_exact",
         is_flag=True,
-        help="If the run is further back than the pool plans, plan all runs before it, too.",
+        help="If the run is further back in the queue than the pool plans, also plan all runs "
+        "before it.",
     )(command)
 
 

@@ -1,4 +1,6 @@
-r"""Templates over documents, a common subset of ``kubectl -o jsonpath=``. Pure.
+r"""Fills templates with values of documents, as ``kubectl -o jsonpath=`` does. Pure.
+
+The templates are a common subset of those of ``kubectl``.
 
 ``{.items[*].metadata.name}`` prints values separated by spaces; ``{range .items[*]}...{end}``
 repeats its content for each value; ``{"\n"}`` is text. A path consists of ``.field``,
@@ -22,7 +24,7 @@ _REMEDY: Final = "write it like {.items[*].metadata.name}"
 
 
 class TemplateError(ValueError):
-    """A template cannot be parsed; the text says where, and what to write."""
+    """A template cannot be parsed; the error's text says where, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def read_template(text: str) -> tuple[Part, ...]:
 
 
 def _closing(text: str, begin: int) -> int:
-    """Return the offset of the brace that closes the one at ``begin``; quoted braces do not count.
+    """Return the offset of the brace that closes the brace at ``begin``, ignoring quoted braces.
 
     Raises ``TemplateError`` if there is no such brace.
     """
@@ -102,7 +104,10 @@ def _closing(text: str, begin: int) -> int:
 
 
 def _enter(open_parts: list[tuple[Path | None, list[Part]]], inside: str) -> None:
-    """Add the text between two braces to the innermost open ``range``."""
+    """Read ``inside``, the text between two braces.
+
+    The text opens a ``range``, closes the innermost open ``range``, or is a part of the innermost.
+    """
     word, _, rest = inside.partition(" ")
     if word == "range":
         open_parts.append((read_path(rest.strip()), []))

@@ -22,7 +22,7 @@ _ELSEWHERE: Final = {
     "status": "quorate top, or quorate describe run NAME",
     "kill": "quorate cancel RUN --now",
 }
-"""Command of another tool -> the command of Quorate."""
+"""Maps a command of another tool to the command of Quorate that does the same."""
 
 
 class LazyGroup(click.Group):

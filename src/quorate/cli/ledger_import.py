@@ -74,7 +74,8 @@ def export_blocks(name: str) -> Iterator[Block]:
 def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
     """Return whether ``line`` shows the events of ``block``, in their current or an older form.
 
-    The export of an older Quorate may show any form between the stored and the current form.
+    If an older version of Quorate wrote the export, ``line`` may show the events in any form
+    between the stored form and the current form.
     """
     if line.events == [_shown(seq, event) for seq, event in enumerate(events, block.first_seq)]:
         return True

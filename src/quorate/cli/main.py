@@ -1,7 +1,7 @@
-"""The ``quorate`` command: its subcommands, and how each of them ends.
+"""The ``quorate`` command: its subcommands, and the exit code of each.
 
-Only click is imported here; the module of a subcommand is imported when it runs. ``command_table``
-lists the subcommands.
+Only click is imported here; the module of a subcommand is imported when the subcommand runs.
+``command_table`` lists the subcommands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main(
     program: click.Command = quorate,
     called: str = "quorate",
 ) -> int:
-    """Return the exit code of ``program`` with ``args``; each kind of error has its own code.
+    """Run ``program`` with ``args``, and return its exit code; each kind of error has its own code.
 
     ``called`` is the command that the user types.
     """
@@ -110,7 +110,7 @@ def main(
             click.echo(note, err=True)
         return error.code
     except (click.Abort, KeyboardInterrupt):
-        told = "interrupted; only the changes printed as recorded are in the ledger"
+        told = "interrupted; only changes that were printed as recorded are in the ledger"
         return _fail(Exit.INTERRUPTED, (told,))
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
@@ -136,7 +136,7 @@ def _misused(error: click.ClickException) -> Exit:
 
 
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
-    """Return the exit code if click has ended the program, or if flushing its output failed."""
+    """Return the exit code after click ended the program, or its output could not be flushed."""
     if isinstance(error, SystemExit) and not error.code:
         return Exit.OK  # The shell has received its completions.
     # The reader of the output has closed it.
@@ -196,10 +196,10 @@ def _open_closed() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit without freeing modules, which would take a sixth of the time of a short command.
+    """Exit without freeing modules: to free them would take a sixth of a short command's time.
 
-    Exit handlers run, and the output is flushed. If another thread runs, the program exits in the
-    usual way.
+    Exit handlers run, and the output is flushed. If another thread is still running, the program
+    exits in the usual way.
     """
     threading = sys.modules.get("threading")
     if threading is None or threading.active_count() == 1:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def needs_rounds(command: Callable[P, R]) -> Callable[P, R]:
-    """Return ``command``; if a Python package is missing, its error says what to install."""
+    """Return ``command``, which says what to install if a Python package is missing."""
 
     @wraps(command)
     def told(*args: P.args, **given: P.kwargs) -> R:
@@ -74,7 +74,7 @@ def problem_of_options(
 ) -> Problem:
     """Return the problem that the options name; raises ``CommandError`` with every fault.
 
-    Pairs are made only if ``with_pairs``, because a table has many pairs.
+    Pairs of jobs are added only if ``with_pairs`` is true, because a table of rates has many pairs.
     """
     from quorate.policy.files.problem_file import read_problem
 
@@ -107,7 +107,7 @@ def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool)
 
 
 def _cluster(text: str) -> Cluster:
-    """Return the cluster in ``text``, or in the file that it names."""
+    """Return the cluster in ``text``, or in the file that ``text`` names."""
     from quorate.policy.files.cluster_file import read_cluster, read_clusters
     from quorate.policy.files.file_faults import Faulty
 
@@ -148,7 +148,7 @@ def _lines(source: str, faulty: Faulty) -> tuple[str, ...]:
 
 
 def policy_called(name: str) -> Policy:
-    """Return the policy ``name``; raises ``UsageError`` with similar names."""
+    """Return the policy ``name``; if it is unknown, raises ``UsageError`` with a similar name."""
     from difflib import get_close_matches
 
     from quorate.policy.plugin_policies import known_policies

@@ -37,7 +37,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Run the block, which prints; if printing fails, the error says that ``done`` was recorded."""
+    """Run the block, which prints; an error of printing says what was recorded (``done``)."""
     try:
         yield
     except BrokenPipeError:
@@ -65,7 +65,7 @@ class Printouts:
         self._done = ""
 
     def refuse(self, error: CommandError) -> None:
-        """Store the refusal of one request, or raise it if it ends the command."""
+        """Store the refusal of one request; raise the refusal instead if it ends the command."""
         from quorate.views.statuses import UNAUTHENTICATED
 
         if not self._goes_on or error.code is not Exit.REFUSED or error.fault == UNAUTHENTICATED:
@@ -74,7 +74,7 @@ class Printouts:
         self._refused.append(error)
 
     def add(self, done: str, write: Callable[[], None]) -> None:
-        """Call ``write`` unless the output is closed; ``done`` describes the changes so far.
+        """Call ``write`` unless the output is closed; ``done`` says what was recorded so far.
 
         Stores a failure of the output if ``goes_on`` is set; raises any other error of ``write``.
         """
@@ -115,7 +115,7 @@ class Printouts:
         raise CommandError(code, f"{text}; all {self._made} requests succeeded; {self._done}")
 
     def _all_refused(self) -> CommandError:
-        """Return the refusals of all requests as one error, with their number."""
+        """Return the refusals of all requests as one error, with the number of refusals."""
         first = self._refused[0]
         if self._made == 1:
             return first

@@ -1,4 +1,4 @@
-"""A progress line on a terminal: part, count, rate and remaining time."""
+"""A progress line on a terminal: the part that is done, a count, a rate and the remaining time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Self, TextIO
 
 WIDTH: Final = 24
 AGAIN_S: Final = 0.2
-"""The shortest time for which a line is shown."""
+"""How many seconds a line is shown, at least, before the next line replaces it."""
 
 
 def progress_line(part: float, count: int, unit: str, elapsed_s: float) -> str:
-    """Return the line: a bar, the part, the count with its rate, and the remaining time."""
+    """Return the line: a bar, the part that is done, the count, its rate, and the time left."""
     full = round(WIDTH * part)
     bar = "#" * full + "." * (WIDTH - full)
     rate = count / elapsed_s if elapsed_s > 0 else 0.0
@@ -28,7 +28,7 @@ def _time(seconds: float) -> str:
 
 
 class Progress:
-    """Shows a progress line on ``out`` if that is a terminal; removes it at the end."""
+    """Shows a progress line on ``out`` if ``out`` is a terminal; removes the line at the end."""
 
     def __init__(self, unit: str, out: TextIO | None = None) -> None:
         self._unit = unit

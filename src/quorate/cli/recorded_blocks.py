@@ -31,7 +31,7 @@ def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]
 
 
 def _check_file(settings: Settings) -> None:
-    """Raise ``CommandError`` if a service is chosen; the remedy is to export its ledger."""
+    """Raise ``CommandError`` if a service is chosen; the error says how to export its ledger."""
     target = settings.service()
     if target is not None:
         raise CommandError(
@@ -45,7 +45,7 @@ def _check_file(settings: Settings) -> None:
 def _is_ledger(source: str) -> bool:
     """Return whether ``source`` names a store, by a URL or a file; false for an export.
 
-    A missing file counts as a store, because opening the store reports that it is missing.
+    The result is also true for a missing file: opening it as a store reports that it is missing.
     """
     path = Path(source)
     if not path.is_file():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quorate.operations.answer_types import Answer
 
 TRIES_MAX: Final = 4
-"""The number of tries: enough for a restart of the service, and few enough to fail soon."""
+"""How often a request is tried: enough for a restart of the service, but not too long for users."""
 CSV_TYPE: Final = "text/csv"
 
 
@@ -47,7 +47,7 @@ def check_typed(settings: Settings) -> None:
 
 @contextmanager
 def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> Iterator[Asker]:
-    """Open a client of ``target``, and turn its errors into errors that end the command."""
+    """Open a client of ``target``; turn the client's errors into errors that end the command."""
     check_typed(settings)
     with telling_why(target):
         driver = AgeKeeper(driver_for(target.place, timeout_s=settings.answer_timeout_s()))
@@ -70,9 +70,9 @@ def ask_service(
 ) -> None:
     """Request one operation several times, and print each response.
 
-    Tables are separated by empty lines. If ``line_of`` is given, its line for a request replaces
-    the table of the response. ``key`` is the idempotency key of the whole command, if the operation
-    takes one.
+    Tables are separated by empty lines. If ``line_of`` is given, the line that it returns for a
+    request is printed instead of the response's table. ``key`` is the idempotency key of the whole
+    command, or None if the operation takes no key.
     """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
@@ -124,7 +124,7 @@ def _told(settings: Settings, client: Asker, name: str, asked: Struct) -> _Told:
 
 
 def _print(settings: Settings, told: _Told, *, is_apart: bool) -> None:
-    """Print a response, and its notes on stderr; ``is_apart`` means an empty line before it."""
+    """Print a response, after an empty line if ``is_apart``; its notes go to stderr."""
     _aside(told.notes)
     if is_apart:
         click.echo()
@@ -142,7 +142,7 @@ def _aside(notes: Sequence[str]) -> None:
 
 
 def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
-    """Return a response as a tree; a list without a limit has all its pages."""
+    """Return a response as a tree, with all pages of a list that was requested without a limit."""
     tree, notes = client.ask_json_and_notes(name, asked)
     if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):
         return tree, notes

@@ -1,8 +1,8 @@
-"""Runs that are named by their custom resources: ``kubectl runs explain train -n quorate-rai``.
+"""Finds the run of a custom resource, as in ``kubectl runs explain train -n quorate-rai``.
 
-In the ledger such a run has a name that ends with digits of the resource's uid. The status of the
-resource has this name. ``kubectl`` reads the resource, as it reads the output of pods, with the
-rights of the user.
+In the ledger the run of a custom resource has a name that ends with digits of the resource's uid.
+The status of the resource states this name. ``kubectl`` reads the resource with the rights of the
+user; the output of pods is read in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from quorate.views.exits import CommandError, Exit
 
 NAMESPACE: Final = "quorate.cli.namespace"
-"""The key of the command's namespace in click's context, if one was given."""
+"""The key in click's context under which the namespace of the command is stored, if it has one."""
 _FIELD: Final = "jsonpath={.status.ledgerName}"
 
 

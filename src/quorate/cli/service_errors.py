@@ -69,9 +69,9 @@ def _remedy(key: str | None, *, is_repeatable: bool) -> str:
 
 @contextmanager
 def interruptible(operation: Operation, asked: Struct, key: str | None) -> Iterator[None]:
-    """Run the block, which sends ``asked``; an error after Ctrl-C says what may be recorded.
+    """Run the block, which sends ``asked``; after Ctrl-C, an error says how to repeat the command.
 
-    ``key`` is the idempotency key with which the command can be repeated, if it has one.
+    ``key`` is the idempotency key with which the command can be repeated; None if it has no key.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Opens a ledger for one command: to read its current state, or to write.
 
 Readers never take the writer's lock. For readers, holds that have run out since the last event are
-settled in memory only, so that amounts are exact to the millisecond. These changes are recorded by
-the next command that writes.
+settled in memory only, so that amounts are exact to the millisecond. The next command that writes
+records these changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from quorate.client.contexts import Target
 
 NAMES_MAX: Final = 3
-"""The most runs that an error names as the reason why a command cannot write."""
+"""How many of the runs whose work keeps a command from writing are named in the error, at most."""
 
 
 def clock_of(settings: Settings) -> Clock:
@@ -54,7 +54,7 @@ def on_file(settings: Settings, command: str) -> Target | None:
     """Return the chosen service, and print a note that ``command`` uses a ledger's file.
 
     Raises ``CommandError`` if an option of this command chose the service. A faulty context is only
-    reported, because ``command`` does not need it.
+    reported, because ``command`` does not need a context.
     """
     try:
         target = settings.service()
@@ -127,7 +127,7 @@ def _advised(settings: Settings) -> Iterator[None]:
 
 
 def as_of(view: StateView, now_ms: int) -> Moment:
-    """Return the state at ``now_ms``: ``view`` with all holds settled that have run out."""
+    """Return the state at ``now_ms``: ``view`` after all holds that have run out are settled."""
     log = DecisionLog(view, now_ms=now_ms, actor="reader")
     settle_holds(log)
     return Moment(log.view, now_ms, view.seq)

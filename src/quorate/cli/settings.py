@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 
     @property
     def ledger_path(self) -> Path:
-        """The path that names the files beside the ledger; raises ``StoreUrlError``."""
+        """The path from which the files beside the ledger get names; raises ``StoreUrlError``."""
         from quorate.adapters.stores.store_urls import ledger_path
 
         return ledger_path(self.ledger)
@@ -99,7 +99,7 @@ class Settings(NamedTuple):
         return self.output in ("table", "wide")
 
     def actor(self) -> str:
-        """Return the actor: the option, the environment, or the login name."""
+        """Return the actor: from the option, else from the environment, else the login name."""
         if self.actor_option is not None:
             return one_line(self.actor_option, "--actor", ACTOR_CHARS_MAX)
         return one_line(
@@ -107,7 +107,7 @@ class Settings(NamedTuple):
         )
 
     def idempotency_key(self) -> str | None:
-        """Return the key of the option, None without the option; raises ``CommandError``."""
+        """Return the value of ``--idempotency-key``, None if not given; raises ``CommandError``."""
         if self.key_option is None:
             return None
         if not self.key_option.isascii():
@@ -115,14 +115,14 @@ class Settings(NamedTuple):
         return one_line(self.key_option, KEY_OPTION, KEY_CHARS_MAX)
 
     def lock_timeout_s(self) -> float:
-        """Return the lock timeout: the option, the environment, or 5 seconds."""
+        """Return the lock timeout: from the option, else from the environment, else 5 seconds."""
         if self.lock_timeout_option is not None:
             return _seconds(self.lock_timeout_option, "--lock-timeout")
         found = self.environ.get("QUORATE_LOCK_TIMEOUT")
         return LOCK_TIMEOUT_S if not found else _seconds(found, "QUORATE_LOCK_TIMEOUT")
 
     def answer_timeout_s(self) -> float:
-        """Return the timeout of a response: the environment, or two minutes."""
+        """Return the timeout of a response: from the environment, else two minutes."""
         found = self.environ.get("QUORATE_TIMEOUT")
         if not found:
             return ANSWER_TIMEOUT_S
@@ -142,7 +142,7 @@ def one_line(text: str, option: str, chars_max: int) -> str:
 
 
 def _seconds(text: str, option: str) -> float:
-    """Return ``text`` as a number of seconds; raises ``CommandError`` if it is not a valid one."""
+    """Return ``text`` as a number of seconds; raises ``CommandError`` if ``text`` is not valid."""
     try:
         found = float(text)
     except ValueError:

@@ -20,11 +20,12 @@ class FileSigner:
     ledger: Path
 
     def __call__(self, state: State, head: Head, at_ms: int) -> Checkpoint:
-        """Return the checkpoint; raises ``KeyFileError`` without the ledger's key."""
+        """Return the checkpoint; raises ``KeyFileError`` if the ledger's key is missing."""
         if not state.public_key:
             raise KeyFileError(
-                "this ledger, like that of a simulation, names no signing key, so no checkpoint "
-                "of it can be signed; keep the hash that this command prints: quorate ledger verify"
+                "this ledger names no signing key, as every ledger of a simulation, so its "
+                "checkpoints cannot be signed; keep the hash that this command prints: quorate "
+                "ledger verify"
             )
         private_key = load_key(key_path(self.ledger))
         if public_key_of(private_key).hex() != state.public_key:

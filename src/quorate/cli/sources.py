@@ -1,7 +1,7 @@
 """Reads the files that the command line names.
 
-A file is a path, or ``-`` for standard input. The documents of all files are checked together: one
-fault refuses them all.
+A file is a path, or ``-`` for standard input. The documents of all files are checked together: if
+one document has a fault, all documents are refused.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Sources:
 
 
 def _line_of(told: str, lines: Mapping[str, int]) -> int:
-    """Return the line of the path at the start of ``told``, or of that path's nearest parent."""
+    """Return the line of the field whose path begins ``told``, or else of its nearest parent."""
     above = [
         path for path in lines if told.startswith(path) and told[len(path) : len(path) + 1] in ".[:"
     ]
@@ -104,8 +104,8 @@ def _line_of(told: str, lines: Mapping[str, int]) -> int:
 def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
     """Return the documents of all ``files`` in order; raises ``CommandError`` with all problems.
 
-    Runs for a service need no owner, because the service knows the caller's tenant. ``bare`` is the
-    kind of a document without apiVersion and kind.
+    ``needs_owner`` is false for runs for a service, because the service knows the caller's tenant.
+    ``bare`` is the kind of a document that states no apiVersion and no kind.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")

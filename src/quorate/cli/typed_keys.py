@@ -27,10 +27,11 @@ def with_keys(
 ) -> tuple[list[Struct], str | None]:
     """Return ``questions`` with their keys, and the key with which the command can be repeated.
 
-    The key is the value of the option. Without the option it is a new key for a service, and None
-    for a ledger's file. If there are several requests, each has this key followed by its own
-    number. A dry run gets no key, and neither does an operation whose repetition changes nothing.
-    Raises ``UsageError`` if the operation takes no key.
+    The key is the value of ``--idempotency-key``. Without this option, the key is new for a
+    service, and None for a ledger's file. If there are several requests, each has this key followed
+    by the request's number. A dry run gets no key. An operation whose repetition changes nothing
+    gets no key, either. Raises ``UsageError`` if the option is given for a command that cannot be
+    repeated under a key.
     """
     typed = settings.idempotency_key()
     if typed is not None and operation.repeat is Repeat.ANEW:

@@ -6,7 +6,7 @@ import click
 
 
 def typed_run(word: str) -> str:
-    """Return ``word``, in which the name of the run or array is replaced by its name in the ledger.
+    """Return ``word`` with the name of the run or array replaced by its name in the ledger.
 
     Raises ``CommandError`` if the custom resource of the run does not state this name.
     """
@@ -22,7 +22,7 @@ def run_names(word: str) -> tuple[str, ...]:
 
 
 def names_of_typed(word: str) -> tuple[str, ...]:
-    """Return the runs that ``word`` names, as ``typed_run`` returned it; raises ``UsageError``."""
+    """Return the runs that ``word``, a result of ``typed_run``, names; raises ``UsageError``."""
     if "[" not in word:
         return (word,)
     from quorate.model.task_arrays import named_runs

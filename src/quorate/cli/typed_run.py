@@ -1,4 +1,4 @@
-"""Makes a run from options: checked like a document, with errors that name the options."""
+"""Makes a run from options, and checks it like a document, with errors that name the options."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def _spelled(typed: str, known: Sequence[str]) -> str:
 def team_or_own(settings: Settings, typed: str | None) -> str | None:
     """Return the typed owner, or the caller's tenant at the service.
 
-    None if no owner is typed and the caller has no tenant, as with a ledger's file.
+    The result is None if no owner is typed and either the caller has no tenant or the command works
+    on a ledger's file.
     """
     if typed is not None:
         return typed.removeprefix("owner/")

@@ -1,6 +1,7 @@
 """The demo's picture of the fleet: one letter for each GPU, by domain and by owner.
 
-On a terminal the picture is redrawn while the demo waits; elsewhere each line is written once.
+On a terminal the picture is redrawn while the demo waits. If the output is no terminal, the picture
+is not redrawn.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def machines(
 ) -> list[Machine]:
     """Return the nodes with a letter for each GPU, from the trees that ``quorate get`` prints.
 
-    The letter of a GPU is the first letter of the owner who has it, in lower case for a spare.
-    ``owners`` maps each run to its owner.
+    The letter is the first letter of the owner whose run has the GPU: in lower case for a spare,
+    else in upper case. ``owners`` maps each run to its owner.
     """
     taken: dict[tuple[str, int], str] = {}
     for lease in leases:
@@ -73,7 +74,7 @@ def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False
 
 
 def _words(count: Counter[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield the numbers of GPUs and spares of each owner, then of free and of lost GPUs."""
+    """Yield how many GPUs and spares each owner has, then how many GPUs are free and are lost."""
     for name in names:
         spare, works = count[name[0]], count[name[0].upper()]
         if spare + works:

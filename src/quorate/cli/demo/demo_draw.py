@@ -38,8 +38,8 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     stage.type(*submit("grasp", "robotics"))
     stage.say(
         """Runs have no priority, so importance cannot decide which run stops. When a firm start
-        is due and GPUs are missing, the owners of the runs that it could end enter a lottery.
-        All owners see the odds before the draw:"""
+        is due and GPUs are missing, a lottery is held among the owners of the runs that the
+        start could end. All owners see the odds before the draw:"""
     )
     odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "runs that it could end"))
     stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not announced before the draw")
@@ -50,7 +50,8 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     found = _outcome(stage)
     stage.say(
         f"""The lottery has drawn {found.victim} of {found.owner}. The run got SIGTERM and ten
-        seconds to save its work. grasp got the GPUs after its last process had exited:"""
+        seconds to save its work. After the last process of {found.victim} had exited, grasp got
+        the GPUs:"""
     )
     stage.type("logs", found.victim, pipe=("grep", "stop"))
     stage.say(f"{found.victim} keeps its place in the queue and its checkpoint. Why was it cut?")
@@ -64,9 +65,9 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
 
 def _prove(stage: Stage, found: Lottery) -> None:
     stage.say(
-        """The operator could not choose the victim. The number that decides was fixed before the
-        first run: the ledger has had its hash since the beginning, and each draw reveals the
-        next link of that hash chain."""
+        """The operator could not choose the victim. The secret number that decides was fixed
+        before the first run: the first link of a hash chain has been in the ledger since the
+        beginning, and each draw reveals the next link."""
     )
     stage.type("lottery", "show")
     stage.say(

@@ -64,7 +64,7 @@ class Keyboard:
 
 
 def interpreter() -> str:
-    """Return the command for the demo's Python: ``python`` if its folder has it, else its path."""
+    """Return the command that runs the demo's Python: ``python`` if it exists, else the path."""
     return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 

@@ -19,7 +19,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 CHECKER: Final = "verify_lottery.py"
-"""The program that verifies lotteries. ``demo_files`` has a link to its file in tools/."""
+"""The program that verifies lotteries; in ``demo_files`` it is a link to the file in tools/."""
 _FILES: Final = "demo_files"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
@@ -29,7 +29,7 @@ _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
     """Create the folder and start the service; the service and its work end with the block.
 
-    They also end after an error, Ctrl-C or a signal. The folder stays.
+    The service and its work also end after an error, Ctrl-C or a signal. The folder stays.
     """
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing:

@@ -74,7 +74,11 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
 
 
 def pay(stage: Stage) -> Bill:
-    """Show who paid; raises ``CommandError`` unless table, charges, envelopes and leases agree."""
+    """Show who paid.
+
+    Raises ``CommandError`` if the amounts in the table, the charges, the envelopes and the leases
+    differ.
+    """
     stage.title("Who paid")
     screen = stage.type("get", "charges")
     *rows, total = [Decimal(line.split()[-1]) for line in screen.splitlines()[1:]]
@@ -142,9 +146,9 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
 
 
 def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
-    """Change names in the one event that records a lottery's outcome; return its block's height.
+    """Change names in the event of a lottery's outcome; return the height of the event's block.
 
-    Each old name is as long as its new name, so that all other offsets stay the same.
+    Each new name is as long as the old name, so that all other offsets stay the same.
     """
     with closing(sqlite3.connect(ledger)) as db, db:
         blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()

@@ -30,7 +30,7 @@ LOG: Final = "serve.log"
 START_S: Final = 60.0
 STOP_S: Final = 60.0
 CLEAR_S: Final = 8.0
-"""How long work may take to end when the demo is interrupted; slower work is killed."""
+"""How many seconds work may take to end after the demo is interrupted; later it is killed."""
 POLL_S: Final = 0.05
 _TOLD: Final = re.compile(r"serving \S+ at (http://\S+)\n.*\n  quorate context set .*\n")
 
@@ -118,9 +118,9 @@ class Service:
 
 
 def _end_keepers(runs: Path) -> None:
-    """Kill the keepers of runs in the folder ``runs``, and their work.
+    """Kill the keeper processes of the runs in the folder ``runs``, and the work of these runs.
 
-    There are no keepers if all runs ended before the service did.
+    There are no keepers if all runs ended before the service.
     """
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

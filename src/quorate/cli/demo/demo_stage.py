@@ -105,7 +105,7 @@ class Stage:
         return done.stdout + done.stderr
 
     def wait(self, what: str, happened: Callable[[], bool]) -> None:
-        """Wait until ``happened`` returns true; a terminal shows the fleet meanwhile.
+        """Wait until ``happened`` returns true; meanwhile show the fleet if this is a terminal.
 
         Raises ``CommandError`` after ``WAIT_S``.
         """
@@ -122,7 +122,7 @@ class Stage:
             self.screen.clear()
 
     def check(self, is_so: bool, otherwise: str) -> None:
-        """Raise ``CommandError`` with ``otherwise`` unless ``is_so``."""
+        """Raise ``CommandError`` with the text ``otherwise`` if ``is_so`` is false."""
         if not is_so:
             raise CommandError(Exit.UNSOUND, f"the demo did not go as planned: {otherwise}")
 

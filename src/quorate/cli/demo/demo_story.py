@@ -21,9 +21,9 @@ AS_ROOT: Final = (
 """Printed only if the user is root."""
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
 _STEPS_SEEN: Final = 2
-"""A run counts as working when its log has this many steps."""
+"""How many steps the log of a run must have before the demo takes the run as working."""
 _STEP_SAVED: Final = 6
-"""A step after the first checkpoint, which train.py saves after five steps."""
+"""A step after the first checkpoint: train.py saves the first checkpoint after five steps."""
 
 
 def tell(stage: Stage) -> None:
@@ -119,7 +119,7 @@ def _lose_a_node(stage: Stage) -> None:
     stage.type("node", "fail", "a1")
     stage.wait("pretrain goes on", lambda: _went_on(log("pretrain")))
     stage.say(
-        """The spare machine a3 has replaced it, in the same domain; it was already paid for.
+        """The spare machine a3 has replaced a1 in the same domain; a3 was already paid for.
         The processes on a1 are lost; the run has started again from its checkpoint:"""
     )
     shown = stage.type("logs", "pretrain", pipe=("grep", "-A", "3", "start 2"))

@@ -1,4 +1,4 @@
-"""Finds the rows of a table that have changed since it was last printed. Pure.
+"""Finds the rows of a table that have changed since the table was last printed. Pure.
 
 A value that changes with time alone, such as an age, does not count as a change.
 """
@@ -39,13 +39,16 @@ TICKING: Final[Mapping[str, frozenset[str]]] = {
     "charge": frozenset({"GPU-HOURS", "GPU-MS"}),
     "system": frozenset({"EVENTS"}),
 }
-"""Kind -> columns whose changes are ignored: they change with time, or with every event."""
+"""Maps a kind to the columns whose changes are ignored.
+
+These columns change with time alone, or with every event.
+"""
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "queue": ("NAME",),
     "domain": ("DOMAIN", "FLAVOR", "POOL"),
     "charge": ("RUN", "PAID-FROM", "TIER"),
 }
-"""Kind -> the columns that identify a row; for other kinds it is the first column."""
+"""Maps a kind to the columns that identify a row; for other kinds the first column does so."""
 
 
 class ChangedRows:

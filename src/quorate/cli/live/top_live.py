@@ -24,7 +24,7 @@ from quorate.operations.resources.resource_operations import ListRuns
 from quorate.views.exits import CommandError, Exit
 
 RUNS_MAX: Final = 500
-"""The maximal number of runs of each phase; if there are more, the newest are requested."""
+"""How many runs of each phase are requested at most; if there are more, these are the newest."""
 KEYS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"}
 _SEQUENCE: Final = re.compile(rb"(\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z]))|(\x1b|[^\x1b]+)")
 """Matches a key that sends several bytes, such as an arrow; Esc alone; or letters."""
@@ -39,11 +39,11 @@ _STYLES: Final[Mapping[str, str]] = {
     "typing": "1",
     "help": "2",
 }
-"""Style of a line -> its colour codes."""
+"""Maps the style of a line to the colour codes of this style."""
 
 
 def is_colored(environ: Mapping[str, str]) -> bool:
-    """Return whether to use colours: NO_COLOR is not set, and the terminal has colours."""
+    """Return whether to use colours: yes if NO_COLOR is not set and the terminal has colours."""
     return not environ.get("NO_COLOR") and environ.get("TERM") not in ("dumb", None, "")
 
 
@@ -65,7 +65,7 @@ def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None
 
 
 def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
-    """Return the current fleet, or the last fleet with the error if the service cannot be used."""
+    """Return the current fleet; if the service cannot be used, ``before`` with the error."""
     try:
         return fleet_of(settings, pool)
     except CommandError as error:
@@ -147,7 +147,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _own_screen() -> Iterator[None]:
-    """Switch the terminal to the alternate screen and to single keys; restore it afterwards."""
+    """Switch the terminal to the alternate screen and to single keys; switch back afterwards."""
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
     try:

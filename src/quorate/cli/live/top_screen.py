@@ -62,7 +62,7 @@ SORTS: Final[dict[str, Callable[[TopRun], Any]]] = {
     "owner": lambda run: (run.owner, run.name),
     "name": lambda run: run.name,
 }
-"""Name -> sort order of runs; the first order is the default."""
+"""Maps the name of a sort order to the sort key of a run; the first order is the default."""
 PHASES: Final = ((), ("Running",), ("Pending",))
 """The choices of phases to show; the empty choice shows all runs."""
 
@@ -151,7 +151,7 @@ def _typed(screen: Screen, key: str) -> Screen | None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to draw; ``style`` names its meaning, because a terminal may have no colours."""
+    """A line to draw; ``style`` names the line's meaning, not a colour, which may be missing."""
 
     text: str
     style: str = ""

@@ -27,7 +27,7 @@ from quorate.views.runs.instant import Moment
 from quorate.views.runs.progress_view import Progress, progress_of
 
 RETELL_MS: Final = MINUTE_MS
-"""The maximal age of a forecast; between two forecasts, only the countdown changes."""
+"""The age at which a forecast is computed again; until then, only its countdown changes."""
 
 
 @dataclass(slots=True)
@@ -58,9 +58,10 @@ class _LedgerWatch:
         return [entry for entry in new if entry.seq <= self.head.seq]
 
     def forecast(self, run: str, now_ms: int) -> Forecast:
-        """Return the forecast of ``run``; computed again after new events, or once a minute.
+        """Return the forecast of ``run``.
 
-        Between two computations, only the countdown changes.
+        The forecast is computed again after new events, and once a minute. In between, only its
+        countdown changes.
         """
         if self._told is None or now_ms - self._told_ms >= RETELL_MS:
             found = foretell(self.engine.view, self.engine.view.runs[run].spec, now_ms)

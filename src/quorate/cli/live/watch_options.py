@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class WatchOptions(NamedTuple):
-    """The options of a watch: the interval, and at most ``redraws_max`` redraws.
+    """The options of a watch; the watch ends after ``redraws_max`` redraws.
 
-    If ``redraw``, the new screen replaces the last one; otherwise the state is printed once, and
-    then a line for each new event.
+    If ``redraw`` is true, each new screen replaces the screen before. Otherwise the state is
+    printed once, and then a line for each new event.
     """
 
     interval_ms: int

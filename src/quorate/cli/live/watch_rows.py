@@ -1,4 +1,4 @@
-"""``quorate get -w``: prints a table, and then its rows as they change, until Ctrl-C."""
+"""``quorate get -w``: prints a table, and then each row that changes, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.views.exits import CommandError, Exit
 from quorate.views.kinds.kind_table import KIND_OF
 
 TRIES_MAX: Final = 20
-"""How many times in a row the client tries to reconnect, over some minutes."""
+"""How many times in a row the client tries to reconnect; the tries take some minutes."""
 TOGETHER_S: Final = 0.2
 """How long to collect events before the list is requested again."""
 LOOK_S: Final = 1.0

@@ -1,4 +1,7 @@
-"""Watches a service. It sends events; the state is requested after an event, and when it is old."""
+"""Watches a service, which sends events.
+
+The state is requested after an event, and when the printed state is old.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ if TYPE_CHECKING:
     from quorate.client.watched_events import Event
 
 TRIES_MAX: Final = 20
-"""How many times in a row the client tries to reconnect, over some minutes."""
+"""How many times in a row the client tries to reconnect; the tries take some minutes."""
 EVENTS_MAX: Final = 1_000
 """The maximal number of events that are shown at once; further events wait at the service."""
 RETELL_S: Final = 30.0
-"""The age at which a redrawn state is requested again, because it shows countdowns."""
+"""The age, in seconds, at which a printed state is requested again, because it has countdowns."""
 PROGRESS_S: Final = 5.0
-"""The time between two requests for a run's progress, which is not recorded as events."""
+"""The time between two requests for a run's progress, which no events report."""
 
 
 def follow_service(
@@ -150,7 +153,7 @@ class _View:
 
 
 def _line(event: Event) -> str:
-    """Return an event as a line; only its tag if a newer Quorate has written it."""
+    """Return an event as a line; if a newer Quorate has written the event, show only its tag."""
     # These modules read the ledger; they are imported with the first event, to start faster.
     from quorate.documents.times import time_text
     from quorate.ledger.codec import event_from_json

@@ -127,7 +127,7 @@ def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
 @reader
 @click.pass_obj
 def whoami(settings: Settings) -> None:
-    """Show the user that the service, or the file, records for you."""
+    """Show the user name that the service, or the ledger's file, records for you."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

@@ -32,7 +32,7 @@ def given_prices(prices: Sequence[str], events: Iterable[Event]) -> dict[str, fl
 
 
 def _unknown(flavor: str, known: Collection[str]) -> str:
-    """Return the error for a flavor that the ledger does not have, with the flavors it has."""
+    """Return the error for a flavor that the ledger does not have, with the flavors that it has."""
     alike = [each for each in known if each.lower() == flavor.lower()]
     near = alike[0] if alike else nearest_name(flavor, known)
     there = f"it has {', '.join(sorted(known))}" if known else "it has no nodes"

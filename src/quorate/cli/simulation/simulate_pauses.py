@@ -62,7 +62,7 @@ def pauses_of(kept: str | None, resume: str | None, at_s: float | None) -> Pause
 def played(asked: Scenario, pauses: Pauses, opened: ExitStack) -> Stage | None:
     """Return the finished simulation; None if it was paused and saved in the file.
 
-    The caller's ``opened`` closes the ledger that records the simulation, if there is one. Raises
+    If a ledger records the simulation, the caller's ``opened`` closes this ledger. Raises
     ``CommandError`` if Ctrl-C paused the simulation.
     """
     _refuse(asked, pauses)
@@ -163,9 +163,9 @@ def _paused_line(pauses: Pauses, stage: FleetStage) -> str:
 
 @contextmanager
 def _interrupts(*, is_heeded: bool) -> Iterator[list[int]]:
-    """Yield a list that gets an entry at the first Ctrl-C; the second ends the program.
+    """Yield a list that gets an entry at the first Ctrl-C; the second Ctrl-C ends the program.
 
-    Unless ``is_heeded``, the first Ctrl-C ends the program.
+    If ``is_heeded`` is false, the first Ctrl-C ends the program.
     """
     seen: list[int] = []
     if not is_heeded:

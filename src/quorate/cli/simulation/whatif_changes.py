@@ -25,7 +25,7 @@ _SHAPE: Final = re.compile(r"([A-Za-z]+)\.[^=]+=")
 _SYSTEM: Final = re.compile(r"system\.(.+)", re.DOTALL)
 _NODES: Final = re.compile(r"([1-9][0-9]*)x(.+)")
 _NODES_MAX: Final = 999_999
-"""The most nodes of one ``--add-nodes``."""
+"""How many nodes one ``--add-nodes`` may add at most."""
 
 
 def instant_of(at: str) -> int:
@@ -46,9 +46,9 @@ def changes_of(
     """Return the changed specs of ``view``, and the additional nodes.
 
     An assignment is ``KIND.NAME.PATH=VALUE``, and an addition is ``COUNTxNODE``. A policy is
-    ``NAME``, for every rounds pool, or ``POOL=NAME``.
+    ``POOL=NAME``, or ``NAME`` for every pool that works in rounds.
 
-    Raises ``CommandError`` that names the option, its fault and its syntax.
+    Raises ``CommandError`` with the option, its fault and its syntax.
     """
     by_policy = [("--policy", each) for each in _policies(view, policies)]
     trees: dict[tuple[str, str], dict[str, Any]] = {}
@@ -103,7 +103,7 @@ def _target(assignment: str) -> tuple[str, str, str]:
 
 
 def _fault(assignment: str) -> str:
-    """Return why ``assignment`` has no target, and what to write."""
+    """Return why ``assignment`` names nothing that can be changed, and what to write."""
     shaped = _SHAPE.match(assignment)
     if shaped is None or shaped[1] in _KINDS:
         return (

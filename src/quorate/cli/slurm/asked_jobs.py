@@ -39,7 +39,7 @@ class Chosen:
         return not any(parts) and self.mine is None
 
     def has(self, row: JobRow) -> bool:
-        """Return whether ``row`` matches every filter; ``jobs`` may name its run or its array."""
+        """Return whether ``row`` matches every filter; ``jobs`` may name the row's run or array."""
         return (
             (not self.jobs or row.run in self.jobs or row.array in self.jobs)
             and (not self.users or row.user in self.users)
@@ -101,7 +101,7 @@ def now_of(settings: Settings) -> datetime:
 def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
     """Return the matching jobs of ``phases``: phase by phase, and in each phase oldest first.
 
-    A phase None stands for all phases. Running jobs include their nodes.
+    If a phase is None, it means all phases. The row of a running job includes the job's nodes.
     """
     runs: list[Any] = []
     for phase in phases:

@@ -30,15 +30,16 @@ PROLOGUE: Final = (
     'SLURM_ARRAY_TASK_MIN="$QUORATE_ARRAY_TASK_MIN" '
     'SLURM_ARRAY_TASK_MAX="$QUORATE_ARRAY_TASK_MAX"; fi; exec "$@"'
 )
-"""Sets those variables of the job whose values are known only when it starts, on its node.
+"""Shell commands that set the variables whose values are known only when the job starts.
 
-If there is no list of GPUs, as in a pod, the number of GPUs on the node is not set.
+They run on the job's node. ``SLURM_GPUS_ON_NODE`` is not set if there is no list of GPUs, as in a
+pod.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job to submit. ``words`` are the command; ``name`` is that of the run or the array."""
+    """A job to submit. ``words`` are its command; ``name`` is the name of its run or array."""
 
     script: Script
     name: str
@@ -102,8 +103,8 @@ def variables_of(
 ) -> dict[str, str]:
     """Return the job's environment variables that are known at submission.
 
-    Variables that ``--export`` sets take precedence. If a variable should be copied but is not set,
-    ``script.said`` gets a remark.
+    Variables that ``--export`` sets take precedence. If ``--export`` names a variable that is not
+    set in this shell, a remark is added to ``script.said``.
     """
     found = {name: environ[name] for name in PATHS if script.is_all_copied and name in environ}
     for name in script.copied:
@@ -131,7 +132,7 @@ def variables_of(
 
 
 def job_words(script: Script, path: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the command of a job: its script with interpreter, or a shell for ``--wrap``."""
+    """Return the command of a job: interpreter and script, or a shell that runs ``--wrap``."""
     if script.wrapped is not None:
         return ("sh", "-c", script.wrapped)
     return (*script.interpreter, path, *arguments)

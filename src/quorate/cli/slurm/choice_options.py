@@ -16,7 +16,7 @@ def choice_options(command: F) -> F:
 
 
 def past_choice_options(command: F) -> F:
-    """Return ``command`` with the filters of sacct, which are the same, with other letters."""
+    """Return ``command`` with the filters of sacct: the same as of squeue, with other letters."""
     return _with(command, name=(), partition=("-r",), state=("-s",))
 
 

@@ -25,7 +25,7 @@ COMPACT: Final = {
     "FAILED": "F",
     "TIMEOUT": "TO",
 }
-"""State of a job -> its short form."""
+"""Maps the state of a job to the short form of this state."""
 _REASONS: Final = {
     "waiting-for-upstream": "Dependency",
     "upstream-failed": "DependencyNeverSatisfied",
@@ -40,7 +40,7 @@ _NUMBERED: Final = re.compile(r"(.*?)(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A run as a job. Times are UTC; ``limit_s`` None means no limit."""
+    """A run as a job. Times are UTC. If ``limit_s`` is None, the job has no time limit."""
 
     run: str
     array: str | None
@@ -65,13 +65,13 @@ class JobRow:
 
     @property
     def job_id(self) -> str:
-        """The job id: the run, or ``sweep_[3-9]`` for tasks that wait together."""
+        """The job id: the name of the run, or ``sweep_[3-9]`` for waiting tasks in one row."""
         if len(self.tasks) < 2:  # noqa: PLR2004 - one task is a run
             return self.run
         return f"{self.array}_[{indexes_text(self.tasks)}]"
 
     def elapsed_s(self, now: datetime) -> int:
-        """Return for how many seconds the job has run until its end or ``now``."""
+        """Return how many seconds the job ran until its end, or has run until ``now``."""
         if self.started is None:
             return 0
         return max(0, int(((self.ended or now) - self.started).total_seconds()))
@@ -154,7 +154,7 @@ def _reason(status: Mapping[str, Any]) -> str:
 
 
 def grouped(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Return ``rows``; tasks of an array that wait for the same reason share a row."""
+    """Return ``rows``, with one row for all tasks of an array that wait for the same reason."""
     found: dict[tuple[str, ...], JobRow] = {}
     for row in rows:
         key: tuple[str, ...] = (row.run,)

@@ -50,7 +50,7 @@ def mailed_kinds(value: str) -> tuple[tuple[str, ...], str]:
 def mail_remark(to: str | None, kinds: tuple[str, ...] | None) -> str:
     """Return why no mail is sent, or what mail needs; empty if no mail was requested.
 
-    ``to`` is None without an address, ``kinds`` is None without ``--mail-type``.
+    ``to`` is None if no address was given. ``kinds`` is None if ``--mail-type`` was not given.
     """
     if to is None:
         return "--mail-type: left out: no address; add --mail-user=ADDRESS" if kinds else ""

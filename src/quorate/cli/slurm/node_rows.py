@@ -31,7 +31,7 @@ class NodeRow:
 
 
 def node_rows(nodes: Iterable[Mapping[str, Any]], *, each: bool) -> list[NodeRow]:
-    """Return the rows of ``nodes``, by pool and state; with ``each``, one row per node."""
+    """Return the rows of ``nodes``, sorted by pool and state; with ``each``, one row per node."""
     found: dict[tuple[str, str, str, int, str], list[str]] = {}
     for node in nodes:
         name, spec, status = node["metadata"]["name"], node["spec"], node["status"]
@@ -64,4 +64,4 @@ NODE_FIELDS: Final[dict[str, Field[NodeRow]]] = {
     "G": Field("GRES", lambda row: f"gpu:{row.flavor}:{row.gpus}"),
     "N": Field("NODELIST", lambda row: node_list(row.nodes)),
 }
-"""The columns of sinfo by letter."""
+"""Maps each letter of a sinfo format to its column."""

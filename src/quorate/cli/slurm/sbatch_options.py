@@ -1,4 +1,4 @@
-"""Parses options of sbatch: which options take a value, and where each option is. Pure."""
+"""Parses options of sbatch, and records the line of each option for error messages. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FLAGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; ``where`` names it in errors, such as ``job.sh:3: --gpus``."""
+    """One option; ``where`` names the option in errors, such as ``job.sh:3: --gpus``."""
 
     where: str
     key: str
@@ -66,7 +66,7 @@ class CommandLine:
 
 
 def script_options(lines: Sequence[str], name: str) -> list[Option]:
-    """Return the options in the ``#SBATCH`` lines before the first command, as in Slurm."""
+    """Return the options in the ``#SBATCH`` lines that precede the first command, as in Slurm."""
     found: list[Option] = []
     for number, line in enumerate(lines, start=1):
         if line.startswith(_MARK):
@@ -116,8 +116,8 @@ def split_command_line(
 ) -> CommandLine:
     """Split ``words`` into Quorate's options, Slurm's options, and the script with arguments.
 
-    ``ours`` are Quorate's options with a value, and ``flags`` its options without one. Every other
-    option must be one of sbatch's options in ``known``. Raises ``CommandError`` for an unknown
+    ``ours`` are the options of Quorate that take a value, and ``flags`` those that take none. Every
+    other option must be an option of sbatch in ``known``. Raises ``CommandError`` for an unknown
     option.
     """
     mine: list[str] = []

@@ -1,7 +1,7 @@
 """Reads ``#SBATCH`` lines and options of sbatch as a request for a run. Pure.
 
-A remark reports each option that is ignored. An option is refused if the script means
-something else without it.
+If an option is ignored, a remark says so. If the script would mean something else without the
+option, the option is refused.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """The request of a job; ``said`` has the remarks about it, in order.
+    """The request of a job; ``said`` has the remarks about the request, in order.
 
-    ``limit_s`` is the time limit. The runs in ``after`` must have completed first, and those in
-    ``after_any`` must be over; if ``is_singleton``, runs of the same user and job name must be
-    over, too. Of each array in ``after_task``, the task with the same index must have completed.
-    ``mail_kinds`` is None without ``--mail-type``.
+    ``limit_s`` is the time limit. Before the job starts,
+
+    - the runs in ``after`` must have completed;
+    - the runs in ``after_any`` must be over;
+    - if ``is_singleton``, all runs of the same user with the same job name must be over;
+    - of each array in ``after_task``, the task with the same index must have completed.
+
+    ``mail_kinds`` is None if ``--mail-type`` was not given.
     """
 
     interpreter: tuple[str, ...] = ()
@@ -72,7 +76,7 @@ class Script:
     said: list[str] = field(default_factory=list)
 
     def gpus_total(self) -> int | None:
-        """Return the number of requested GPUs; None if it is not given."""
+        """Return the number of requested GPUs; None if the options do not state a number."""
         if self.gpus is not None:
             return self.gpus
         if self.gpus_per_node is not None:
@@ -82,7 +86,7 @@ class Script:
         return None
 
     def tasks_total(self) -> int | None:
-        """Return how many processes srun would start in Slurm; None if it is not given."""
+        """Return how many processes srun would start in Slurm; None if no option says how many."""
         if self.tasks is not None or self.tasks_per_node is None:
             return self.tasks
         return self.tasks_per_node * (self.nodes or 1)
@@ -93,9 +97,9 @@ def read_script(
 ) -> Script:
     """Return the request of the script ``text`` and the ``typed`` options.
 
-    Typed options take precedence. ``given`` maps options of sbatch to the options of Quorate that
-    replace them: the script's values of these options are ignored. Raises ``CommandError`` with all
-    refused options.
+    Typed options take precedence. ``given`` maps options of sbatch to options of Quorate that were
+    given instead: the values of these sbatch options in the script are ignored. Raises
+    ``CommandError`` with all refused options.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
@@ -160,7 +164,7 @@ def _take(script: Script, option: Option) -> None:
 
 
 def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
-    """Add a remark for each use of a missing Slurm variable; store whether a line calls srun."""
+    """Add a remark for each use of a Slurm variable that is not set; store if srun is called."""
     unset = {"SLURM_GPUS_PER_NODE"} if (script.nodes or 1) > 1 else set()
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith("#"):
@@ -350,6 +354,6 @@ _READ: Final[dict[str, Callable[[Script, str], str]]] = {
     "mail-user": _read_mail_user,
     "mail-type": _read_mail_type,
 }
-"""Option -> its reader, which returns a remark or an empty text."""
+"""Maps each option to the function that reads its value, and returns a remark or an empty text."""
 KNOWN: Final = frozenset({*_READ, *LEFT_OUT, *REFUSED, *SILENT, *FLAGS, "wrap"})
-"""Every known option of sbatch."""
+"""Every option of sbatch that Quorate knows."""

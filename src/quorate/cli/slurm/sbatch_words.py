@@ -33,7 +33,7 @@ REFUSED: Final = {
     "gpus-per-socket": "sockets are not supported; write --gpus or --gpus-per-node",
     "input": "standard input is empty; read the file in the script",
 }
-"""Option that cannot be ignored without changing the meaning of a script -> remedy."""
+"""Maps each option to the remedy, if the meaning of a script would change without the option."""
 LEFT_OUT: Final = {
     "output": "the executor keeps the output; read it with: quorate logs RUN",
     "error": "the executor keeps the output; read it with: quorate logs RUN",
@@ -68,9 +68,9 @@ LEFT_OUT: Final = {
     "cpu-bind": "cores are not counted",
     "reservation": "Quorate makes reservations itself",
 }
-"""Option that is ignored -> why, or what to use instead."""
+"""Maps each ignored option to the reason why it is ignored, or to what to use instead."""
 SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-only"})
-"""Options about the behaviour of sbatch itself: ignored without a remark."""
+"""Options about the behaviour of sbatch itself, which are ignored without a remark."""
 
 
 def split_outside(text: str, mark: str) -> list[str]:
@@ -99,7 +99,7 @@ def seconds_of(value: str) -> int:
         part * unit for part, unit in zip(parts, units, strict=False)
     )
     if seconds == 0:
-        raise ValueError("must be more than 0; remove it for no limit")
+        raise ValueError("must be more than 0; for no limit, remove the option")
     return seconds
 
 

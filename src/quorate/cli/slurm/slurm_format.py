@@ -29,7 +29,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class _Cell(Generic[Row]):
-    """A part of a line: a text, then a field. If ``width`` is 0, the field has its own length."""
+    """A part of a line: a text, then a field. If ``width`` is 0, values are not padded or cut."""
 
     before: str
     field: Field[Row] | None
@@ -50,7 +50,7 @@ def percent_lines(
 ) -> list[str]:
     """Return ``rows`` in the format ``template``, such as ``%.18i %.9P %T``.
 
-    ``fields`` are the columns by letter. As in Slurm, a value that is longer than the width of its
+    ``fields`` maps letters to columns. As in Slurm, a value that is longer than the width of its
     column is cut. Raises ``FormatError``.
     """
     cells = _cells(template, fields)
@@ -81,7 +81,7 @@ def _cells(template: str, fields: Mapping[str, Field[Row]]) -> list[_Cell[Row]]:
 
 
 def field_table(fields: Sequence[Field[Row]], rows: Sequence[Row], *, has_head: bool) -> list[str]:
-    """Return ``rows`` as a table with all cells in full."""
+    """Return ``rows`` as a table in which no cell is cut."""
     text = table(
         [Column(field.title) for field in fields],
         [[field.value(row) for field in fields] for row in rows],
@@ -92,7 +92,8 @@ def field_table(fields: Sequence[Field[Row]], rows: Sequence[Row], *, has_head: 
 def named_fields(names: str, fields: Mapping[str, Field[Row]]) -> list[tuple[Field[Row], int]]:
     """Return the columns that ``names`` lists, as in ``JobID%20,State``, each with its width.
 
-    The width is 0 if a column has none; a negative width aligns left. Raises ``FormatError``.
+    The width is 0 if ``names`` states none for a column. A negative width aligns the column left.
+    Raises ``FormatError``.
     """
     by_name = {name.lower(): field for name, field in fields.items()}
     found: list[tuple[Field[Row], int]] = []
@@ -115,7 +116,7 @@ def named_lines(
     has_head: bool,
     between: str | None = None,
 ) -> list[str]:
-    """Return ``rows`` with these columns: aligned, or separated by ``between``."""
+    """Return ``rows`` with ``columns``, separated by ``between``, or aligned if it is None."""
     grid = [[field.value(row) for field, _ in columns] for row in rows]
     heads = [[field.title for field, _ in columns]] if has_head else []
     if between is not None:
