@@ -107,7 +107,7 @@ def test_a_token_is_taken_from_standard_input_and_never_shown(home: Shell) -> No
         assert "s3cret" not in home.ok("context", *words)
     refused = home("context", "set", "lab", "--token", "s3cret")
     assert refused.code == 2
-    assert "other users could see it" in refused.err
+    assert "other users could see a token" in refused.err
     assert "s3cret" not in refused.err
 
 

@@ -258,7 +258,7 @@ def test_a_recorded_simulation_with_a_lottery_is_reproduced_with_its_secret(
 
 def test_the_help_says_where_the_seeds_of_a_comparison_are(bare: Shell) -> None:
     said = " ".join(bare.ok("simulate", "--help").split())
-    assert "without a seed in it" in said
+    assert "which must not contain a seed" in said
     assert "with --compare use --seeds" in said
 
 

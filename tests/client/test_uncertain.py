@@ -123,11 +123,11 @@ def test_request_that_changes_nothing_is_never_uncertain(name: str, asked: Struc
 @pytest.mark.parametrize(
     ("name", "asked", "remedy"),
     [
-        ("cancel-run", EndRun(run="a"), "repeat it unchanged: a repetition changes nothing more"),
+        ("cancel-run", EndRun(run="a"), "repeat the request: a repetition changes nothing more"),
         (
             "issue-token",
             IssueToken(role=Role.ADMIN, user="ada"),
-            "check what was recorded before you repeat it",
+            "check what was recorded before you repeat the request",
         ),
     ],
 )

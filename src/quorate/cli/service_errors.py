@@ -64,7 +64,7 @@ def _remedy(key: str | None, *, is_repeatable: bool) -> str:
         return f"repeat the same command with: {told}; it is then carried out once; {looks}"
     if is_repeatable:
         return f"repeat the same command: a repetition changes nothing more; {looks}"
-    return f"check what was recorded before you repeat it; {looks}"
+    return f"check what was recorded before you repeat the command; {looks}"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The methods of all blocking clients: they request an operation by name, in each format."""
+"""The common base of the blocking clients: requests an operation by its name, in any format."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class AsyncClient(AsyncMethods):
 
     Without ``server`` the client uses ``context``, else ``QUORATE_SERVER``, else
     ``QUORATE_CONTEXT``, else the current context, like the command line. Every operation is a
-    method with the operation's name. If a request fails, the client sends it again when that is
+    method with the operation's name. The client repeats a request that failed, if a repetition is
     safe. All tries of a submit have the same idempotency key.
 
         async with AsyncClient("http://127.0.0.1:8414", token=token) as client:
@@ -137,12 +137,12 @@ class AsyncClient(AsyncMethods):
     ) -> AsyncRunHandle:
         """Submit a run, given as a Run document or by keyword arguments; return a handle on it.
 
-        Required argument: ``gpus``. Optional arguments: ``team``, by default the tenant of the
-        token; ``command``, a list of words that no shell interprets; ``flavor``, one or several by
-        preference; ``name``; ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``,
-        the working directory of the command (default: an empty folder of the run); ``after``;
-        ``pool``; and ``processes``. If ``dry_run``, nothing is recorded: ``outcome`` of the handle
-        says what would happen.
+        ``gpus`` is required. Without ``team``, the owner is the tenant of the token. ``command`` is
+        a list of words that no shell interprets. ``flavor`` is one flavor, or several in order of
+        preference. ``duration`` is a text such as ``"4h"``. ``folder`` is the working directory of
+        the command; by default it is an empty folder of the run. Other optional arguments are
+        ``name``, ``group_gpus``, ``env``, ``after``, ``pool`` and ``processes``. With ``dry_run``
+        nothing is recorded; ``outcome`` of the handle says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = await self._driver.run(flow)
@@ -150,7 +150,7 @@ class AsyncClient(AsyncMethods):
 
     @property
     def runs(self) -> AsyncRuns:
-        """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
+        """All runs: iterate over them, or call ``get(NAME)`` or ``list(owner=...)``."""
         return AsyncRuns(self._asking, self._driver, "run", "runs")
 
     @property
@@ -231,7 +231,7 @@ AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type:
 
 
 class AsyncRunHandle:
-    """A submitted run. ``outcome`` is what ``submit`` answered; ``run(NAME)`` leaves it None."""
+    """A submitted run; ``outcome`` is the answer of ``submit``, or None after ``run(NAME)``."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client

@@ -36,7 +36,7 @@ class Client(Asker, Methods):
 
     Without ``server`` the client uses ``context``, else ``QUORATE_SERVER``, else
     ``QUORATE_CONTEXT``, else the current context, like the command line. Every operation is a
-    method with the operation's name. If a request fails, the client sends it again when that is
+    method with the operation's name. The client repeats a request that failed, if a repetition is
     safe. All tries of a submit have the same idempotency key.
 
         with Client("http://127.0.0.1:8414", token=token) as client:
@@ -89,12 +89,12 @@ class Client(Asker, Methods):
     ) -> RunHandle:
         """Submit a run, given as a Run document or by keyword arguments; return a handle on it.
 
-        Required argument: ``gpus``. Optional arguments: ``team``, by default the tenant of the
-        token; ``command``, a list of words that no shell interprets; ``flavor``, one or several by
-        preference; ``name``; ``group_gpus``; ``duration`` such as ``"4h"``; ``env``; ``folder``,
-        the working directory of the command (default: an empty folder of the run); ``after``;
-        ``pool``; and ``processes``. If ``dry_run``, nothing is recorded: ``outcome`` of the handle
-        says what would happen.
+        ``gpus`` is required. Without ``team``, the owner is the tenant of the token. ``command`` is
+        a list of words that no shell interprets. ``flavor`` is one flavor, or several in order of
+        preference. ``duration`` is a text such as ``"4h"``. ``folder`` is the working directory of
+        the command; by default it is an empty folder of the run. Other optional arguments are
+        ``name``, ``group_gpus``, ``env``, ``after``, ``pool`` and ``processes``. With ``dry_run``
+        nothing is recorded; ``outcome`` of the handle says what would happen.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = self._driver.run(flow)
@@ -102,7 +102,7 @@ class Client(Asker, Methods):
 
     @property
     def runs(self) -> Runs:
-        """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
+        """All runs: iterate over them, or call ``get(NAME)`` or ``list(owner=...)``."""
         return Runs(self._asking, self._driver, "run", "runs")
 
     @property
@@ -183,7 +183,7 @@ Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[at
 
 
 class RunHandle:
-    """A submitted run. ``outcome`` is what ``submit`` answered; ``run(NAME)`` leaves it None."""
+    """A submitted run; ``outcome`` is the answer of ``submit``, or None after ``run(NAME)``."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Contexts: named services in a configuration file of the user, one of which is chosen.
+"""Contexts: services that a user has named in a configuration file, and the one that is chosen.
 
 The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or
 ``~/.config``. The file may hold tokens, so only its owner may read it.
@@ -83,7 +83,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return found
 
     def with_context(self, name: str, context: Context) -> Config:
-        """Return a copy with ``context`` as ``name``; the first context becomes the current one."""
+        """Return a copy in which ``name`` means ``context``; the first context becomes current."""
         check_name(name)
         if name not in self.contexts and len(self.contexts) >= CONTEXTS_MAX:
             raise ConfigError(f"there are {CONTEXTS_MAX} contexts already; delete some")
@@ -98,7 +98,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: str) -> None:
-    """Raise ``ConfigError`` unless ``name`` is a valid name of a context."""
+    """Raise ``ConfigError`` if ``name`` is not a valid name of a context."""
     if name == FILE:
         raise ConfigError(f"{FILE!r} means the ledger's file; choose another name")
     if not _NAME.fullmatch(name):
@@ -235,9 +235,9 @@ def _quoted(text: str) -> str:
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """The chosen service, and what chose it; ``name`` is empty without a context.
+    """The chosen service, and what chose it; ``name`` is empty if no context was chosen.
 
-    ``has_given_token`` says that the token comes from ``QUORATE_TOKEN``.
+    ``has_given_token`` is true if the token comes from ``QUORATE_TOKEN``.
     """
 
     place: Place
@@ -302,7 +302,7 @@ def service_of(
     context: str | None,
     ca_file: str | None,
 ) -> Place:
-    """Return the service that the arguments name, else the one that the CLI would choose."""
+    """Return the service that the arguments name, else the service that the CLI would choose."""
     if server is not None and context is not None:
         raise ConfigError("give either a server or a context, not both")
     found = chosen(environ, server=server, context=context)

@@ -112,7 +112,8 @@ class AsyncDriver:
     async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
         """Return the response of the first reachable service.
 
-        If ``silence_s`` is given, the body is not read here, and each later read may take so long.
+        If ``silence_s`` is given, the body is not read here, and each later read may take up to
+        ``silence_s`` seconds.
         """
         tried = 0
         while True:

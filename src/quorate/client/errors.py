@@ -9,7 +9,7 @@
     │   ├── NotListeningError    no process listens at the address
     │   ├── UntrustedError       the server's certificate is not trusted
     │   ├── TimedOutError        no response within the timeout
-    │   └── UncertainError       a write may have been recorded; no try gave its result
+    │   └── UncertainError       a write may have been recorded; no try showed its result
     ├── NotQuorateError          another program responded, such as a proxy
     │   └── MissingFieldError    the answer lacks a field; also an AttributeError
     ├── WaitedTooLongError       the expected state was not reached in time
@@ -60,7 +60,7 @@ class TimedOutError(UnreachableError):
 
 
 class UncertainError(UnreachableError):
-    """A write may have been recorded, but no try gave its result.
+    """A write may have been recorded, but no try showed its result.
 
     ``first`` is the error of the first try that may have recorded the write, and ``last`` is the
     error of the last try. With ``idempotency_key`` the write is carried out once, however often it
@@ -86,12 +86,12 @@ class UncertainError(UnreachableError):
     def _remedy(self) -> str:
         if self.idempotency_key is not None:
             return (
-                f"repeat it unchanged with idempotency_key={self.idempotency_key!r}, so that it is "
+                f"repeat the request with idempotency_key={self.idempotency_key!r}, so that it is "
                 "carried out once, or check first what was recorded"
             )
         if self.is_repeatable:
-            return "repeat it unchanged: a repetition changes nothing more"
-        return "check what was recorded before you repeat it"
+            return "repeat the request: a repetition changes nothing more"
+        return "check what was recorded before you repeat the request"
 
 
 def _cause_of(error: QuorateClientError) -> str:
@@ -164,7 +164,7 @@ class BusyError(RefusedError):
 
 
 class FailedError(RefusedError):
-    """The service has a fault. A write raises ``UncertainError`` instead."""
+    """The service has a fault. If the request was a write, ``UncertainError`` is raised instead."""
 
 
 _KINDS: Final[dict[int, type[RefusedError]]] = {
@@ -181,7 +181,7 @@ _TOO_MANY: Final = 429
 
 
 def error_kind(status: int, *, has_wait: bool) -> type[RefusedError]:
-    """Return the error class for a response; ``has_wait`` means that it has ``Retry-After``."""
+    """Return the error class for a response; ``has_wait`` says whether it has ``Retry-After``."""
     if status == _TOO_MANY and has_wait:
         return BusyError
     return _KINDS.get(status, FailedError if status >= _SERVER_FAULT else RefusedError)

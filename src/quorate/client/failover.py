@@ -20,7 +20,7 @@ _AWAY: Final = (502, 503, 504)
 
 
 class ServiceRing:
-    """Chooses one of several services: after a failure, the next one in a circle."""
+    """Chooses one of several services: after a failure the next one, and after the last the first."""
 
     def __init__(self, services: int) -> None:
         self._services = services
@@ -32,7 +32,7 @@ class ServiceRing:
             self._move()
 
     def goes_on(self, fault: QuorateClientError, tried: int) -> bool:
-        """Choose the next service after ``fault``; return whether to ask it immediately.
+        """Choose the next service after ``fault``; return whether to ask that service at once.
 
         ``tried`` services have failed so far.
         """

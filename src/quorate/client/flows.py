@@ -75,7 +75,7 @@ def exchange(
     *,
     accept: str = wire.JSON,
 ) -> Flow[T]:
-    """Send a request, with retries if they are safe, and return what ``read`` makes of the reply.
+    """Send a request, with retries if they are safe; return the result of ``read`` for the reply.
 
     All tries have the same idempotency key. Raises ``UncertainError`` if one try of a write may
     have been carried out, and no later try shows whether it was.
@@ -112,8 +112,9 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
     """Emit every event from ``asked.first`` on, once and in order, across lost connections.
 
     If ``first`` is not given, emit the events from now on. After a lost connection the flow
-    reconnects after the last event that it read. The flow ends only when the service refuses, or
-    after too many failures in a row. If an event has several notices, each notice is emitted once.
+    reconnects after the last event that it read. The flow ends when the service refuses a request,
+    or after too many failures in a row. If an event has several notices, each notice is emitted
+    once.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1

@@ -1,6 +1,7 @@
 """A small HTTP/1.1 client over one socket, for a command that sends one request.
 
-Importing http.client, with the mail parser and TLS, takes longer than a response of the service.
+To import http.client, which imports the mail parser and TLS, takes longer than the service takes to
+respond.
 Redirects, cookies and compression are not supported, because the service does not use them.
 """
 

@@ -1,4 +1,4 @@
-"""The base classes with one method per operation, made from the table.
+"""The base classes of the clients, with a method for each operation of the table of operations.
 
 Their types are in ``methods.pyi``, which ``python -m tools.client_methods`` writes.
 """

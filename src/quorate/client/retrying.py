@@ -32,7 +32,7 @@ KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
 """Statuses of a proxy that could not reach the service."""
 _UNDECIDED: Final = frozenset({"not-found", "method-not-allowed", "too-many-requests", "unsound"})
-"""Refusals that do not depend on the state, so they say nothing about an earlier try."""
+"""Refusals that do not depend on the state, so they do not show if an earlier try was recorded."""
 _DICE_BITS: Final = 53
 
 
@@ -44,8 +44,8 @@ def _dice() -> float:
 class Retrying(Struct, frozen=True, kw_only=True):
     """The rules for the retries of a request, which is tried at most ``tries`` times.
 
-    A request that timed out is sent again only if ``waits_again``. ``dice`` returns a random number
-    from 0 to 1.
+    A request that timed out is sent again only if ``waits_again`` is true. ``dice`` returns a
+    random number from 0 to 1.
     """
 
     tries: int = TRIES_MAX
@@ -63,7 +63,8 @@ class Retrying(Struct, frozen=True, kw_only=True):
         """Return the wait after ``failures`` failures in a row; ``error`` is the last error.
 
         The wait doubles each time, up to a limit. It is shortened at random, by half at most, so
-        that clients do not retry all at once. It is never shorter than the service asked for.
+        that clients do not retry all at once. If the service asked for a wait, the wait is at least
+        as long as that.
         """
         doubled_s = min(self.wait_s_max, self.wait_s_min * 2.0 ** min(failures - 1, 30))
         own_s = doubled_s * (0.5 + self.dice() / 2)
@@ -130,7 +131,8 @@ def conclusion(
 
     ``uncertain`` is the error of the first try that may have recorded something, ``last`` the error
     of the last try. If the ledger refused a later try, nothing was recorded. If a later try failed
-    in another way, its text "nothing was recorded" is about that try alone, and proves nothing.
+    in another way, its text may say "nothing was recorded", but this is true of that try alone, and
+    proves nothing about earlier tries.
     """
     if uncertain is None or (last is not uncertain and _is_decided(last)):
         return last

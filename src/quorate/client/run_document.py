@@ -12,7 +12,7 @@ from msgspec import Struct
 from quorate.model.api_version import API_VERSION
 
 NAME_CHARS_MAX: Final = 40
-"""How many characters of a program's name a generated name keeps."""
+"""How many characters of the program's name are in a generated name, at most."""
 _LAUNCHERS: Final = frozenset(
     {"bash", "env", "python", "python3", "sh", "torchrun", "accelerate", "deepspeed", "uv"}
 )
@@ -122,7 +122,7 @@ def work_of(
     """Return the run to submit: ``document``, or the ``Work`` made from the arguments ``said``."""
     if document is not None:
         if said:
-            raise TypeError(f"{min(said)}: a document is given as well, so set it there")
+            raise TypeError(f"{min(said)}: a document is given as well; set this in the document")
         return document
     known = Said.__annotations__
     unknown = sorted(said.keys() - known.keys())
@@ -155,7 +155,7 @@ class NoFlavorError(ValueError):
 
 
 def only_flavor(statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Return the only flavor in ``statuses`` of domains; else raise ``NoFlavorError``."""
+    """Return the only flavor of the domains; raises ``NoFlavorError`` if there is not just one."""
     found = sorted({str(each["flavor"]) for each in statuses})
     if len(found) == 1:
         return found[0]

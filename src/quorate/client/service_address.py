@@ -116,7 +116,7 @@ def _checked_address(text: str) -> str:
 
 
 def checked_token(text: str) -> str:
-    """Return the token without surrounding blanks; ``BadPlaceError`` does not show the token."""
+    """Return the token without blanks around it; raises ``BadPlaceError`` without the token."""
     found = text.strip()
     if not found:
         raise BadPlaceError("the token is empty; give the one that was issued to you")

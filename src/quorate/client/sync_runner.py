@@ -19,10 +19,10 @@ from quorate.version import __version__
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0
 STREAM_SILENCE_S_MAX: Final = 60.0
-"""How long a stream may be silent: a service sends something every few seconds."""
+"""How many seconds a stream may be silent; a service sends something every few seconds."""
 
 FaultOf = Callable[[Exception], QuorateClientError | None]
-"""Returns the client error for an exception; None if the transport did not cause it."""
+"""Returns the client error for an exception; None if the transport did not cause the exception."""
 
 
 def own_headers(place: Place) -> dict[str, str]:

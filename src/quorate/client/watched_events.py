@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of the ledger. ``tag`` is its type; docs/reference/events.md lists all.
+    """One event of the ledger. ``tag`` is its type; docs/reference/events.md lists all types.
 
     ``fields`` are the fields of that type, such as ``run``; ``at_ms`` is in milliseconds since
     1970.

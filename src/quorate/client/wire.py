@@ -187,7 +187,7 @@ def text_of(reply: Reply, media: str) -> str:
 
 
 def check(reply: Reply) -> None:
-    """Raise the error in ``reply``, unless its status is a success."""
+    """Raise the error in ``reply`` if its status is not a success."""
     if not reply.is_ok:
         raise error_of(reply)
 
@@ -230,7 +230,7 @@ def retry_after_s(reply: Reply) -> float | None:
 
 
 def lag_s(reply: Reply) -> float:
-    """Return the answer's maximal age in seconds; 0 if the service does not state it."""
+    """Return the answer's maximal age in seconds; 0 if the service does not state an age."""
     text = reply.headers.get("quorate-lag-ms", "").strip()
     return int(text) / 1_000 if text.isascii() and text.isdecimal() else 0.0
 

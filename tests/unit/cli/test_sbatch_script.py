@@ -104,7 +104,7 @@ def test_everything_that_is_left_out_is_said_line_by_line() -> None:
         "job.sh:5: --exclusive",
         "job.sh:6: --frobnicate",
         "job.sh:10: --mail-user",
-        "job.sh:11: SLURM_STEP_ID is not set in this shell",
+        "job.sh:11: Quorate does not set SLURM_STEP_ID for this job",
     ]
     assert found.gpus_total() is None, "what stands after the first command is not read"
 
@@ -276,6 +276,6 @@ def test_a_wrapped_command_is_one_for_a_shell() -> None:
 def test_gpus_of_each_node_are_not_told_where_nodes_are_not_chosen() -> None:
     words = "echo $SLURM_GPUS_PER_NODE"
     several = read_script(f"#!/bin/sh\n#SBATCH -N 2 --gres=gpu:4\n{words}\n", "job.sh")
-    assert "job.sh:3: SLURM_GPUS_PER_NODE is not set in this shell" in several.said
+    assert "job.sh:3: Quorate does not set SLURM_GPUS_PER_NODE for this job" in several.said
     one = read_script(f"#!/bin/sh\n#SBATCH -N 1 --gres=gpu:4\n{words}\n", "job.sh")
     assert one.said == []

@@ -83,9 +83,10 @@ def claim(
     """Claim whole nodes for sensitive work of one user, until a stated end.
 
     A claim is granted at once or refused: claims do not queue. The owner's own envelopes pay for
-    the whole time from the start, even if no work runs there; an early release returns the rest. No
-    other run is placed on these nodes, no conflict cuts their work, and each node is wiped before
-    another user gets it. The claim is recorded before its leases.
+    the whole time of the claim, even while no work runs on its nodes; an early release returns the
+    rest. No other run is placed on these nodes, and work on them is never stopped to free GPUs for
+    other runs. Each node is wiped before another user gets it. The claim is recorded before its
+    leases.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.claim_handlers import claim_document
@@ -137,8 +138,9 @@ def _selector(labels: tuple[str, ...]) -> dict[str, str]:
 def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Give the nodes of a claim back before its end.
 
-    The hold for the rest of its time is released. The nodes take no other work until they are
-    wiped: the executor wipes them, or an operator records the wipe with `quorate node wiped NODE`.
+    The GPU-hours held for the rest of the claim are released. The nodes take no other work until
+    they are wiped: the executor wipes them, or an operator records the wipe with
+    `quorate node wiped NODE`.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note

@@ -20,7 +20,7 @@ _ELSEWHERE: Final = {
     "token": "quorate token revoke ID",
     "context": "quorate context delete NAME",
 }
-"""Kind that cannot be deleted -> the command that ends such a resource."""
+"""Maps a kind that cannot be deleted to the command that ends a resource of this kind."""
 _REASON_CHARS_MAX: Final = 1000
 
 
@@ -43,7 +43,7 @@ def delete(
 
     KIND is node, pool, budget or owner. A node must have no work on it (quorate node drain), a pool
     must have no runs, a budget must pay for no runs, and an owner must have neither runs nor
-    children. The idle budgets and the tokens of an owner are removed with it. Firm starts that need
+    children. With an owner, its idle budgets and its tokens are removed, too. Firm starts that need
     a removed node or budget are planned again. The ledger keeps the history, and a resource of the
     same name can be applied again.
     """

@@ -18,13 +18,15 @@ from quorate.views.exits import CommandError
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """Show everything about one resource.
 
-    Run: its request, why it waits and since when, its planned start, its conflicts, its leases with
-    nodes, slots and payers, the steps and metrics that it reported last, who paid how much, and its
-    events with their sequence numbers. Budget: what each envelope was granted, has spent, holds and
-    lends, and its caps. Node: its status, the leases on it and its events. Owner: its family,
-    quota, budgets and runs. Reservation: when and where its run starts, who pays, and why it was
-    moved. Resolveroutcome: the runs in the lottery with their odds, the seed, the draws and the
-    cuts.
+    For a run: its request, why it waits and since when, its planned start and its conflicts; its
+    leases with nodes, slots and payers; the steps and metrics that it reported last; who paid how
+    much; and its events with their sequence numbers.
+
+    For a budget: what each envelope was granted, has spent, holds and lends, and the budget's caps.
+    For a node: its status, the leases on it and its events. For an owner: its family, quota,
+    budgets and runs. For a reservation: when and where its run starts, who pays, and why the start
+    was moved. For a resolveroutcome: the runs in the lottery with their odds, the seed, the draws
+    and the cuts.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.operations.resources.resource_operations import GetSystem, GetThing

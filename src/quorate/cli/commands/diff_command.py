@@ -1,4 +1,4 @@
-"""``quorate diff``: what applying files would change, for each document."""
+"""``quorate diff``: shows for each document what would change if it were applied."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _MADE: Final = ("nonce", "user")
 def diff(settings: Settings, files: tuple[str, ...]) -> int:
     """Show the changes that applying files would make.
 
-    Prints a diff for each document: lines with - are in the resource only, lines with + are in the
-    file only. A field that the file does not have is shown as removed, because `apply` replaces the
-    whole resource. Nothing is recorded; for the effect on runs see `quorate apply --dry-run`. The
-    exit code is 0 without differences, 1 with differences, and 2 or more after an error.
+    Prints a diff for each document: lines with - are only in the current resource, lines with + are
+    only in the file. A field that the file does not have is shown as removed, because `apply`
+    replaces the whole resource. Nothing is recorded; for the effect on runs see `quorate apply
+    --dry-run`. The exit code is 0 without differences, 1 with differences, and 2 or more after an
+    error.
     """
     from quorate.views.exits import CommandError, Exit
 

@@ -23,9 +23,9 @@ from quorate.cli.settings import Settings
 def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     """Show why a run waits, and which changes would start it.
 
-    Each change is listed as a command that would start the run now, as a dry run has verified. For
-    a run with a firm start, the output shows why it has that start. For a run that was cut, the
-    output shows the conflict, its seed and the odds. Nothing is changed.
+    Each change is listed as a command; a dry run has verified that the command would start the run
+    now. For a run with a firm start, the output shows why the run has that start. For a run that
+    was cut, the output shows the conflict, its seed and the odds. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name

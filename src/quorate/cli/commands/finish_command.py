@@ -30,8 +30,8 @@ _SHOWN_MAX: Final = 5
 def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
     """Record that the work of runs is done.
 
-    Their slots become free at once, the unused rest of their holds is released, and the scheduler
-    tries to start waiting runs.
+    The slots of the runs become free at once, and the unused GPU-hours of their holds are released.
+    Then the scheduler tries to start waiting runs.
     """
     _end(settings, "complete-run", runs, note, dry_run=dry_run)
 
@@ -49,8 +49,9 @@ def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool
 def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
     """Record that the work of runs has failed.
 
-    A failed run is over and does not start again; its slots become free at once. Runs that follow
-    it fail, too, or wait until they are cancelled. For a broken machine see `quorate node fail`.
+    A failed run is over and does not start again; its slots become free at once. Runs that follow a
+    failed run fail, too, or wait until they are cancelled. For a broken machine see
+    `quorate node fail`.
     """
     _end(settings, "fail-run", runs, note, dry_run=dry_run)
 
@@ -78,7 +79,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
 @click.option(
     "--owner",
     metavar="OWNER",
-    help="With --all: the runs of this owner, of --user or of all users.",
+    help="With --all: the runs of this owner; with --user only those of that user.",
 )
 @click.option(
     "--all-users",
@@ -89,7 +90,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
 @click.option(
     "--now",
     is_flag=True,
-    help="Kill the work at once, without grace to checkpoint, even if it is already stopping.",
+    help="Kill the work at once, without a grace period, even if the work is already stopping.",
 )
 @click.option("--note", metavar="TEXT", default="", help="The reason; kept in the ledger.")
 @writer
@@ -109,13 +110,13 @@ def cancel(
 ) -> None:
     """Stop runs, or withdraw them from the queue.
 
-    A running run has its grace period to checkpoint; with --now it has none, and loses what it has
-    not saved. The firm start of a cancelled run, if any, is dropped. If the run has just started by
-    a conflict, its owner cannot cause another conflict during the pool's cool-down. Cancelling a
-    cancelled run changes nothing.
+    A running run has its grace period to checkpoint; with --now it has no grace period, and loses
+    unsaved work. The firm start of a cancelled run, if any, is dropped. If other runs were just
+    stopped by a conflict so that the run could start, its owner cannot cause another conflict
+    during the pool's cool-down. Cancelling a cancelled run changes nothing.
 
-    With several runs, a refusal for one does not stop the others; the refusals are listed at the
-    end, and the exit code is 1.
+    If the request for one of several runs is refused, the other runs are still cancelled. The
+    refusals are listed at the end, and the exit code is 1.
     """
     if is_all == bool(runs):
         raise click.UsageError(
@@ -150,10 +151,11 @@ def cancel(
 def tick(settings: Settings, dry_run: bool) -> None:
     """Record changes that are due, such as ends of windows and of rounds.
 
-    A hold that has run out is extended, or handed over to the next payer; if no payer has money,
-    the run is stopped. Runs whose firm start is due are started, and conflicts that are due are
-    settled. A firm start that cannot be kept is moved, with its cause. Then waiting runs are tried,
-    and malleable runs grow if no run waits. Every command that writes does all this, too.
+    A hold that has run out is extended, or the next payer takes over; if no payer has money, the
+    run is stopped. Runs whose firm start is due are started, and conflicts that are due are
+    settled. A firm start that cannot be kept is moved, and the cause is recorded. Then the
+    scheduler tries to start waiting runs, and malleable runs grow if no run waits. Every command
+    that writes does all this, too.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.fleet_operations import Tick
@@ -170,7 +172,7 @@ def _end(
     dry_run: bool,
     now: bool = False,
 ) -> None:
-    """Request an operation that ends a run, for each of ``runs``."""
+    """Request for each of ``runs`` the operation named ``operation``, which ends a run."""
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.typed_names import names_of_typed, typed_run
     from quorate.operations.resources.run_operations import CancelRun, EndRun
@@ -203,8 +205,9 @@ def _live_runs(
     """Return the names of the waiting and running runs of an owner and a user.
 
     None means any owner, or any user. If ``has_below``, the result includes runs of owners below
-    ``owner``. Waiting runs come before running runs, and newer runs before older ones: in this
-    order, a run is cancelled before the runs that it follows, so it does not start.
+    ``owner``. Waiting runs come before running runs, and newer runs before older ones. In this
+    order, a run that follows other runs is cancelled before them, so that their end does not start
+    it.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns
@@ -225,5 +228,5 @@ def _live_runs(
 
 
 def checked_note(note: str) -> str:
-    """Return ``note``; raises ``CommandError`` unless it is empty or one line."""
+    """Return ``note``; raises ``CommandError`` if it is neither empty nor one short line."""
     return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""

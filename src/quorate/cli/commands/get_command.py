@@ -154,7 +154,7 @@ def get(
 def _show(
     settings: Settings, kind: str, operation: str, asked: Struct, *, is_watched: bool
 ) -> None:
-    """Print the response once, or again whenever it changes."""
+    """Print the response once; if ``is_watched``, print the rows that change until Ctrl-C."""
     if is_watched:
         from quorate.cli.live.watch_rows import follow_rows
 

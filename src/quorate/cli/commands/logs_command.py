@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TAIL_MAX: Final = 1_000
 """The maximal number of lines in one response."""
 PAUSE_S: Final = 0.5
-"""The wait between two reads of the output beside a ledger's file."""
+"""The time, in seconds, between two reads of the output that is stored beside a ledger's file."""
 _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -37,7 +37,7 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
     "-f",
     "--follow",
     is_flag=True,
-    help="Print new lines until the run is over; wait for its start.",
+    help="Wait for the start of the run, and print new lines until the run is over.",
 )
 @click.option("--prefix", is_flag=True, help="Prefix each line with its rank, node and stream.")
 @click.option(
@@ -52,13 +52,13 @@ _CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x
 @click.option(
     "--pods",
     is_flag=True,
-    help="For a run in Kubernetes: read its pods with kubectl and your rights.",
+    help="For a run in Kubernetes: read the output of its pods with kubectl and your rights.",
 )
 @click.option(
     "-n",
     "--namespace",
     metavar="NAME",
-    help="With --pods: their namespace.  [default: the owner's]",
+    help="With --pods: the namespace of the pods.  [default: the owner's]",
 )
 @reader
 @click.pass_obj
@@ -75,9 +75,9 @@ def logs(
 ) -> None:
     """Show the output of a run.
 
-    The executor that runs the work stores its output; a ledger's file has the output of the local
-    executor beside it. If there is no stored output, the exit code is 1. The output of pods is in
-    their cluster: with --pods, kubectl reads it there, with your own rights.
+    The executor that runs the work stores the output of the work; the local executor stores it
+    beside the ledger's file. If there is no stored output, the exit code is 1. The output of pods
+    is in their Kubernetes cluster: with --pods, kubectl reads it there, with your own rights.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name

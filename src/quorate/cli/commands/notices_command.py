@@ -58,10 +58,10 @@ def notices(
 ) -> None:
     """Show your notices.
 
-    Notices report starts, cuts, lotteries, thresholds, lost nodes and exhausted budgets, each with
-    its numbers and the next command to type. Notices are derived from the ledger, so that past
-    notices can be read at any time. With -f, new notices are printed as they are recorded, one per
-    line (with -o json one JSON object per line), until Ctrl-C or --count.
+    Notices report starts, cuts, lotteries, thresholds, lost nodes and exhausted budgets. Each
+    notice has its numbers, and the next command to type. Notices are derived from the ledger, so
+    that past notices can be read at any time. With -f, new notices are printed as they are
+    recorded, one per line (with -o json one JSON object per line), until Ctrl-C or --count.
     """
     from quorate.operations.notices.notice_operations import (
         NOTICES_SHOWN,

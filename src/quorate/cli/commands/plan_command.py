@@ -38,18 +38,21 @@ def plan(
 ) -> None:
     """Show when a run is planned to start, and the conditions for it.
 
-    Shows the planned start with a countdown, the start without a conflict and by a conflict, why
-    the run does not start now, who pays, and which changes would start it now (each verified by a
-    dry run). It also shows what a conflict for this run would stop: the cuts, the odds of being
-    drawn first, and how often each run is cut in 1,000 simulated draws. For a running run it shows
-    which conflicts could stop it.
+    Shows the planned start with a countdown, and the start without a conflict and by a conflict.
+    Shows why the run does not start now, who pays, and which changes would start the run now (each
+    verified by a dry run). Also shows what a conflict for this run would stop: the cuts, the odds
+    of being drawn first, and how often each run is cut in 1,000 simulated draws. For a running run,
+    shows which conflicts could stop it.
 
-    A start is firm (recorded; moved later only for a recorded cause), tentative (it changes with
-    the queue), "not before" a time (the run is further back than the pool plans) or none (waiting
-    alone will not help). With --exact, up to 10,000 runs before the run are planned, too, so that a
-    run far back in the queue also has a tentative start. The confidence is certain (no running work
-    is in the way), expected (if running work ends when declared, or by a conflict) or rough (the
-    run waits for overdue work).
+    A firm start is recorded, and is moved later only for a recorded cause. A tentative start
+    changes with the queue. A start is "not before" a time if the run is further back in the queue
+    than the pool plans. If there is no planned start, waiting alone will not help. With --exact, up
+    to 10,000 runs before the run are planned, too, so that a run far back in the queue also has a
+    tentative start.
+
+    The confidence of a start is certain if no running work is in the way. It is expected if the
+    start relies on running work that ends as declared, or on a conflict. It is rough if the run
+    waits for overdue work.
 
     Nothing is written.
     """

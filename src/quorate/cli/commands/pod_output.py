@@ -31,7 +31,7 @@ def kubectl_words(
     """Return the arguments of the ``kubectl`` command that prints the output of a run's pods.
 
     Without ``namespace``, the pods are in the namespace of the run's workload. If the run has no
-    workload, they are in the namespace of its owner.
+    workload, the pods are in the namespace of the run's owner.
     """
     spec = run["spec"]
     workload = workload_of(spec["workload"]) if "workload" in spec else None
@@ -50,7 +50,7 @@ def kubectl_words(
 
 
 def print_pods(words: list[str]) -> None:
-    """Run ``kubectl``, which prints; raises ``CommandError`` if it fails."""
+    """Run ``kubectl``, which prints the output; raises ``CommandError`` if ``kubectl`` fails."""
     if shutil.which(words[0]) is None:
         raise CommandError(
             Exit.UNUSABLE, "--pods: kubectl is not on the path; install it, or add it to PATH"

@@ -26,7 +26,7 @@ _MANY: Final = frozenset({"domain", "region", "cluster"})
     "--scope",
     metavar="KEY=VALUE,...",
     required=True,
-    help="flavor=F, then domain=D, region=R, cluster=C (each may be repeated; none means all) and "
+    help="flavor=F, and optionally domain=D, region=R, cluster=C (each may be repeated) and "
     "pool=P; or cap=BUDGET/CAP.",
 )
 @click.option(
@@ -42,11 +42,13 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     """Free GPUs in a scope by hand, after the notice period.
 
     The conflict is declared at once, with all runs in its lottery, and settled after the pool's
-    notice period. Overstayed backfill is stopped first, then spares, then steps of malleable runs;
-    the lottery is drawn last. If all cuts together do not free enough GPUs, nothing is stopped.
-    Give a domain by its key, region/cluster/domain, or by its last part if that is unique; region
-    and cluster select all domains in them. The default pool is `default`, or the only one that has
-    the flavor. With a cap, the GPUs are freed among the runs that count against it.
+    notice period. Backfilled runs past their declared end are stopped first, then spares, then
+    steps of malleable runs; the lottery is drawn last. If all cuts together do not free enough
+    GPUs, nothing is stopped.
+    Give a domain by its key, region/cluster/domain, or by the last part of the key if this part is
+    unique. A region or a cluster selects all domains in it. The default pool is `default`, or the
+    only pool that has the flavor. With a cap, GPUs of the runs that count against the cap are
+    freed.
 
     With --dry-run: shows what would be cut, the runs in the lottery with their odds, and a
     simulated draw.

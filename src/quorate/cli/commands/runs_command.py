@@ -134,9 +134,9 @@ def runs(ctx: click.Context, *, namespace: str | None) -> None:
 def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     """Show how many GPUs each envelope pays for, and its headroom.
 
-    OWNED are GPUs of the owner's own runs, SHARED those of its family's runs, BORROWED those lent
-    to others. HEADROOM is how many more GPUs the envelope could pay for at once, within its limit
-    and its caps; it is 0 outside the envelope's window.
+    OWNED counts the GPUs of the owner's own runs, SHARED those of runs of its family, and BORROWED
+    those lent to other owners. HEADROOM is how many more GPUs the envelope could pay for at once,
+    within its limit and its caps; outside the envelope's window, HEADROOM is 0.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.printing import print_lines, print_tree
@@ -273,8 +273,8 @@ def add_sponsors(
 ) -> None:
     """Submit a copy of a run that may borrow from more owners.
 
-    The funding of a submitted run does not change, so that its payers can rely on it; therefore the
-    copy is a new run. Cancel the old run after you have submitted the copy.
+    The funding of a submitted run never changes, because its payers rely on this funding.
+    Therefore the copy is a new run. Cancel the old run after you have submitted the copy.
     """
     import json
 
@@ -293,7 +293,7 @@ def add_sponsors(
 
 
 def _checked_run(settings: Settings, word: str) -> dict[str, Any]:
-    """Return the tree of the run that was typed as ``word``."""
+    """Return the tree of the run that ``word`` names; raises ``CommandError`` if it is unknown."""
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.typed_names import run_name
     from quorate.operations.resources.resource_operations import GetThing

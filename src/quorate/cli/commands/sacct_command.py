@@ -93,7 +93,7 @@ def sacct(
 
 
 def _instant(text: str | None, option: str) -> datetime | None:
-    """Return the instant of ``text``, a date or a time; without an offset it is in UTC."""
+    """Return the instant of ``text``, a date or a time; a text without an offset means UTC."""
     from datetime import UTC, datetime
 
     if text is None:
@@ -108,7 +108,7 @@ def _instant(text: str | None, option: str) -> datetime | None:
 
 
 def _fields(now: datetime) -> dict[str, Field[JobRow]]:
-    """Return the columns of sacct by name."""
+    """Return a map from names to columns of sacct."""
     from quorate.cli.slurm.job_rows import full_span, node_list
     from quorate.cli.slurm.slurm_format import Field
 
@@ -155,8 +155,8 @@ def sinfo(
 ) -> None:
     """List pools and their nodes, as Slurm's sinfo does.
 
-    A partition is a pool. Nodes with the same pool, state and flavor share a line. FORMAT is
-    Slurm's: % with a width and a letter.
+    A partition is a pool. Nodes with the same pool, state and flavor share a line. FORMAT is as in
+    Slurm: % with a width and a letter.
     """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.cli.slurm.node_rows import NODE_FIELDS, node_rows

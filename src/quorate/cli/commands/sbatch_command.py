@@ -22,7 +22,7 @@ _SLURM: Final = "quorate.sbatch"
 
 
 class _SlurmLine(click.Command):
-    """A command that takes options of sbatch and options of its own, before the script."""
+    """A command that takes options of sbatch and its own options, all before the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set Slurm's options and the script aside, and parse the command's own options."""
@@ -40,7 +40,7 @@ class _SlurmLine(click.Command):
 
 
 def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
-    """Return the command's own options; ``-o`` is one of them unless ``args`` has ``-o FILE``.
+    """Return the command's own options, without ``-o`` if ``args`` has ``-o FILE``.
 
     ``-o FORMAT`` is the command's own option, and ``-o FILE`` is Slurm's.
     """
@@ -72,12 +72,12 @@ def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
     help="The owner of the run; by default --account.",
     shell_complete=names_of("owner"),
 )
-@click.option("--flavor", metavar="KIND", help="The GPU; by default that of --gpus or --gres.")
+@click.option("--flavor", metavar="KIND", help="The kind of GPU; by default as in --gpus, --gres.")
 @click.option(
     "--for",
     "duration",
     metavar="TIME",
-    help="The expected duration; by default its limit, --time.",
+    help="The expected duration; by default the time limit, --time.",
 )
 @click.option(
     "--pool",
@@ -97,17 +97,17 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
 
     Write SCRIPT [ARGUMENT]... after the options, or --wrap=COMMAND among them.
 
-    Options of sbatch may be given before the script and in its #SBATCH lines; the former take
-    precedence: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks,
-    ntasks-per-node, time, account, partition, chdir, export, array,
-    dependency=afterok|afterany|aftercorr|singleton, wrap, mail-user, mail-type, parsable and
-    test-only. Ignored options are listed on standard error, one per line; an option that would
-    change the meaning of the job, such as begin, is refused. Words after the script are its
-    arguments.
+    Options of sbatch may be given before the script and in its #SBATCH lines; options before the
+    script take precedence. These options of sbatch have an effect: job-name, gpus, gpus-per-node,
+    gpus-per-task, gres=gpu, nodes, ntasks, ntasks-per-node, time, account, partition, chdir,
+    export, array, dependency=afterok|afterany|aftercorr|singleton, wrap, mail-user, mail-type,
+    parsable and test-only. Ignored options are listed on standard error, one per line. If ignoring
+    an option would change the meaning of the job, as for begin, the option is refused. Words after
+    the script are its arguments.
 
-    An array is one document. Each task is a run with the name NAME_INDEX; `NAME[1-3]` names several
-    tasks, and NAME the whole array. The script is not copied: it must still exist under the same
-    path when the run starts.
+    An array is submitted as one document. Each task is a run with the name NAME_INDEX; `NAME[1-3]`
+    names several tasks, and NAME the whole array. The script is not copied: it must still exist
+    under the same path when the run starts.
     """
     from quorate.cli.slurm.sbatch_options import CommandLine
     from quorate.cli.typed_keys import new_key
@@ -312,4 +312,4 @@ _FIELDS: Final = {
     "spec.mail": "--mail-user",
     "spec.command": "the script",
 }
-"""Field of a Run document -> the options that set it."""
+"""Maps a field of a Run document to the options that set the field."""

@@ -31,7 +31,7 @@ def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_
     """Shrink a malleable run to fewer GPUs.
 
     The run gives back whole steps, the highest first, and keeps its minimum. The scheduler tries to
-    start waiting runs on the free GPUs. The run does not grow above the new width by itself.
+    start waiting runs on the freed GPUs. The run does not grow above the new width by itself.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import run_name

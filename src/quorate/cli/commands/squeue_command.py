@@ -56,7 +56,7 @@ def squeue(
     """List jobs that wait or run, as Slurm's squeue does.
 
     A job is a run, its account is its owner, and its partition is its pool. Tasks of an array that
-    wait for the same reason share a line. FORMAT is Slurm's: % with a width and a letter.
+    wait for the same reason share a line. FORMAT is as in Slurm: % with a width and a letter.
     """
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen, now_of
     from quorate.cli.slurm.job_rows import grouped
@@ -88,7 +88,7 @@ def squeue(
 
 
 def _fields(now: datetime) -> dict[str, Field[JobRow]]:
-    """Return the columns of squeue by letter."""
+    """Return a map from letters to columns of squeue."""
     from quorate.cli.slurm.job_rows import COMPACT, node_list, span
     from quorate.cli.slurm.slurm_format import Field
 
@@ -168,8 +168,8 @@ def scancel(
     """Cancel jobs, as Slurm's scancel does.
 
     JOB is a run, an array, or tasks of an array, as in sweep_[3-5]. The options select among the
-    jobs that wait or run. Waiting jobs are cancelled first, newest first, so that none starts
-    because another one is cancelled. Jobs that are over are skipped silently.
+    jobs that wait or run. Waiting jobs are cancelled first, the newest of them first, so that no
+    job starts because another job is cancelled. Jobs that are over are skipped silently.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen

@@ -1,4 +1,4 @@
-"""``quorate statement``: what each envelope granted, spent and holds in a month."""
+"""``quorate statement``: what each envelope was granted, has spent and holds in a month."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def statement(
 ) -> None:
     """Show the amounts of each envelope: granted, spent, held and lent.
 
-    The amounts are as of the end of the month, or as of now; granted is always spent + held + free.
-    Below them are the users of each envelope in the month, and what was borrowed from which owner.
+    The amounts are as of the end of the month, or as of now in the current month; granted is always
+    spent + held + free. Below the amounts, the output shows who used each envelope in the month,
+    and how much was borrowed from which owner.
     Tables show GPU-hours with two decimals; json, yaml and csv have exact GPU-milliseconds. The
     statement of a past month never changes.
     """

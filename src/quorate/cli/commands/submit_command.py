@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class _AfterDashes(click.Command):
     """A command that takes the command line of a run after ``--``.
 
-    A word before ``--`` that no option takes is an error.
+    A word before ``--`` that is neither an option nor the value of an option is an error.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; raises ``UsageError`` for a word before ``--`` that no option takes."""
+        """Parse ``args``; raises ``UsageError`` for a word before ``--`` that is no option."""
         before = args[: args.index("--")] if "--" in args else args
         given, _, _ = self.make_parser(ctx).parse_args(list(before))
         strays = given.get("command")
@@ -86,7 +86,8 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     "flavors",
     metavar="KIND",
     multiple=True,
-    help="The flavor of GPU; repeat it by preference. Required if the fleet has several.",
+    help="The flavor of GPU; may be repeated, the preferred flavor first. Required if the fleet "
+    "has several flavors.",
 )
 @click.option(
     "--group-gpus", metavar="N", type=click.IntRange(min=1), help="Place the GPUs in groups of N."
@@ -122,7 +123,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     "mail_kinds",
     metavar="KIND",
     multiple=True,
-    help="Mail this kind of notice instead, such as run-started. May be repeated.",
+    help="Send mail for this kind of notice instead, such as run-started. May be repeated.",
 )
 @click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
 @click.option(
@@ -209,7 +210,7 @@ def submit(
 
 
 def _submit_and_watch(settings: Settings, operation: str, asked: Struct) -> None:
-    """Submit one run, and watch it until it is over; raises ``CommandError`` unless it completed.
+    """Submit a run and watch it until it is over; raises ``CommandError`` if it does not complete.
 
     The first screen of ``watch`` shows the outcome of the request.
     """
@@ -334,4 +335,4 @@ _FIELDS = {
     "spec.pool": "--pool",
     "spec.command": "the command",
 }
-"""Field of a Run document -> the option that sets it."""
+"""Maps a field of a Run document to the option that sets the field."""

@@ -16,7 +16,7 @@ from quorate.views.exits import CommandError, Exit
     )
 )
 @click.option("--pool", metavar="POOL", help="Only this pool.", shell_complete=names_of("pool"))
-@click.option("--nodes", is_flag=True, help="Show each node with its owners; prints once.")
+@click.option("--nodes", is_flag=True, help="Show the owners of the work on each node; print once.")
 @click.option("--once", is_flag=True, help="Print once, also on a terminal.")
 @click.option(
     "--interval",
@@ -35,12 +35,12 @@ def top(
     """Show the GPU usage of the fleet.
 
     On a terminal the screen is redrawn, with running and waiting runs. Keys: q quits, s changes the
-    sort order (GPUs, time, owner, name), r reverses it, / filters the runs by a text, w switches
-    between waiting and running runs, arrows scroll. NO_COLOR turns colours off.
+    sort order (GPUs, time, owner, name), r reverses the order, / filters the runs by a text, w
+    switches between waiting and running runs, arrows scroll. NO_COLOR turns colours off.
 
     Without a terminal, and with --once or -o, the output is printed once: by flavor, by domain and
-    by owner. In a bar, # is in use, x out of service and . free. QUEUED is the number of GPUs that
-    waiting runs request. Owners that you may not see are combined as (others).
+    by owner. In a bar, # is a GPU in use, x a GPU out of service, and . a free GPU. QUEUED is the
+    number of GPUs that waiting runs request. Owners that you may not see are combined as (others).
     """
     if settings.output == "table" and not (once or nodes) and _is_terminal():
         from quorate.cli.live.top_live import watch_fleet

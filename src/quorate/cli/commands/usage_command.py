@@ -38,9 +38,10 @@ from quorate.operations.money.money_operations import DAYS_MAX, TenantUsageReque
 def usage(settings: Settings, tenant: str | None, user: str | None, days: int | None) -> None:
     """Show GPU-hours and node-hours used.
 
-    Usage counts for the owner of a run, whichever envelope paid. Leases count from their start to
-    their end, or to now, inside the last N days; a node that several leases share counts once.
-    Tables show hours with two decimals; json, yaml and csv also have exact milliseconds.
+    Usage is counted for the owner of a run, whichever owner's envelope paid. The time of a lease is
+    counted from its start to its end, or to now, within the last N days. A node that several leases
+    share is counted once. Tables show hours with two decimals; json, yaml and csv also have exact
+    milliseconds.
     """
     from quorate.cli.ask_and_print import ask
 

@@ -59,9 +59,9 @@ def watch(
 
     On a terminal the screen is redrawn, with countdowns. Without a terminal the state is printed
     once, and then a line for each new event. For a running run the output shows the steps, rate and
-    metrics that it reports with runtime.report, and when the last step is expected. Nothing is
-    written. A ledger's file is read again only after a commit; a service sends new events by
-    itself, and the client reconnects after a lost connection.
+    metrics that the run reports with runtime.report, and when the last step is expected. Nothing is
+    written. A ledger's file is read again only after a commit. A service sends new events by
+    itself; the client reconnects after a lost connection.
 
     Ends with exit code 0 when the run is over, however it ended, or after --count; with 130 on
     Ctrl-C.

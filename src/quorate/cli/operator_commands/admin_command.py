@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMITS = (
-    (("--max-nodes",), "N", "At most N nodes at once, including owners below it."),
+    (("--max-nodes",), "N", "At most N nodes at once, including those of owners below it."),
     (
         ("--max-concurrent-allocations", "--max-concurrent-runs"),
         "N",
-        "At most N running runs at once, including owners below it.",
+        "At most N running runs at once, including those of owners below it.",
     ),
-    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; above it, runs wait longer."),
-    (("--node-hours-budget",), "HOURS", "Node-hours per period; above it, runs wait longer."),
+    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; above them, runs wait longer."),
+    (("--node-hours-budget",), "HOURS", "Node-hours per period; above them, runs wait longer."),
     (("--fair-share-target",), "SHARE", "The target share of the fleet, from 0 to 1."),
     (
         ("--burst-allowance",),
@@ -66,7 +66,7 @@ def _versioned(command: F) -> F:
         "--expected-version",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Refuse the change unless the tenant still has version N.",
+        help="Refuse the change if the tenant no longer has version N.",
     )(command)
 
 
@@ -85,9 +85,9 @@ def admin() -> None:
 def tenant() -> None:
     """Manage tenants, which documents call owners.
 
-    A limit that is not set does not apply, and 0 allows nothing. Limits on nodes and runs always
-    apply, and include the owners below a tenant. Lowering a limit stops no run: new work waits
-    until usage has dropped. Every change is recorded with its actor and reason.
+    A limit that is not set does not apply, and 0 allows nothing. A limit on nodes or runs is hard,
+    and also counts what owners below the tenant use. Lowering a limit stops no run: new work waits
+    until usage has dropped below the limit. Every change is recorded with its actor and reason.
     """
 
 
@@ -162,7 +162,7 @@ def update(
 ) -> None:
     """Change only the fields that are given.
 
-    --parent replaces all parents by those given.
+    --parent replaces all parents of the tenant by those given.
     """
     from msgspec import UNSET
 
@@ -202,8 +202,9 @@ def delete(
 ) -> None:
     """Remove a tenant without runs and children.
 
-    Refused while the tenant has children, runs that run or wait, or budgets that pay or hold money
-    for others. Its idle budgets are removed with it. The ledger keeps its usage and its past runs.
+    The command is refused while the tenant has children, runs that run or wait, or budgets that pay
+    or hold money for others. The tenant's idle budgets are removed, too. The ledger keeps the usage
+    and the past runs of the tenant.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.tenant_operations import DeleteTenant
@@ -300,8 +301,8 @@ def show_clock(settings: Settings) -> None:
 def accept_clock(settings: Settings) -> None:
     """Accept the current time of the service's clock.
 
-    The service stops deciding when its wall clock differs by more than five minutes from the time
-    since boot. Correct the clock first: the ledger's time never runs back.
+    The service stops deciding when its wall clock and the time since boot disagree by more than
+    five minutes. Correct the clock first: the ledger's time never runs back.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing

@@ -21,12 +21,12 @@ KINDS: Final = (
     "scenario",
     "rounds",
 )
-"""The kinds of ``quorate.calc``, repeated here so that ``--help`` need not import it."""
+"""The kinds of ``quorate.calc``, repeated here so that ``--help`` need not import that package."""
 ROUNDS: Final = "rounds"
 PUBLISHED_PLACE: Final = "data/gavel"
-"""The folder of published tables of throughputs.
+"""The path of the folder with published tables of throughputs.
 
-It is below the folder of the world's file, or below a parent of that folder.
+The path begins at the folder of the input file, or at a parent of that folder.
 """
 
 
@@ -58,9 +58,10 @@ It is below the folder of the world's file, or below a parent of that folder.
 def calc(kind: str, file: str, rates_file: str | None) -> None:
     """Compute one decision on a world given as JSON.
 
-    KIND is topology, pack, cover, bind, validate, forecast, resolve, scenario or rounds. The answer
-    is JSON. A refusal is also an answer, with exit code 0. A world that cannot be read is an error,
-    and so is a scenario with a failed expectation.
+    A world is a fleet with its budgets and runs. KIND is topology, pack, cover, bind, validate,
+    forecast, resolve, scenario or rounds. The answer is JSON. A refusal is also an answer, with
+    exit code 0. A world that cannot be read is an error. A scenario with a failed expectation is an
+    error, too.
     """
     import json
 
@@ -112,6 +113,6 @@ def _with_rates(world: object, file: str, rates_file: str | None) -> object:
                 return {**world, "throughputs": _read(str(found))}
     raise CommandError(
         Exit.INVALID,
-        f"throughputs_file: {named} is neither beside the world nor in {PUBLISHED_PLACE} of a"
-        " folder above it; give its path with --throughputs FILE",
+        f"throughputs_file: {named} is neither beside the world's file nor in {PUBLISHED_PLACE} of"
+        " a folder above that file; give the table's path with --throughputs FILE",
     )

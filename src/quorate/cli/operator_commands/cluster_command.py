@@ -31,9 +31,10 @@ def cluster() -> None:
 def init(settings: Settings) -> None:
     """Check etcd and the archive, and create a ledger there for several services.
 
-    Every member of the URL must answer, with a sound version of etcd and without alarms, and the
-    archive must accept a file; otherwise all faults are listed, and nothing is created. Then the
-    command does what `quorate init` does, and prints what to do on the other machines.
+    Every etcd member in the URL must answer, have a supported version and have no alarms. The
+    archive must accept a file. If a check fails, all faults are listed, and nothing is created.
+    Otherwise the command does what `quorate init` does, and prints what to do on the other
+    machines.
     """
     import shlex
 
@@ -70,7 +71,7 @@ def init(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def status(settings: Settings) -> None:
-    """Show which service leads, and the maximal age of the answering service's state."""
+    """Show which service leads, and how old the state of the answering service may be."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 
@@ -92,7 +93,7 @@ def members(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def step_down(settings: Settings) -> None:
-    """Make the leader hand the leadership to another service, before its machine is stopped."""
+    """Make the leader hand its role to another service, as before you stop the leader's machine."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

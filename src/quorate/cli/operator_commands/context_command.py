@@ -1,4 +1,4 @@
-"""``quorate context``: named services in a file of the user, and which one is current."""
+"""``quorate context``: the services that a user has named, and the one that commands use."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def _load(settings: Settings) -> tuple[Path | None, Config]:
         config = load_config(path)
     if path is not None and not is_private(path):
         click.echo(
-            f"warning: others can read {path}, which may hold tokens; chmod 600 it", err=True
+            f"warning: others can read {path}, which may hold tokens; write: chmod 600 {path}",
+            err=True,
         )
     return path, config
 
@@ -239,8 +240,8 @@ def _typed_token(token: str) -> str:
     if token != "-":  # noqa: S105 - a dash is no secret
         raise CommandError(
             Exit.USAGE,
-            "--token: other users could see it on the command line; write --token - and "
-            "give it on standard input, or use --token-file FILE",
+            "--token: other users could see a token on the command line; write --token - and "
+            "give the token on standard input, or use --token-file FILE",
         )
     from quorate.client.service_address import checked_token
 

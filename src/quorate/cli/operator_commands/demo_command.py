@@ -16,10 +16,11 @@ from quorate.cli.settings import Settings
 def demo(settings: Settings, folder: str | None) -> None:
     """Demonstrate Quorate in five scenes, with real processes on this machine.
 
-    The demo works in a new folder, with its own service. It shows a run that is paid for before it
-    is placed; a run that is refused with numbers, and the command that starts it; a node that
-    fails; a lottery, verified by another program; an edited event in a copy of the ledger, and its
-    detection; and who paid.
+    The demo works in a new folder, with its own service. In the first scene, a run is paid for
+    before it is placed. In the second, a run is refused with numbers, and a command from the
+    refusal starts the run. In the third, a node fails. The fourth is a lottery that another program
+    verifies. In the fifth, an edited event in a copy of the ledger is detected. At the end the demo
+    shows who paid.
 
     Every command is run as shown. The demo takes about half a minute, and leaves no processes.
     """

@@ -19,7 +19,7 @@ _REMEDIES: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "get a new token or certificate for the user of the kubeconfig",
     HTTPStatus.FORBIDDEN: "allow the user of the kubeconfig to list nodes",
 }
-"""HTTP status -> remedy, if an API server refuses to list nodes."""
+"""Maps the HTTP status with which an API server refuses to list nodes to the remedy."""
 
 
 @click.command(
@@ -31,7 +31,7 @@ _REMEDIES: Final[dict[int, str]] = {
     )
 )
 @click.option(
-    "--flavor", metavar="NAME", help="The flavor of its GPUs; by default the name of their model."
+    "--flavor", metavar="NAME", help="The flavor of the GPUs; by default the name of their model."
 )
 @click.option(
     "--gpus",
@@ -44,7 +44,7 @@ _REMEDIES: Final[dict[int, str]] = {
     "--kubeconfig", metavar="PATH", help="Print the GPU nodes of this Kubernetes cluster instead."
 )
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--cluster", metavar="NAME", help="The cluster's name in pools; with --kubeconfig.")
+@click.option("--cluster", metavar="NAME", help="With --kubeconfig: the cluster's name in pools.")
 @output_option
 @click.pass_obj
 def discover(  # noqa: PLR0917 - click passes them by name
@@ -63,7 +63,8 @@ def discover(  # noqa: PLR0917 - click passes them by name
     run: quorate apply -f FILE.
 
     With --kubeconfig and --cluster, prints the nodes with GPUs of a Kubernetes cluster instead. The
-    number of GPUs is nvidia.com/gpu; place and flavor come from the node labels.
+    number of a node's GPUs is its resource nvidia.com/gpu; the labels of the node determine its
+    place and flavor.
     """
     from quorate.cli.printing import print_tree
     from quorate.documents.render import render

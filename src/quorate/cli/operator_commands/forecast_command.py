@@ -31,13 +31,13 @@ def forecast() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Forecast only every N-th run that waits; each forecast computes a plan.",
+    help="Forecast only every N-th run that waits, because each forecast computes a whole plan.",
 )
 @ledger_options
 @output_option
 @click.pass_obj
 def score(settings: Settings, *, source: str | None, every: int) -> None:
-    """Show how often runs started by their P50 and P90.
+    """Show how many runs started by the P50, and by the P90, of their forecasts.
 
     The ledger is replayed. For each run that has to wait, the command computes the forecast that
     `quorate plan` would have shown when the run was submitted. To score a trace, simulate it with

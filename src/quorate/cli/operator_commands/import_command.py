@@ -37,7 +37,7 @@ def import_group() -> None:
 @click.option(
     "--namespace",
     metavar="TEMPLATE",
-    help="Print custom resources for kubectl, with runs in these namespaces: quorate-{owner}.",
+    help="Print custom resources for kubectl; runs get these namespaces, such as quorate-{owner}.",
 )
 @click.option(
     "--start", metavar="TIME", help="When envelopes open.  [default: the beginning of today, UTC]"
@@ -57,10 +57,10 @@ def kueue(
     """Convert manifests of Kueue to documents of Quorate.
 
     Reads ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology and Workload manifests of all
-    files together; - is standard input. Prints owners, budgets, runs and, with --cluster, a pool as
-    YAML for `quorate apply -f -`, or, with --namespace, for `kubectl apply -f -`. Standard error
-    lists each field without a counterpart. Nothing is recorded. If a file has a fault, nothing is
-    printed.
+    files together; - is standard input. Prints owners, budgets and runs, and with --cluster also a
+    pool. The output is YAML for `quorate apply -f -`, or with --namespace for `kubectl apply -f -`.
+    Standard error lists each field of a manifest that Quorate has no counterpart for. Nothing is
+    recorded. If a file has a fault, nothing is printed.
     """
     from quorate.adapters.kubernetes.resource_manifests import resource_manifest
     from quorate.cli.printing import print_tree
@@ -95,7 +95,7 @@ def kueue(
 
 
 def _template(namespace: str, cluster: str | None) -> str:
-    """Return the template for the owners' namespaces, checked."""
+    """Return the checked template for the owners' namespaces; raises ``UsageError``."""
     from quorate.service.config_values import WrongSettingError
     from quorate.service.config_values import namespace as read_namespace
 
@@ -111,7 +111,7 @@ def _template(namespace: str, cluster: str | None) -> str:
 
 
 def _terms(settings: Settings, cluster: str | None, start: str | None, end: str | None) -> Terms:
-    """Return the settings that no manifest has, from the options or by default."""
+    """Return the settings that manifests do not contain: from the options, else the defaults."""
     from quorate.cli.session import clock_of
     from quorate.documents.field_reader import At, Fault
     from quorate.documents.kueue.kueue_owners import Terms

@@ -22,8 +22,8 @@ def init(settings: Settings) -> None:
     """Create a ledger, its signing key and its lottery's secret.
 
     Existing files are not overwritten. Beside the ledger are two files that only you can read:
-    PATH.key signs checkpoints, and PATH.lottery determines every draw of its lotteries. Keep copies
-    of them elsewhere.
+    PATH.key signs checkpoints, and PATH.lottery determines every draw of the ledger's lotteries.
+    Keep copies of both files elsewhere.
     """
     make_ledger(settings, "init")
 

@@ -150,8 +150,8 @@ def checkpoint(settings: Settings, out: str | None) -> None:
 def export(settings: Settings, out: str | None) -> None:
     """Write the whole ledger as JSON lines.
 
-    One line for each block: its hashes, its exact bytes in base64, and its decoded events, so that
-    every hash can be recomputed without Quorate. The format is in docs/reference/export.md.
+    Each line is one block: its hashes, its exact bytes in base64, and its decoded events. So every
+    hash can be recomputed without Quorate. The format is described in docs/reference/export.md.
     """
     from quorate.cli.ask_and_print import answered
     from quorate.cli.printing import telling
@@ -185,8 +185,9 @@ def export(settings: Settings, out: str | None) -> None:
 def import_(settings: Settings, file: str, out: str | None) -> None:
     """Create a ledger file from an export.
 
-    Every hash is checked, and a wrong one leaves no file. Existing files are not overwritten. An
-    export contains neither the signing key nor the lottery's secret: keep copies of them, too.
+    Every hash is checked; if a hash is wrong, no file is created. Existing files are not
+    overwritten. An export contains neither the signing key nor the lottery's secret: keep copies of
+    these, too.
     """
     from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.ledger_import import import_ledger
@@ -221,11 +222,11 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
 @file_option
 @click.pass_obj
 def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
-    """Copy the ledger, also while a service writes it.
+    """Copy the ledger, even while a service writes it.
 
-    The copy is one consistent state of the ledger, verified, with its head file beside it. Existing
-    files are not overwritten. The secrets are copied only on request, because their holder can sign
-    for the ledger and can compute every future draw.
+    The copy is one consistent state of the ledger, and is verified. Its head file is written beside
+    it. Existing files are not overwritten. The secrets are copied only on request, because whoever
+    has them can sign for the ledger and can compute every future draw.
     """
     from quorate.adapters.stores.store_urls import shown, store_exists
     from quorate.cli.operator_commands.backup_command import back_up
@@ -259,7 +260,7 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
     """Create a ledger from a backup.
 
     The backup is verified, and the secrets beside it are copied, too. Existing files are not
-    overwritten. If a secret is missing, the command prints what will not work.
+    overwritten. If a secret is missing, the command prints what will not work without it.
     """
     from quorate.cli.operator_commands.backup_command import restore as restore_backup
     from quorate.cli.session import on_file
@@ -281,11 +282,11 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
 def migrate(settings: Settings, source: str, target: str) -> None:
     """Move a ledger to another store.
 
-    SOURCE and TARGET are paths or URLs: from a file to etcd, or back. First stop every service of
-    the ledger, on every machine. The chain and the secrets beside it are copied, and both chains
-    are compared block by block. TARGET must be new, and the chain of SOURCE is not changed. Serve
-    only TARGET from then on: two services on two copies would record different histories. A SOURCE
-    in etcd takes no more blocks.
+    SOURCE and TARGET are paths or URLs: one is a file, the other is in etcd. First stop every
+    service of the ledger, on every machine. The chain of blocks and the secrets beside it are
+    copied, and both chains are compared block by block. TARGET must be new, and the chain of SOURCE
+    is not changed. Serve only TARGET from then on: two services on two copies would record
+    different histories. A SOURCE in etcd accepts no further blocks.
     """
     from quorate.cli.operator_commands.backup_command import migrate as move
     from quorate.cli.session import on_file
@@ -309,8 +310,8 @@ def migrate(settings: Settings, source: str, target: str) -> None:
 def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     """Show the state at a past time.
 
-    The ledger is replayed up to that time. KIND is that of `get`; the default is runs. The position
-    in the ledger is printed on standard error.
+    The ledger is replayed up to that time. KIND is as in `quorate get`; the default is runs. The
+    position in the ledger is printed on standard error.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import (

@@ -19,8 +19,8 @@ def lottery() -> None:
     """Show the lottery, and verify its draws.
 
     A draw is determined by a hash chain that was fixed when the ledger was created, and by the
-    nonces of the runs in the lottery. docs/reference/lottery.md specifies it, and
-    tools/verify_lottery.py verifies an export without Quorate.
+    nonces of the runs in the lottery. docs/reference/lottery.md specifies the lottery, and
+    tools/verify_lottery.py verifies the lotteries of an export without Quorate.
     """
 
 
@@ -44,10 +44,10 @@ def show(settings: Settings) -> None:
 def verify(settings: Settings, export: str | None) -> None:
     """Draw every lottery of the ledger again.
 
-    Checks the hash chain of the ledger; that the links of the lottery's chain are revealed in
-    order, each for one lottery; that the tokens match the submitted runs; that every seed follows
-    from its parts; and that the seed determines the drawn runs. The exit code is 5 if a check
-    fails.
+    The command checks the hash chain of the ledger. It checks that the links of the lottery's chain
+    are revealed in order, each for one lottery, and that the tokens match the submitted runs. It
+    checks that every seed follows from its parts, and that the seed determines the drawn runs. The
+    exit code is 5 if a check fails.
     """
     from quorate.cli.ask_and_print import ask, print_answer
     from quorate.cli.ledger_import import export_blocks

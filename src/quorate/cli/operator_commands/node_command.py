@@ -26,7 +26,7 @@ def _marking(command: F) -> F:
 
 
 class NodeGroup(click.Group):
-    """The group ``node``; its error for ``node delete`` names the command to use instead."""
+    """The group ``node``; for ``node delete`` it raises an error that names the right command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -48,9 +48,9 @@ class NodeGroup(click.Group):
 def node() -> None:
     """Mark a node as failed, ready, cordoned or drained; or describe this machine.
 
-    A node is Ready, Cordoned (its work continues, no new work is placed) or Failed (its work is
-    lost). After a claim, a node takes no other work until it is wiped. Every change is recorded
-    with its actor.
+    A node is Ready, Cordoned (its work continues, but no new work is placed on it) or Failed (its
+    work is lost). After a claim, a node takes no other work until it is wiped. Every change is
+    recorded with its actor.
     """
 
 
@@ -66,9 +66,9 @@ def node() -> None:
 def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Record that a node has failed with all work on it.
 
-    Spares in the group's domain take over at full width. Without enough spares, a malleable run
-    continues with fewer GPUs, if its minimum is complete. Any other run returns to its place in the
-    queue, and restarts from its last checkpoint.
+    Spares in the group's domain replace the lost GPUs, so that the run keeps its full width. If
+    there are too few spares, a malleable run continues with fewer GPUs, if its minimum is complete.
+    Any other run returns to its place in the queue, and restarts from its last checkpoint.
     """
     _mark(settings, "fail-node", name, note, dry_run=dry_run)
 
@@ -79,8 +79,8 @@ def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Record that a failed node works again.
 
-    The scheduler places work on it at once. To keep work off the repaired node, cordon it instead:
-    a failed node that is cordoned counts as repaired.
+    The scheduler places work on the node at once. To keep work off the repaired node, cordon it
+    instead: a failed node that is cordoned counts as repaired.
     """
     _mark(settings, "recover-node", name, note, dry_run=dry_run)
 
@@ -116,7 +116,7 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 
     The work has its grace period to checkpoint. A malleable run continues without its steps on that
     node; any other run returns to its place in the queue, and starts elsewhere as soon as possible.
-    A claim stays until its end.
+    A claim keeps the node until the claim ends.
     """
     _mark(settings, "drain-node", name, note, dry_run=dry_run)
 
@@ -133,7 +133,7 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @click.option(
     "--after",
     metavar="CLAIM",
-    help="Record it only if this was the node's last claim: a late report then has no effect.",
+    help="Record the wipe only if CLAIM was the node's last claim: a late report has no effect.",
 )
 @_marking
 @click.pass_obj

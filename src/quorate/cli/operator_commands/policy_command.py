@@ -68,9 +68,9 @@ def solve(
 ) -> None:
     """Show the allocation of a policy.
 
-    Prints, for each job and for each pair that shares GPUs ("0,1"), the share of its time on each
-    flavor; the objective; the bound on its distance from the optimum; and the gain of one more GPU
-    of each flavor.
+    For each job, and for each pair that shares GPUs ("0,1"), prints the share of its time on each
+    flavor. Also prints the objective, the bound on the objective's distance from the optimum, and
+    the gain from one more GPU of each flavor.
     """
     from quorate.cli.policy_files import policy_called, problem_of_options
     from quorate.cli.printing import print_tree
@@ -118,8 +118,9 @@ def compare(
 ) -> None:
     """Compare the allocations of several policies for one problem.
 
-    LEAST RATE is the smallest rate of a job relative to a proportional share. FINISH RATIO is the
-    largest ratio of the time a job takes to the time that it would take with an equal share.
+    LEAST RATE is the smallest rate of a job, divided by the rate that the job would have with a
+    proportional share. FINISH RATIO is the largest ratio of the time that a job takes to the time
+    that the job would take with an equal share.
     MAKESPAN is when the last job ends. A policy without a solution is shown with its refusal.
     """
     from quorate.cli.policy_files import policy_called, problem_of_options

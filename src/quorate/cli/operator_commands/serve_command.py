@@ -40,7 +40,7 @@ _FLAGS = (
     ("work.folder", "PATH", "The folder for local work.  [default: LEDGER.work]"),
     ("quorum.name", "NAME", "The name of this service among those of a ledger in etcd."),
     ("quorum.advertise", "URL", "The REST address of this service for the other services."),
-    ("quorum.grpc_advertise", "HOST:PORT", "Its gRPC address for the other services."),
+    ("quorum.grpc_advertise", "HOST:PORT", "The gRPC address for the other services."),
     ("quorum.ca", "PATH", "The CA of the other services' certificates."),
     ("reports.folder", "PATH", "The folder with reports of simulations."),
     ("log.format", "text|json", "The format of the log on stderr.  [default: text]"),
@@ -63,7 +63,7 @@ _FLAGS = (
     ("oidc.scopes_claim", "NAME", "The claim that limits a token to areas, and grants `claim`."),
     ("oidc.lifetime_s", "SECONDS", "The maximal lifetime of a token.  [default: 86400]"),
     ("oidc.client_id", "TEXT", "The client id of this service at the issuer, for sign-in."),
-    ("oidc.client_secret_file", "PATH", "The file with the secret of that client."),
+    ("oidc.client_secret_file", "PATH", "The file with the secret of oidc.client_id."),
     ("oidc.scopes", "TEXT", "The scopes to request at sign-in.  [default: openid]"),
     ("waldur.url", "URL", "The Waldur that owners are linked to."),
     ("waldur.token_file", "PATH", "The file with the token for Waldur."),
@@ -73,7 +73,7 @@ _FLAGS = (
     ("waldur.report_s", "SECONDS", "How often the service reports usage to Waldur."),
     ("mail.server", "HOST:PORT", "The SMTP server."),
     ("mail.tls", "WORD", "The encryption to the SMTP server: starttls, tls or none."),
-    ("mail.ca", "PATH", "The CAs of the SMTP server instead of the system's."),
+    ("mail.ca", "PATH", "CAs for the SMTP server's certificate, instead of the system's."),
     ("mail.user", "NAME", "The user name at the SMTP server."),
     ("mail.password_file", "PATH", "The file with the user's password."),
     ("mail.from", "ADDRESS", "The sender of all mail."),
@@ -105,7 +105,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     "--init",
     "make",
     is_flag=True,
-    help="Create a missing ledger at any path; without it, only ./quorate.db is created.",
+    help="Create a missing ledger at any path; without --init, only ./quorate.db is created.",
 )
 @click.option(
     "--token-file",
@@ -116,7 +116,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     "--executor-allow-root",
     "allow_root",
     is_flag=True,
-    help="Run local work as root, with all rights on this machine; no effect for other users.",
+    help="As root: run local work as root, with all rights on this machine.",
 )
 @click.option("--insecure", is_flag=True, help="Listen without TLS on a network address.")
 @click.option(
@@ -142,10 +142,10 @@ def serve(
 
     REST is under /api/v1; gRPC is at the address of --grpc-listen.
 
-    Each setting can be in a file, in the environment as QUORATE_..., or an option; the environment
-    takes precedence over the file, and options over both. The first start prints an admin token,
-    only once. SIGTERM or Ctrl-C ends the service after open requests; every acknowledged change is
-    in the ledger.
+    A setting can be in a file, in the environment as QUORATE_..., or an option. The environment
+    takes precedence over the file, and options take precedence over both. The first start prints an
+    admin token, only once. After SIGTERM or Ctrl-C, the service answers open requests and ends;
+    every acknowledged change is in the ledger.
     """
     from quorate.cli.session import on_file
     from quorate.service.config import configured
@@ -199,7 +199,8 @@ def _show(settings: Settings, made: Configuration) -> None:
 def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None:
     """Create a missing ledger if --init was given or the path is the default.
 
-    Otherwise raise ``CommandError``. If the service cannot listen, no ledger is created.
+    If neither is the case, raises ``CommandError``. If the service cannot listen at its address, no
+    ledger is created.
     """
     import asyncio
 
@@ -262,10 +263,10 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
 
 def _keep(token: str, path: str) -> bool:
-    """Write the token to a new file that only its owner can read; return whether it worked.
+    """Write the token to a new file that only the user can read; return whether it was written.
 
-    An existing file is not changed. If the result is false, the caller prints the token, because
-    the service can show a token only once.
+    An existing file is not changed. If the token was not written, the caller prints it, because the
+    service can show a token only once.
     """
     import os
 

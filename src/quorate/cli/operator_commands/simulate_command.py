@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from quorate.sim.scenario_play import Stage
 
 _REFUSALS_MAX: Final = 5
-"""How many refused jobs are printed with their reasons."""
+"""How many refused jobs are printed, at most, with the reason of each refusal."""
 _PAUSE_MAX_S: Final = 10 * 365 * 86_400
-"""The time that the production engine can play, in seconds."""
+"""The longest simulated time of the production engine, in seconds."""
 _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "--processes"}
 
 
 class _Numbers(click.FloatRange):
-    """A range of numbers. Click's own ranges accept nan."""
+    """A range of numbers that refuses nan, which the ranges of click accept."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -72,7 +72,7 @@ class _Numbers(click.FloatRange):
     "--generate",
     metavar="WISHES",
     help="Generate Gavel's jobs: lam=4500,seed=42 and jobs=100, multi=1, weights=1, slos=1, "
-    "arrivals=poisson|static|diurnal. With --compare without seed: each of --seeds draws its own.",
+    "arrivals=poisson|static|diurnal. With --compare, leave out seed: --seeds gives the seeds.",
 )
 @click.option("--measure", metavar="FROM:TO", help="Measure these jobs, and stop after them.")
 @click.option("--cluster", metavar="GPUS", help="v100=36,p100=36,k80=36, or 36:36:36.")
@@ -123,8 +123,8 @@ class _Numbers(click.FloatRange):
     "names",
     metavar="A,B,...",
     help="Compare these policies on the same generated jobs: policies of "
-    "rounds, bind, or the baselines fifo-easy, srtf, las and priority. The jobs are those of "
-    "--generate, without a seed in it.",
+    "rounds, bind, or the baselines fifo-easy, srtf, las and priority. The jobs come from "
+    "--generate, which must not contain a seed.",
 )
 @click.option(
     "--seeds", default="0-4", show_default=True, help="The seeds of a comparison, at least 5."
@@ -135,7 +135,7 @@ class _Numbers(click.FloatRange):
     default=0.1,
     show_default=True,
     help=(
-        "In a comparison: the initial fraction of the submission time whose jobs are not measured."
+        "In a comparison: jobs submitted in this first fraction of the time are not measured."
     ),
 )
 @click.option(
@@ -165,9 +165,10 @@ def simulate(
 ) -> None:
     """Simulate a trace of jobs, and print the results.
 
-    SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); write options
-    before it. Without --gavel-strict the production engine decides, with a ledger, budgets and
-    nodes. The same input and seed give the same result, paused or not.
+    SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); options take
+    precedence over the file. Without --gavel-strict the production engine decides, with a ledger,
+    budgets and nodes. The same input and seed give the same result, whether or not the simulation
+    was paused.
     """
     from quorate.cli.simulation.simulate_pauses import pauses_of, played
     from quorate.sim.round_simulation import RoundsStuckError
@@ -226,7 +227,7 @@ def _trace_in(file: str | None) -> str | None:
 
 
 def _asked(file: str | None, given: dict[str, Any], **assumed: str) -> Scenario:
-    """Return the scenario of the file and the options; ``assumed`` replaces fields of the file."""
+    """Return the scenario of file and options; the values of ``assumed`` replace the file's."""
     from quorate.cli.simulation.scenario_file import tree_in
     from quorate.sim.scenario import scenario_of
 
@@ -257,12 +258,12 @@ def _refuse_changes(scenario: str | None, given: dict[str, Any]) -> None:
         options = click.get_current_context().command.params
         what = next((each.opts[0] for each in options if each.name == changed), "SCENARIO")
         raise click.UsageError(
-            f"{what} has no effect: the file of --resume has all options; remove it"
+            f"{what} has no effect: the file of --resume has all options; remove {what}"
         )
 
 
 def _refuse_without_effect(*, is_compared: bool) -> None:
-    """Raise ``UsageError`` if --compare, or its absence, makes a given option useless."""
+    """Raise ``UsageError`` if a given option has no effect with --compare, or without it."""
     context = click.get_current_context()
     others = {"seed": "--seed"} if is_compared else _COMPARING
     for name, option in others.items():

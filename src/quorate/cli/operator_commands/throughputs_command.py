@@ -28,9 +28,9 @@ def throughputs() -> None:
 def check(settings: Settings, file: str) -> None:
     """Check a table: list its content, faults and missing rates.
 
-    SPREAD is the number of rates on GPUs that are not together, in flavors with the suffix
-    _unconsolidated; missing rates there are listed, and are not a fault. The exit code is 3 if the
-    table has a fault, or a type has no rate on a flavor.
+    SPREAD is the number of rates on GPUs that are not near each other; in the table, their flavors
+    have the suffix _unconsolidated. Missing rates of these flavors are listed, but are not a fault.
+    The exit code is 3 if the table has a fault, or if a type has no rate on a flavor.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree
@@ -63,8 +63,8 @@ def check(settings: Settings, file: str) -> None:
     type=click.FloatRange(0, 1),
     metavar="PART",
     help=(
-        "Hide all known rates except this fraction, and show which type was found most similar "
-        "to each type."
+        "Hide all known rates except this fraction, and show for each type which other type was "
+        "found to be most similar."
     ),
 )
 @click.option(
@@ -93,9 +93,10 @@ def estimate(
 ) -> None:
     """Estimate the rates of pairs that were not measured.
 
-    A type that was measured with some other types gets the rates of the known type with the most
-    similar rates. Rates of single jobs are never estimated. With --trial nothing is estimated: the
-    command shows how accurate the estimates would be.
+    If a type was measured together with only some of the other types, its missing rates are
+    estimated from the known type that has the most similar rates. Rates of single jobs are never
+    estimated. With --trial no table is estimated: the command shows how accurate the estimates
+    would be.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree
@@ -177,9 +178,10 @@ def draw(
 ) -> None:
     """Generate jobs with the types of a table, like Gavel's published generator.
 
-    Four of five jobs take half an hour to 17 hours, the others up to a week. With --sizes, 70 % use
-    1 GPU, 10 % 2, 15 % 4 and 5 % 8, or the largest number that their type has a rate for. A
-    deadline (SLO) is a multiple of the job's duration. The same seed gives the same jobs.
+    Four of five jobs take half an hour to 17 hours, the others up to a week. With --sizes, 70 % of
+    the jobs use 1 GPU, 10 % use 2, 15 % use 4 and 5 % use 8; if their type has no rate for that
+    number, they use the next smaller number that it has a rate for. A deadline (SLO) is a multiple
+    of the job's duration. The same seed gives the same jobs.
     """
     from itertools import islice
 

@@ -17,8 +17,8 @@ from quorate.cli.settings import Settings
 def token() -> None:
     """Issue, list and revoke access tokens.
 
-    A token identifies the caller of a service, with a role and a tenant. Its secret is shown once,
-    when it is issued; the ledger stores only a digest.
+    A token identifies the caller of a service, with a role and a tenant. The secret of a token is
+    shown once, when the token is issued; the ledger stores only a digest of the secret.
     """
 
 

@@ -19,7 +19,7 @@ _FORM: Final = click.option(
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="The format of FILE, if it is not recognised by its first line; `ledger` is an export.",
+    help="The format of FILE, if its first line does not show it; `ledger` means an export.",
 )
 _MAP: Final = click.option(
     "--map", "columns", metavar="MAP", help="Columns of a CSV: gpus=num_gpus,arrives_s=t,..."
@@ -84,7 +84,7 @@ def convert(
 ) -> None:
     """Write a trace in Quorate's format or in Gavel's.
 
-    Lines that it leaves out are counted by reason on standard error.
+    Standard error lists how many lines of the trace were left out, for each reason.
     """
     from quorate.model.closed_words import counted
 

@@ -17,7 +17,7 @@ def waldur() -> None:
 @reader
 @click.pass_obj
 def status(settings: Settings) -> None:
-    """Show which budget counts for each linked owner, the last answers, and waiting reports."""
+    """Show the budget that counts for each linked owner, the last answers, and unsent reports."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import Nothing
 

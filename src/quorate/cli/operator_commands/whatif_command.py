@@ -64,10 +64,10 @@ def whatif(
 ) -> None:
     """Replay a ledger with a change, and show the differences in the results.
 
-    The ledger is forked at TIME and changed. Then all later requests of the ledger are decided
-    again, by the same rules, up to the ledger's end. Runs take as long as they took in the ledger,
-    and are cancelled at the same times. Nothing is written. Without a change the answer says
-    whether the fork reproduces the ledger.
+    A copy of the ledger up to TIME (a fork) is changed. Then all later requests of the ledger are
+    decided again in the fork, by the same rules, up to the ledger's end. Runs take as long as they
+    took in the ledger, and are cancelled at the same times. Nothing is written. If no change is
+    given, the answer says whether the fork reproduces the ledger.
     """
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.adapters.stores.store_urls import ledger_path

@@ -170,7 +170,7 @@ def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
         if line.lstrip().startswith("#"):
             continue
         for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - (VARIABLES - unset)):
-            script.said.append(f"{name}:{number}: {variable} is not set in this shell")
+            script.said.append(f"{name}:{number}: Quorate does not set {variable} for this job")
         script.uses_srun = script.uses_srun or calls_srun(line)
 
 

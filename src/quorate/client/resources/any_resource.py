@@ -33,12 +33,12 @@ class NoSpec(Fields):
 
 
 class _Absent(Fields):
-    """Stands for the spec or status of an answer that lacks it or has several ``items``."""
+    """Replaces the spec or status of an answer that lacks this part, or has several ``items``."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MissingFieldError(
-            f"{name}: the answer has no such field; if the name of the request is the beginning of "
-            "several names, the resources are in .items: give the whole name, or read .items"
+            f"{name}: the answer has no such field; if the requested name is the beginning of the "
+            "names of several resources, these are in .items: give the whole name, or read .items"
         )
 
 
@@ -49,7 +49,8 @@ def _absent() -> Any:
 class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
     """A resource: ``spec`` is what was declared, ``status`` is its current state.
 
-    If several resources begin with the given name, ``kind`` is List and ``items`` has them.
+    If the names of several resources begin with the requested name, ``kind`` is List, and ``items``
+    has these resources.
     """
 
     api_version: str
@@ -70,7 +71,10 @@ class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
 
 
 class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
-    """A page of resources. Pass ``next`` as ``cursor`` to get the next page; None on the last."""
+    """A page of resources. Pass ``next`` as ``cursor`` to get the next page.
+
+    On the last page, ``next`` is None.
+    """
 
     api_version: str
     kind: str

@@ -65,7 +65,7 @@ class DomainInfo(Resource[NoSpec, DomainStatus], kw_only=True, frozen=True):
 
 
 class PoolSpec(Fields):
-    """The settings of a pool; those with their default value are None."""
+    """The settings of a pool; a setting that has its default value is None."""
 
     selector: Mapping[str, Any]
     discipline: str | None
@@ -101,13 +101,13 @@ class PoolInfo(Resource[PoolSpec, PoolStatus], kw_only=True, frozen=True):
 
 
 class SystemWeights(Fields):
-    """The weights of the terms of an owner's share."""
+    """The weights of the terms from which an owner's share is computed."""
 
     instant_share: Number | None
 
 
 class SystemSpec(Fields):
-    """The settings of the installation; those with their default value are None."""
+    """The settings of the installation; a setting that has its default value is None."""
 
     sensitive_pool_size: int | None
     budget_period_days: int | None

@@ -16,7 +16,7 @@ class Turn(Fields):
 
 
 class NodeSlots(Fields):
-    """The slots of a lease on a node; only their number if a cluster chooses them."""
+    """The slots of a lease on a node; if a cluster chooses the slots, only their number."""
 
     node: str
     slots: tuple[int, ...]

@@ -10,7 +10,7 @@ from quorate.client.resources.any_resource import NoSpec, Number, Resource
 
 
 class PreActivation(Fields):
-    """The permissions of an envelope before its window starts."""
+    """What an envelope may be used for before its window starts."""
 
     allow_reservations: bool | None
     allow_admission: bool | None

@@ -15,7 +15,7 @@ _OF_RUN: Final = {
     "started": ("status", "started"),
     "ended": ("status", "ended"),
 }
-"""Column -> the path of the value in a run."""
+"""Maps each column to the path of its value in a run."""
 COLUMNS_MAX: Final = 8
 ROWS_MAX: Final = 100
 """The maximal number of rows in a table."""

@@ -7,7 +7,7 @@ from quorate.client.resources.any_resource import Number, Resource
 
 
 class QuotaSpec(Fields):
-    """The limits of an owner; those that are not set are None."""
+    """The limits of an owner; a limit that is not set is None."""
 
     max_nodes: int | None
     max_concurrent_runs: int | None

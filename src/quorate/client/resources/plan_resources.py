@@ -139,7 +139,7 @@ class CutInfo(Fields):
 
 
 class ConflictStatus(Fields):
-    """The result of a conflict; until it is resolved only ``outcome`` is set."""
+    """The result of a conflict; until the conflict is resolved, only ``outcome`` is set."""
 
     outcome: str
     resolved: str | None

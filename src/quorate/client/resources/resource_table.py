@@ -37,7 +37,7 @@ RESOURCES: Final[Mapping[str, type[Given]]] = {
     "system": SystemInfo,
     "tenant": TenantInfo,
 }
-"""Kind in the table of operations -> type of its resources."""
+"""Maps a kind in the table of operations to the type of its resources."""
 
 
 def answer_type(operation: Operation) -> Any:

@@ -13,7 +13,7 @@ from quorate.client.resources.plan_resources import ReservationStatus
 
 
 class RunResources(Fields):
-    """The number of GPUs, and their type, or several types by preference."""
+    """The number of GPUs, and their type, or several types in order of preference."""
 
     gpu_type: str | None
     gpu_types: tuple[str, ...]
@@ -55,7 +55,7 @@ class RunFunding(Fields):
 class RunArray(Fields):
     """The indexes of an array, such as ``0-9%4``.
 
-    ``name`` and ``task`` are set only in the documents of its tasks.
+    ``name`` and ``task`` are set only in the documents of the array's tasks.
     """
 
     tasks: str
@@ -64,14 +64,14 @@ class RunArray(Fields):
 
 
 class RunMail(Fields):
-    """The mail address for notices of a run; without ``kinds``, notices about its end."""
+    """The mail address for notices of a run; if ``kinds`` is empty, for notices of its end."""
 
     to: str
     kinds: tuple[str, ...]
 
 
 class RunFollow(Fields):
-    """The runs that must complete first, and the runs that must only be over.
+    """The runs that must complete before this run starts, and the runs that must only be over.
 
     If ``after_task`` is set, each task follows the task with the same index of another array.
     """
@@ -121,7 +121,7 @@ class PodTemplate(Fields):
 
 
 class RunSpec(Fields):
-    """A run as submitted; fields with their default are None (docs/reference/documents.md)."""
+    """A run as submitted; a field with its default value is None (docs/reference/documents.md)."""
 
     owner: str
     user: str | None
@@ -180,7 +180,7 @@ class FundingStatus(Fields):
 
 
 class Stopping(Fields):
-    """Why a run is stopping, and its phase afterwards; None if it waits again."""
+    """Why a run is stopping; ``outcome`` is its phase afterwards, or None if it waits again."""
 
     since: str
     reason: str
@@ -221,7 +221,7 @@ class RefusalTerms(Fields):
 
 
 class RefusalInfo(RefusalTerms):
-    """Why a run does not start; ``since`` is None if the ledger does not have this reason yet."""
+    """Why a run does not start; ``since`` is None if this reason is not recorded yet."""
 
     since: str | None
     as_of: str | None
