@@ -2,8 +2,8 @@
 
 A path joins field names by dots. Brackets contain the name or the position of a list's element, or
 a key that contains dots: ``spec.envelopes[west].selector[fabric.domain]``. VALUE is parsed as
-JSON; a VALUE that is not valid JSON is text. ``null`` removes the field. A field that holds text
-keeps the type text.
+JSON; a VALUE that is not valid JSON is text. ``null`` removes the field. If the field holds text
+now, any other VALUE is taken as text, even if it is valid JSON.
 """
 
 from __future__ import annotations

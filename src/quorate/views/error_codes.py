@@ -37,7 +37,7 @@ ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (QuorateError, UNUSABLE),
     (OSError, UNUSABLE),
 )
-"""Exceptions that the environment causes -> code; the first matching type decides.
+"""Pairs of an exception that the environment causes and its code; the first match decides.
 
 Any other exception is a bug.
 """

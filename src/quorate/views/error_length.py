@@ -11,11 +11,11 @@ from quorate.model.refusal import Refusal, Shortage
 from quorate.views.exits import CommandError
 
 LINE_CHARS_MAX: Final = 1_000
-"""The most characters of one fault; a longer text loses its middle."""
+"""How many characters one fault has at most; a longer text loses its middle."""
 LINES_CHARS_MAX: Final = 65_536
-"""The most characters of all faults together; faults that do not fit are only counted."""
+"""How many characters all faults have together at most; faults that do not fit are counted."""
 _HEAD_CHARS: Final = 600
-"""How much of the beginning is kept. The beginning names the field, and the end has the remedy."""
+"""How many characters of the beginning are kept: it names the field, and the end has the remedy."""
 
 
 def in_bounds(error: CommandError) -> CommandError:

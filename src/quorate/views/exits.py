@@ -39,7 +39,7 @@ class CommandError(Exception):
     """A command has failed; each of ``lines`` is one fault with its remedy.
 
     ``fault`` is the code for programs. If there are ``refusals``, ``fault`` is the code of the
-    first.
+    first refusal.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The known name nearest to an unknown one, found quickly among any number of names."""
+"""Finds the known name nearest to an unknown name, quickly among any number of known names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 CANDIDATES_MAX: Final = 200
-"""The most names that are compared letter by letter."""
+"""How many names are compared letter by letter, at most."""
 WORD_CHARS_MAX: Final = 100
 """The longest word that is compared; a longer word is not a typing error."""
 
@@ -28,7 +28,7 @@ def nearest_name(word: str, known: Collection[str]) -> str | None:
 def _alike(word: str, known: Collection[str]) -> Collection[str]:
     """Return all of ``known`` if they are few, else the names that begin like ``word``.
 
-    The common beginning is only as long as necessary to leave few names.
+    The compared beginning of ``word`` is only as long as necessary to leave few names.
     """
     found = known
     for length in range(1, len(word) + 1):

@@ -49,7 +49,7 @@ ALL: Final = (
     CHARGE,
     SYSTEM,
 )
-"""The kinds that can be listed; a tenant is the administrators' view of an owner."""
+"""The kinds that can be listed, without ``TENANT``, the administrators' view of an owner."""
 _BY_NAME: Final[dict[str, Called]] = {
     name: kind for kind in ALL for name in (kind.name, kind.plural, *kind.short)
 }
@@ -69,7 +69,7 @@ def kind_named(word: str) -> Called:
 
 
 def split_target(kind: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return kind and names of ``KIND NAME...`` or of ``KIND/NAME``, as ``apply`` prints it."""
+    """Return kind and names of ``KIND NAME...``, or of ``KIND/NAME`` as printed by ``apply``."""
     if not names and "/" in kind:
         word, _, name = kind.partition("/")
         return word, (name,)

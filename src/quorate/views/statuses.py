@@ -81,7 +81,7 @@ STATUSES: Final[dict[str, Status]] = {
     UNSOUND: Status(409, "DATA_LOSS", Exit.UNSOUND, "The ledger does not verify"),
     BUG: Status(500, "INTERNAL", Exit.UNUSABLE, "An internal error of Quorate"),
 }
-"""Code -> status. The codes never change: docs/reference/refusals.md."""
+"""Maps each code to its status. The codes never change: docs/reference/refusals.md."""
 
 
 def status_of(code: str) -> Status:

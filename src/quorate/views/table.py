@@ -10,7 +10,7 @@ GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A title and the alignment of its cells; ``wide`` columns are shown on request."""
+    """A title and the alignment of its cells; ``wide`` columns are shown only on request."""
 
     title: str
     right: bool = False

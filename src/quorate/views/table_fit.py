@@ -18,7 +18,7 @@ CELL_MIN: Final = 12
 """The fewest characters that are left of a shortened text."""
 _REASON: Final = "REASON"
 _DETAILS: Final = ("CODE", "SCORE")
-"""Titles of columns that are left out first, in this order, if the table has a reason."""
+"""Titles of columns that are left out first, in this order, if the table has a REASON column."""
 _TITLE: Final = r"[A-Z0-9][A-Z0-9%/+.-]*(?: [A-Z0-9%/+.-]+)*"
 _HEAD: Final = re.compile(rf" *{_TITLE}(?: {{{len(GAP)},}}{_TITLE})+")
 _WORDS: Final = re.compile(_TITLE)
@@ -82,7 +82,7 @@ def _fitted_table(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _without_details(lines: Sequence[str], width: int) -> list[str]:
-    """Return a table; columns of ``_DETAILS`` are left out, one by one, while it is too wide."""
+    """Return a table without columns of ``_DETAILS``, removed one by one while it is too wide."""
     found = [*lines]
     for title in _DETAILS:
         columns = {found[0][each.start : each.end].strip(): each for each in _columns(found)}

@@ -115,7 +115,7 @@ def since(at_ms: int, now_ms: int) -> str:
 
 
 def names(found: Iterable[str], *, most: int | None = None) -> str:
-    """Return names joined by commas, ``-`` for none; after ``most`` names, how many more."""
+    """Return names joined by commas, or ``-``; after ``most`` names, how many more there are."""
     listed = list(found)
     if not listed:
         return "-"
@@ -175,11 +175,11 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""What a place has too few of, by code: GPUs that are paid for, or free GPUs. It may lack both."""
+"""Maps a code to what a place lacks: GPUs that are paid for, or free GPUs. It may lack both."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:
-    """Return a place or payer and how much of the request it has; ``code`` names what is short."""
+    """Return how much of a request a place has, or a payer can pay; ``code`` says what is short."""
     limit = f" ({found.limit})" if found.limit else ""
     if found.wanted and not found.short:
         return f"{found.where}: {gpus(found.wanted)} fit ({found.available} free){limit}"

@@ -84,7 +84,7 @@ def envelope_usage(
     """Return the usage of ``envelopes``, in their order.
 
     A caller who sees an envelope sees all leases of its owner, but may not see all leases of the
-    family. So the family's GPUs are computed as the active GPUs less the owned and the lent ones.
+    family. So the family's GPUs are computed: the active GPUs minus the owned and the lent GPUs.
     """
     owned: dict[str, int] = {}
     for lease in leases:

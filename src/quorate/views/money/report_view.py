@@ -1,4 +1,4 @@
-"""The source whose figure is used for an owner's budget of hours, and since when. Pure."""
+"""Shows which source's figure is used for an owner's budget of hours, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.views.numbers import hours_number
 from quorate.views.word_forms import since, told_text
 
 LEDGER = "ledger"
-"""The source of a figure if no accounting system reported one."""
+"""The source of a figure if no accounting system reported a figure."""
 
 
 def source_of(report: ReportRecord | None) -> str:
@@ -43,7 +43,7 @@ def _allowance(told: Allowance | None) -> Tree | None:
 
 
 def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
-    """Return whose figure is used and since when, for people; empty if the owner has no link."""
+    """Return for people whose figure is used, since when; empty if the owner has no link."""
     if report is None:
         return []
     when = since(report.since_ms, now_ms)

@@ -14,7 +14,7 @@ _COLUMNS = (Column("SINCE"), Column("FLAVOR"), right("SHARE"), right("TARGET"))
 
 
 def shares_tree(owner: str, found: ShareHistory) -> Tree:
-    """Return the shares of ``owner`` for programs; the targets are the present ones."""
+    """Return the shares of ``owner`` for programs, with the present targets."""
     return {
         "owner": owner,
         "from": time_text(found.edges_ms[0]),

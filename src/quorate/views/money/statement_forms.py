@@ -112,7 +112,7 @@ def statement_csv(found: Statement) -> str:
 
 
 def _csv_rows(found: Statement) -> list[tuple[Cell, ...]]:
-    """Return a row for each envelope, use, loan and sum; the column ``record`` names its kind."""
+    """Return a row for each envelope, use, loan and sum; its column ``record`` names the kind."""
     rows: list[tuple[Cell, ...]] = []
     for line in found.lines:
         amounts = (

@@ -59,7 +59,7 @@ _COST: Final = right("COST")
 
 
 def statement_text(month: Month, found: Statement, *, show_wide: bool) -> str:
-    """Return the statement as tables under their titles; with costs if any envelope has a price."""
+    """Return the statement as tables with titles, and with costs if any envelope has a price."""
     found = rounded(found, gpu_ms=HOUR_MS // 100, micros=MICROS // 100)
     state = "" if found.until_ms == month.until_ms else " so far"
     period = f"{time_text(found.from_ms)} to {time_text(found.until_ms)}"

@@ -1,4 +1,4 @@
-"""Usage as rows, documents and CSV; field names are those of the tenant API. Pure."""
+"""Usage as rows, documents and CSV, with the field names of the tenant API. Pure."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TenantReport:
         }
 
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
-        """Return the remaining hours of each budget, their source, and since when it is used."""
+        """Return the remaining hours of each budget, the source of this figure, and since when."""
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)
         left = [
@@ -246,7 +246,7 @@ def _flavors(usage: Usage) -> str:
 
 
 def _against(use: BudgetUse | None) -> tuple[str, str]:
-    """Return a budget in hours and the used part of it; any use of a budget of 0 exceeds it."""
+    """Return a budget in hours, and the used part; a budget of 0 is exceeded by any use."""
     if use is None:
         return "-", "-"
     if not use.budget_ms:
@@ -255,7 +255,7 @@ def _against(use: BudgetUse | None) -> tuple[str, str]:
 
 
 def _fraction(use: BudgetUse | None) -> int | Decimal | None:
-    """Return the used part, to a millionth; None without a budget, and for a budget of 0."""
+    """Return the used part, to a millionth; None if there is no budget, or a budget of 0."""
     if use is None or use.fraction is None:
         return None
     return fraction_number(use.fraction)

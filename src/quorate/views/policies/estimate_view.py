@@ -16,7 +16,7 @@ NONE: Final = "-"
 
 
 def estimates_text(found: Estimated) -> str:
-    """Return a line for each type that was estimated, and the number of rates that were derived."""
+    """Return a line for each estimated type, and the number of pairs whose rates were estimated."""
     if not found.matches:
         return _filled(found.filled)
     columns = (Column("TYPE"), Column("LIKE"), right("DISTANCE"), right("MEASURED"))

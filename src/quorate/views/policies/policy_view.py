@@ -75,7 +75,7 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return up to how many runs a pool uses a policy."""
+    """Return the largest number of runs for which a pool uses ``policy``, as text."""
     if policy.jobs_max is None:
         return "any"
     each = policy.jobs_per_gpu_max

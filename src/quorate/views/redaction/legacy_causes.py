@@ -80,10 +80,10 @@ _KINDS: Final = {
     "overdue": "",
     "reserved": "reservation",
 }
-"""A regex group -> the word before its one name; empty if the group is a list of names."""
+"""Maps a regex group to the word before its one name; empty if the group is a list of names."""
 
 Called = Callable[[str, Sequence[str]], str]
-"""Gets the word before the names (empty for a list) and the names; returns the new text."""
+"""A function of the word before the names (empty for a list) and the names; returns new text."""
 
 
 def with_references(cause: str, called: Called) -> str:

@@ -61,7 +61,8 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
 def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     """Return ``found`` with only the names that the caller may see.
 
-    Before a conflict is declared, only the owners of the entrants may see who would enter it.
+    Before a conflict is declared, only the owners of the runs that would enter its lottery may see
+    these runs.
     """
     if redaction.seen is None:
         return found
@@ -86,7 +87,7 @@ def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation; withheld if an upstream of it may not be named."""
+    """Return why ``run`` has no reservation; ``WITHHELD`` if it follows a run that is hidden."""
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 

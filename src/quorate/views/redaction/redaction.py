@@ -74,9 +74,10 @@ def _counted(word: str, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Decides which names may be shown: those of the owners ``seen``; None means all names.
+    """Decides which names may be shown: those of the owners ``seen`` and of their resources.
 
-    ``new`` are runs of these owners that ``view`` does not have.
+    If ``seen`` is None, all names may be shown. ``new`` are runs of these owners that ``view`` does
+    not have yet.
     """
 
     view: StateView

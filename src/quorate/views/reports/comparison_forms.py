@@ -36,7 +36,7 @@ def comparison_lines(found: Comparison) -> list[str]:
 
 
 def title_of(found: Comparison, figure: Figure) -> str:
-    """Return the title of ``figure``; the cost's title also has its unit and its prices' source."""
+    """Return the title of ``figure``; for the cost, with its unit and the source of the prices."""
     unit = next((each.cost_unit for each in found.metrics.values()), "")
     return f"{figure.title}, {unit}" if figure.key == "cost" and unit else figure.title
 
@@ -57,7 +57,7 @@ def differences_of(found: Comparison) -> list[Difference]:
 
 
 def verdict(found: Difference) -> str:
-    """Return which policy is better by this difference, or why that is not shown."""
+    """Return which policy is better by this difference, or why no better policy is named."""
     if found.better is not None:
         return found.better
     is_around_0 = found.low <= 0 <= found.high

@@ -226,7 +226,7 @@ def html_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
     """Return a table of ``rows``, with every cell escaped.
 
     A table wider than the screen scrolls inside itself. The table can have the keyboard focus,
-    because otherwise keys cannot scroll it. Screen readers read ``name`` as its label.
+    because otherwise keys cannot scroll it. Screen readers read ``name`` as the label of the table.
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in columns)
     body = "\n".join(

@@ -43,7 +43,7 @@ def metrics_tree(found: Metrics) -> dict[str, Any]:
 
 
 def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str]:
-    """Return the figures for people; the fact ``of`` replaces that of policy and seed."""
+    """Return the figures for people; if given, ``of`` replaces the line about policy and seed."""
     facts = [
         of or ("Policy", f"{found.name}, seed {found.seed}"),
         ("Runs", f"{found.runs}, {found.completed} completed"),
@@ -80,7 +80,7 @@ def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str
 
 
 def estimate(found: Metrics, figure: str) -> str:
-    """Return the remark that ``figure`` is an estimate; empty if it is not."""
+    """Return the remark that ``figure`` is an estimate; empty if it is not an estimate."""
     return " (estimated)" if figure in found.estimated else ""
 
 

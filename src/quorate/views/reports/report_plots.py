@@ -38,13 +38,13 @@ from quorate.views.reports.svg_plot import (
 )
 
 PARTS: Final = 160
-"""The number of intervals in which a plot divides its time; each shows a mean."""
+"""How many intervals a plot divides its time into; it shows the mean of each interval."""
 POINTS_MAX: Final = 300
-"""The most points of a distribution that are drawn."""
+"""How many points of a distribution are drawn, at most."""
 OWNERS_MAX: Final = 12
 """How many owners have a bar of their own; the others share one bar."""
 GANTT_MAX: Final = 1_200
-"""The most bars of a Gantt chart; if there are more, it shows only the first part of the time."""
+"""How many bars a Gantt chart has, at most; with more, it shows only the first part of the time."""
 _BAR: Final = 18
 _ROW: Final = 28
 

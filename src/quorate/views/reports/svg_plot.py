@@ -32,7 +32,7 @@ _DURATIONS: Final = tuple(
 )
 """Round durations in seconds, with their labels."""
 _HALF_LETTER: Final = 4
-"""Half of the width of a letter, and the least distance of two labels."""
+"""Half of the width of a letter; also the least distance between two labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def dot(x: float, y: float, colour: int | None, title: str) -> str:
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return the legend of names with their colours, as HTML; by default, the first colours."""
+    """Return a legend of ``names`` as HTML; without ``colours``, they get the first colours."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

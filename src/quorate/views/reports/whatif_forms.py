@@ -19,7 +19,7 @@ from quorate.views.table import Column, pairs, right, table
 from quorate.views.word_forms import countdown, hours
 
 RUNS_MAX: Final = 20
-"""The most runs that are listed for people; programs, and the wide table, get all."""
+"""How many runs are listed for people, at most; programs and the wide table get all runs."""
 
 
 def whatif_lines(
@@ -58,7 +58,7 @@ def identity_lines(
     what = f"the fork does not reproduce the ledger: event {differs} of {events} differs"
     if found.are_none:
         return [*lines, f"no change: {what}, but every run has the same outcome"]
-    told = f"no change: {what}, and {counted(len(found.runs), 'run')} with it"
+    told = f"no change: {what}; with another outcome: {counted(len(found.runs), 'run')}"
     return [*lines, told, *_tables(found, show_wide=show_wide)]
 
 
@@ -94,7 +94,7 @@ def _notes(forked: Forked, unsure: int) -> list[str]:
     if unsure:
         notes.append(
             f"note: a fork without a change does not reproduce {counted(unsure, 'run')}; "
-            "differences of that size are not significant"
+            "differences in so few runs are not significant"
         )
     if forked.undrawn:
         notes.append(

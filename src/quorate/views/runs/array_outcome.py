@@ -127,7 +127,7 @@ def _lines(  # noqa: PLR0913 - one array, and what is said of it
 
 
 def _verb(event: Event) -> str:
-    """Return the verb for the effect of ``event`` on a task; empty if another event tells it."""
+    """Return the verb for the effect of ``event`` on a task; empty if another event shows it."""
     match event:
         case LeaseStarted(reason=StartReason.START):
             return "started"

@@ -323,7 +323,7 @@ def describe_lease(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
 
 
 def describe_reservation(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return the planned start of a run, how firm it is, its causes, and its events."""
+    """Return the planned start of a run, how firm it is, why it was moved, and its events."""
     (found,) = planned_starts(moment, [name])
     run, record = moment.view.runs[found.run].spec, found.record
     facts = [
@@ -398,7 +398,7 @@ def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> l
 
 
 def describe_pool(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return a pool's wide row and document, and, if it shares in rounds, its rounds."""
+    """Return a pool's row in the wide table, its document, and, if it shares in rounds, these."""
     del timeline
     sections = describe_other(moment, POOL, name)
     pool = moment.view.pools[name]
@@ -430,7 +430,7 @@ DESCRIPTIONS: Final[dict[str, Describe]] = {
 
 
 def describe_other(moment: Moment, kind: Kind, name: str) -> list[str]:
-    """Return the wide row and the document of a resource of any other kind."""
+    """Return the row in the wide table and the document of a resource of any other kind."""
     (tree,) = kind.trees(moment, [name])
     return [_listing(moment, kind, [name], wide=True), _section("Document", to_yaml(tree).rstrip())]
 

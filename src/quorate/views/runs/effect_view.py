@@ -12,7 +12,7 @@ from quorate.views.kinds.kinds_plans import cause_tree
 from quorate.views.runs.reason_words import bundle_words
 
 SHOWN_MAX: Final = 8
-"""The most runs of one kind of effect that are named; ``-o json`` has all of them."""
+"""How many runs are named for one kind of effect, at most; ``-o json`` has all of them."""
 
 
 def effect_lines(effect: Effect) -> list[str]:

@@ -96,7 +96,7 @@ class Entry:
 
 
 def entries(blocks: Iterable[Block], *, after: Head = GENESIS) -> Iterator[Entry]:
-    """Yield every event of ``blocks``, which follow the head ``after``; checks their hashes."""
+    """Yield every event of ``blocks``, which follow the head ``after``; checks all hashes."""
     for head, events in open_blocks(blocks, after=after):
         first = head.seq - len(events) + 1
         for seq, event in enumerate(events, start=first):
@@ -191,7 +191,7 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
     "reservation": lambda event, name: reservation_of(event) == name,
     "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""Kind of resource -> a function that says whether an event is about a named resource."""
+"""Maps a kind to a function that says whether an event is about the resource with a name."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def how_words(*, by_conflict: bool) -> str:
 
 
 def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
-    """Return the commands to type: the remedy and, if it submits a copy, a cancel of the run.
+    """Return the commands of a remedy; if it submits a copy of the run, also a cancel of the run.
 
     The cancel comes first if the copy needs GPUs or hours that the run's reservation holds.
     """

@@ -1,6 +1,7 @@
 """The fleet as a map: each node, and which lease has which of its GPUs. Pure.
 
-The map consists of columns, because a fleet has thousands of nodes and a browser draws all of them.
+A fleet has thousands of nodes, and a browser draws all of them. So the map consists of columns,
+which are shorter than an object for each node.
 """
 
 from __future__ import annotations

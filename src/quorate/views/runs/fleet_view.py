@@ -169,7 +169,8 @@ def _amount_row(names: Sequence[str], amount: Amount) -> tuple[str, ...]:
 def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> Top:
     """Return the counts of one ``pool``, or of all pools.
 
-    ``seen`` are the owners that may be named, None for all; the other owners are summed up.
+    ``seen`` are the owners that may be named; None means all owners. The GPUs of the other owners
+    are summed up.
     """
     domains = {
         key: _amount(moment, moment.view.island(key))
@@ -191,7 +192,7 @@ def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> To
 
 
 def _wanting(moment: Moment) -> Iterator[Run]:
-    """Yield the runs that have no GPUs and want some: waiting runs, and runs between rounds."""
+    """Yield the runs that want GPUs and have none: waiting runs, and runs without GPUs in a round."""
     runs, pending = moment.view.runs, moment.view.pending
     # In storage order, which is several times faster than a lookup of each name.
     for name, record in runs.kept():
@@ -220,7 +221,7 @@ def _amount(moment: Moment, island: Island) -> Amount:
 def _owners(
     moment: Moment, pool: str | None, seen: Collection[str] | None
 ) -> dict[tuple[str, str], Held]:
-    """Return the GPUs of each owner, most first; owners that may not be named come last, as one."""
+    """Return the GPUs of each owner, most first; the sum of all unnamed owners comes last."""
     view, found = moment.view, defaultdict[tuple[str, str], Held](Held)
     # Each table is looked up once, because the view wraps it anew on each access.
     runs, nodes = view.runs, view.nodes

@@ -134,7 +134,7 @@ def _least_planned(run: Run) -> str:
 
 
 def _plan(found: Forecast) -> list[tuple[str, str]]:
-    """Return the reservation and its last move or, without a reservation, why there is none."""
+    """Return the reservation and its last move; if there is no reservation, the reason for that."""
     words = PLAN_WORDS[found.plan_state or PlanState.NONE]
     if found.parked:
         return [("plan", f"{words}: {found.parked}")]
@@ -234,7 +234,7 @@ def _help_lines(
 
 
 HELP_MAX = 4
-"""The most remedies that the narrow form shows."""
+"""How many remedies are shown, at most, without ``-o wide``."""
 
 
 def _commands(

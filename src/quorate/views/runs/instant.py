@@ -20,12 +20,13 @@ from quorate.views.runs.progress_view import Progress
 
 @dataclass(frozen=True)
 class Moment:
-    """A view whose holds are settled as of ``now_ms``; ``seq`` is the last recorded sequence.
+    """A view whose holds are settled up to ``now_ms``; ``seq`` is the last recorded sequence.
 
     ``seen`` are the owners whose resources the caller may see; None means all. ``has_executor``
     means that a stop lasts until an executor confirms it. ``closed`` are the closed reservations
     that the caller named. ``waits`` and ``progress`` are the waits and the reported progress of the
-    runs that the caller named. ``shared`` is the outlook on the view if several answers use it.
+    runs that the caller named. ``shared`` is an outlook on the same view that other answers use,
+    too, or None.
     """
 
     view: StateView
@@ -56,7 +57,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The amount that an envelope has paid for a run so far, and its GPUs that the run has."""
+    """The amount that an envelope has paid for a run so far, and the GPUs that it pays for now."""
 
     run: str
     owner: str
@@ -129,7 +130,7 @@ def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
 
 
 def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
-    """Return the owner's runs in ``phase``, oldest first; ``phase`` is not a final one."""
+    """Return the owner's runs in ``phase``, oldest first; ``phase`` must not be a final phase."""
     return runs_by_owner(moment, (owner,), (phase,))[phase][owner]
 
 

@@ -52,7 +52,7 @@ from quorate.views.word_forms import gpus, hours, names, refusal_lines
 
 NODES_SHOWN_MAX = 4
 _PLANS_MAX: Final = 20
-"""The most submitted runs whose planned start is shown."""
+"""For how many submitted runs, at most, the planned start is shown."""
 
 _GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
 _MARKED: Final = {
@@ -230,7 +230,7 @@ def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:
 
 
 def _over(moment: Moment, kind: str, name: str, change: Change) -> str:
-    """Return a note for a run that is unchanged because it is over: it will not run again."""
+    """Return a note for a run that is unchanged because it is over, so it will not run again."""
     if kind != "Run" or change is not Change.UNCHANGED:
         return ""
     phase = moment.view.runs[name].phase
@@ -340,12 +340,12 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events are recorded: ``blocks`` is the number of their blocks."""
+    """Return where the last ``count`` events are recorded; they are in the last ``blocks`` blocks."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 
 def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events from sequence ``first`` on are recorded; others may follow."""
+    """Return where ``count`` events from sequence ``first`` on are; more events may follow."""
     if count == 0:
         return "nothing to record"
     where = f"sequence {first}" if count == 1 else f"sequence {first}-{first + count - 1}"

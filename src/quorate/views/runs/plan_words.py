@@ -20,7 +20,7 @@ PLAN_WORDS: Final = {
 
 
 def start_words(state: PlanState, start_ms: int | None, now_ms: int) -> str:
-    """Return the predicate of a sentence about a run: when it starts, and how firm that is."""
+    """Return the predicate of a sentence about a run: when it starts, and how firm the start is."""
     if start_ms is None or state is PlanState.NONE:
         return "has no planned start"
     when = until(start_ms, now_ms)
@@ -34,7 +34,7 @@ def start_words(state: PlanState, start_ms: int | None, now_ms: int) -> str:
 
 
 def plan_of(moment: Moment, record: RunRecord) -> tuple[PlanState, int | None]:
-    """Return how firm the planned start of a waiting run is, and when it is."""
+    """Return how firm the planned start of a waiting run is, and its instant."""
     if record.reservation is not None:
         start_ms = moment.view.reservations[record.reservation].planned_start_ms
         return (PlanState.NONE if start_ms is None else PlanState.FIRM), start_ms
@@ -43,7 +43,7 @@ def plan_of(moment: Moment, record: RunRecord) -> tuple[PlanState, int | None]:
 
 
 def plan_tree(state: PlanState, start_ms: int | None, now_ms: int) -> Tree:
-    """Return when a run starts and how firm that is, for programs."""
+    """Return for programs when a run starts, and how firm the start is."""
     return {
         "state": state.value,
         "start": None if start_ms is None else time_text(start_ms),

@@ -15,7 +15,7 @@ from quorate.views.table import Column, right, wide
 from quorate.views.word_forms import percent, since
 
 AHEAD_MAX = 5
-"""The most groups of runs ahead that are listed separately."""
+"""How many groups of runs ahead are listed separately, at most."""
 
 _DIGITS = 10_000
 _PER_MILLE = 1_000
@@ -58,7 +58,7 @@ def score_text(parts: int) -> str:
 
 
 def score_cell(terms: Terms) -> str:
-    """Return the score; an owner that has used up its budget comes last, and is marked."""
+    """Return the score, with ``over`` if the owner's budget is used up: then its runs come last."""
     return f"{score_text(terms.score)} over" if terms.is_over else score_text(terms.score)
 
 
@@ -123,7 +123,7 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 
 
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
-    """Return how much of its hours an owner has used, who reports this, and the effect."""
+    """Return how much of its budget of hours an owner has used, who says so, and the effect."""
     if used is None:
         return f"{owner} has no budget of hours (gpuHoursBudget)"
     told = f"{owner} has used {used_text(used)} of its budget"
@@ -150,7 +150,7 @@ def _share_line(found: Standing) -> str:
 
 
 def target_text(target: int, *, is_stated: bool) -> str:
-    """Return a target share; one that no quota states is marked."""
+    """Return a target share, with a remark if no quota states this target."""
     return percent(target, ONE) + ("" if is_stated else " (an equal part)")
 
 

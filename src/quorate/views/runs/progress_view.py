@@ -1,4 +1,4 @@
-"""The progress of a run as it reports it: steps, rate, figures, expected end. Pure.
+"""The progress that a run reports: steps, rate, figures, expected end. Pure.
 
 Reports of a run are shown, and never used for a decision.
 """
@@ -20,7 +20,7 @@ TOTAL: Final = "total"
 FAR_MS: Final = 3_650 * DAY_MS
 """The longest time ahead for which an end is predicted."""
 SHOWN_MAX: Final = 5
-"""The most reports that are shown as text."""
+"""How many reports are shown as text, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def progress_of(reports: Sequence[StepReport], total: int | None) -> Progress | 
 
 
 def _rate(reports: Sequence[StepReport]) -> float | None:
-    """Return the steps per second since the first report of the last start of the run."""
+    """Return the steps per second since the first report after the last start of the run."""
     last = reports[-1]
     first = next(each for each in reports if each.generation == last.generation)
     if last.at_ms <= first.at_ms or last.step <= first.step:

@@ -43,7 +43,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
 ) -> list[str]:
     """Return lines for an ``event`` about plans, spares or conflicts; empty for any other event.
 
-    Unless ``ask``, no command is suggested, because the run will not exist afterwards.
+    If ``ask`` is false, no command is suggested, because the run will not exist after the dry run.
     """
     now_ms = moment.now_ms
     match event:

@@ -26,8 +26,8 @@ def ready(
     """Return the run of ``document``, with the client's values for fields that it leaves out.
 
     Missing fields are taken from an existing run of the same name, so that applying a file twice
-    changes nothing. Unless ``for_others``, the existing run must be a run of ``user``. ``taken``
-    are the names that this request has used already; the new name is added.
+    changes nothing. If ``for_others`` is false, they are taken only from a run of ``user``.
+    ``taken`` are the names that this request has used already; the new name is added.
     """
     run = document.spec
     assert isinstance(run, Run), document

@@ -23,7 +23,7 @@ from quorate.model.state.records import Lease
 from quorate.views.word_forms import gpus, slots
 
 Places = dict[str, int]
-"""Slots as a mask for each node."""
+"""The slots on each node, as a bit mask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ WOULD: Final = {
     "is cordoned": "would be cordoned",
     "has failed": "would count as failed",
 }
-"""The verb for what happened -> the verb for a dry run."""
+"""Maps the verb for what happened to the verb for a dry run."""
 
 
 def said(verb: str, *, dry_run: bool) -> str:

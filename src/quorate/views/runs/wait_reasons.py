@@ -1,4 +1,4 @@
-"""Why runs wait: the recorded refusal of each run, or for a few runs the present one. Pure.
+"""Why runs wait: the recorded refusal of each run, or for a few runs the present refusal. Pure.
 
 The ledger records a refusal when its code changes, so the recorded numbers are as of that time. For
 the first runs of a list, admission is tried again; further runs are shown with their recorded
@@ -20,7 +20,7 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""The most waiting runs of a list that are tried again; further runs show the recorded refusal.
+"""For how many waiting runs of a list admission is tried again; others show the recorded refusal.
 
 This number is the default planning depth of a pool. So a screen shows present reasons, and a long
 list does not need an admission for each row.
@@ -81,7 +81,7 @@ def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
 
 
 def _as_recorded(moment: Moment, record: RunRecord) -> Reason:
-    """Return the recorded reason of a waiting run, unless the plan starts the run now."""
+    """Return the recorded reason of a waiting run; no refusal if the plan starts the run now."""
     if record.refusal is None:
         return reason_now(moment, record)
     if moment.plan.walk.plan.has_started(record.spec.name):
