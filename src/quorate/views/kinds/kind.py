@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of resource. ``names`` lists its resources; ``rows`` and ``trees`` render given ones.
+    """A kind of resource. ``names`` lists the resources; ``rows`` and ``trees`` render named ones.
 
-    ``called_by`` returns the resources that match a name, without listing all of them.
+    ``called_by`` returns the resources that match a name, without listing all resources.
     """
 
     called: Called

@@ -54,12 +54,12 @@ def _called(moment: Moment, name: str) -> list[str]:
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
-    """Return the nodes that the claim has, or that were not wiped after it, in order."""
+    """Return the nodes that the claim has, or that were not wiped after the claim, by name."""
     return sorted(node for node, known in moment.view.unwiped.items() if known.claim == name)
 
 
 def _state(moment: Moment, record: RunRecord) -> str:
-    """Return the state of a claim: Stopping, Held, Quarantined, Wiping, or the phase if over."""
+    """Return the state of a claim: Stopping, Held, Quarantined, Wiping, or its final phase."""
     if record.stopping is not None:
         return "Stopping"
     if record.phase not in TERMINAL:

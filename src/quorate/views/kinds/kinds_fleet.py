@@ -98,7 +98,8 @@ NODE = Kind(
 def island_keys(moment: Moment) -> dict[str, IslandKey]:
     """Return the key of each island by the name ``domain/flavor``, in the order of the names.
 
-    If two pools have the same flavor in a domain, the name also has the pool.
+    An island is the GPUs of one flavor in one domain of one pool. If two pools have the same flavor
+    in a domain, the name also has the pool.
     """
     keys = {record.island for record in moment.view.nodes.values()}
     pools: dict[str, list[IslandKey]] = {}

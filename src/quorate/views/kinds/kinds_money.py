@@ -245,7 +245,7 @@ def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Ch
 
 
 def _charges_called(moment: Moment, name: str) -> list[str]:
-    """Return the names of a run's charges; ``name`` is the run, or one of these names."""
+    """Return the names of a run's charges; ``name`` is the name of the run, or of one charge."""
     record = moment.view.runs.get(name.partition("/")[0])
     return [] if record is None else list(_named_charges(moment, [record]))
 

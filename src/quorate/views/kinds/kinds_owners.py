@@ -1,6 +1,7 @@
 """Owners as rows and documents, with the state of their soft quotas. Pure.
 
-A share is of one flavor: an owner has a share for each flavor whose GPUs it has or had.
+Shares are computed for each flavor: an owner has a share of each flavor whose GPUs its runs have or
+had.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from quorate.views.word_forms import names, percent
 
 
 def owner_gpus(moment: Moment, name: str) -> int:
-    """Return the GPUs under leases of the owner's runs."""
+    """Return how many GPUs the owner's runs have now."""
     leases = moment.view.owner_leases.get(name, ())
     return sum(moment.view.leases[lease].gpus for lease in leases)
 
@@ -42,7 +43,7 @@ def _target(moment: Moment, owner: Owner) -> str:
 
 
 def _shares(moment: Moment, name: str, scores: Scores) -> dict[str, Terms]:
-    """Return the terms of each flavor whose GPUs the owner has or had."""
+    """Return the terms of the owner's share of each flavor whose GPUs its runs have or had."""
     flavors = (flavor for flavor in moment.view.flavors() if (name, flavor) in moment.view.meters)
     return {flavor: scores.of(name, flavor) for flavor in flavors}
 

@@ -44,7 +44,7 @@ def scope_text(scope: Scope) -> str:
 
 
 def start_text(start_ms: int | None, now_ms: int) -> str:
-    """Return the time until a planned start; ``-`` where there is none."""
+    """Return the time until a planned start; ``-`` if no start is planned."""
     if start_ms is None:
         return "-"
     left_ms = start_ms - now_ms
@@ -80,7 +80,7 @@ class ReservationState(Word):
     """The state of a reservation, open or closed."""
 
     TENTATIVE = "Tentative"
-    """A forecast that follows the queue; no event records it and nothing is held for it."""
+    """A forecast that changes with the queue; it is not recorded, and nothing is held for it."""
     FIRM = "Firm"
     """Recorded in the ledger; it moves later only for a recorded cause."""
     ACTIVATED = "Activated"
@@ -97,7 +97,7 @@ _CLOSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStart:
-    """A reservation. A tentative one has its run's name, and no record."""
+    """A reservation. A tentative reservation has the name of its run, and no record."""
 
     name: str
     run: str
@@ -115,9 +115,9 @@ def reservation_run(name: str) -> str:
 
 
 def reservation_names(moment: Moment) -> list[str]:
-    """Return the firm reservations in the order in which they were made, then the tentative ones.
+    """Return the names of reservations: first the closed reservations that the caller named.
 
-    Closed reservations that the caller named come first.
+    Then the firm reservations follow, in the order in which they were made, and the tentative ones.
     """
     found = moment.view.reservations
     firm = sorted(found, key=lambda name: found[name].seq)
@@ -297,7 +297,7 @@ def asked_by(record: ConflictRecord) -> str:
 
 
 def victims_text(cuts: Sequence[Cut], *, most: int | None = None) -> str:
-    """Return the runs that are cut, how each is cut, and how many GPUs it loses."""
+    """Return the runs that are cut, how each run is cut, and how many GPUs it loses."""
     return names((f"{cut.run}:{cut.gpus}({cut.step})" for cut in cuts), most=most)
 
 

@@ -19,7 +19,7 @@ from quorate.views.word_forms import age, names
 
 
 def queue_names(moment: Moment) -> list[str]:
-    """Return the waiting runs in the order in which they are tried."""
+    """Return the waiting runs in the order in which Quorate tries to start them."""
     return list(moment.outlook.queue)
 
 

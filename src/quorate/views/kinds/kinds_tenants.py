@@ -1,6 +1,6 @@
 """Tenants: owners with their limits, the use of these limits, and their versions. Pure.
 
-Use is counted as for hard quotas, and includes the use of descendants.
+Use is counted as for hard quotas, and includes the use of the owners below a tenant.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class TenantChange:
     version: int | None
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return each changed field, old and new, and both versions."""
+        """Return a line for each changed field, with both values, and a line with both versions."""
         version = moment.view.owner_versions.get(self.name)
         found = [
             f"  {field}: {_turned(old, new, is_new=self.version is None, is_gone=version is None)}"

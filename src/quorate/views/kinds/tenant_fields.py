@@ -15,7 +15,7 @@ from quorate.model.specs import Owner
 from quorate.views.exits import CommandError, Exit
 
 QUOTA_FIELDS: Final = {SNAKE_CASE[camel]: field for camel, field in MODEL_FIELDS.items()}
-"""The name of a quota field in flags and in the tenant API -> its name in the model."""
+"""Maps the name of a quota field in flags and in the tenant API to its name in the model."""
 
 PARENTS: Final = "parents"
 _NOTHING: Final = frozenset({"", "-", "none", "null", "nil", "unlimited"})
@@ -65,7 +65,7 @@ def read_owner(
 
 
 def _plain(text: str) -> int | Decimal | str:
-    """Return ``text`` as JSON or YAML would parse it: a number if it is one."""
+    """Return ``text`` as JSON or YAML would parse it: as a number if the text is a number."""
     if _WHOLE.fullmatch(text):
         # Python parses no integer with thousands of digits. As a Decimal, such a number is refused
         # later, because it is too large.

@@ -25,7 +25,7 @@ class Notice:
     """A notice. ``seq`` is the sequence of its event; ``part`` numbers the notices of one event.
 
     ``user`` is empty if the notice is for the admins of ``owner``. ``run`` is empty if the notice
-    is about no run, or about several runs; then ``facts`` names them. ``text`` can be understood
+    is about no run, or about several runs; ``facts`` names several runs. ``text`` can be understood
     without the other fields.
     """
 
@@ -72,7 +72,7 @@ class Known(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownView:
-    """Looks runs and conflicts up in a state that already has the events."""
+    """Looks runs and conflicts up in a state that already contains the events."""
 
     view: StateView
 

@@ -27,7 +27,7 @@ from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.word_forms import gpus, odds_text, percent
 
 RUNS_NAMED_MAX: Final = 8
-"""The most runs that the text and the facts of a notice name; the conflict itself has all runs."""
+"""How many runs the text and the facts of a notice name, at most; the conflict has all runs."""
 _WHY: Final = {
     CutStep.BACKFILL: "it used GPUs that were reserved for another run",
     CutStep.SPARE: "its spares were given up",

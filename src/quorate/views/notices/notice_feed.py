@@ -1,7 +1,7 @@
 """Notices for owners and users, derived from the ledger (ADR-0021). Pure.
 
 A notice depends on the events of one block, and on the constant fields of the runs and conflicts
-that they name. So a block always gives the same notices.
+that these events name. So a block always gives the same notices.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from quorate.views.runs.reason_words import bundle_words, ended
 from quorate.views.word_forms import gpus, percent, slots
 
 NODES_NAMED_MAX: Final = 4
-"""The most nodes that a text names."""
+"""How many nodes a text names, at most."""
 _MONEY: Final = (EndReason.BUDGET_EXHAUSTED, EndReason.WINDOW_CLOSED)
 _LOST: Final = (EndReason.FAIL, EndReason.DRAINED)
 _STEPS: Final = {

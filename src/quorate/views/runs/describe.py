@@ -398,7 +398,7 @@ def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> l
 
 
 def describe_pool(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return a pool's row in the wide table, its document, and, if it shares in rounds, these."""
+    """Return a pool's row in the wide table and its document; for a pool with rounds, also these."""
     del timeline
     sections = describe_other(moment, POOL, name)
     pool = moment.view.pools[name]

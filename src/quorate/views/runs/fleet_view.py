@@ -192,7 +192,7 @@ def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> To
 
 
 def _wanting(moment: Moment) -> Iterator[Run]:
-    """Yield the runs that want GPUs and have none: waiting runs, and runs without GPUs in a round."""
+    """Yield the runs that want GPUs and have none: waiting runs, and runs left out of a round."""
     runs, pending = moment.view.runs, moment.view.pending
     # In storage order, which is several times faster than a lookup of each name.
     for name, record in runs.kept():

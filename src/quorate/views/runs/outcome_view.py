@@ -340,7 +340,7 @@ def _started(
 
 
 def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
-    """Return where the last ``count`` events are recorded; they are in the last ``blocks`` blocks."""
+    """Return where the last ``count`` events, in the last ``blocks`` blocks, are recorded."""
     return recorded_at(head, head.seq - count + 1, count, blocks)
 
 
