@@ -266,7 +266,7 @@ def test_a_recorded_simulation_has_no_key_and_its_checkpoint_says_so(bare: Shell
     bare.ok(*BOUND, "--trace", JOBS, *WORLD, "--record", "l.db")
     said = bare("--ledger", "l.db", "ledger", "checkpoint")
     assert said.code != 0
-    assert "this ledger names no signing key, as every ledger of a simulation" in said.err
+    assert "this ledger names no signing key, like every ledger of a simulation" in said.err
     assert re.search("[0-9a-f]{64}", bare.ok("--ledger", "l.db", "ledger", "verify"))
 
 

@@ -118,7 +118,7 @@ def own_runs(settings: Settings, *, to_cancel: bool = False) -> OwnRuns:
     """Return the user and the owner that identify the caller's own runs.
 
     With ``to_cancel``, raises ``UsageError`` if the caller of a service has no owner. Otherwise the
-    command would cancel the runs of all users with the caller's name, whatever their owner is.
+    command would cancel the runs of all users who have the caller's name, under any owner.
     """
     from quorate.operations.common_requests import Nothing
 
@@ -203,7 +203,7 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def kept_logs_beside(ledger: Path) -> Logs | None:
-    """Return the stored output of the ledger's runs; None if no service has run their work."""
+    """Return the stored output of the ledger's runs; None if no service has run any of them."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 

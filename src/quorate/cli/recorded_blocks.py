@@ -45,7 +45,7 @@ def _check_file(settings: Settings) -> None:
 def _is_ledger(source: str) -> bool:
     """Return whether ``source`` names a store, by a URL or a file; false for an export.
 
-    The result is also true for a missing file: opening it as a store reports that it is missing.
+    The result is also true for a missing file: opening the store then reports the missing file.
     """
     path = Path(source)
     if not path.is_file():

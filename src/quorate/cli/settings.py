@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 
     @property
     def ledger_path(self) -> Path:
-        """The path from which the files beside the ledger get names; raises ``StoreUrlError``."""
+        """The path that gives the files beside the ledger their names; raises ``StoreUrlError``."""
         from quorate.adapters.stores.store_urls import ledger_path
 
         return ledger_path(self.ledger)

@@ -23,7 +23,7 @@ class FileSigner:
         """Return the checkpoint; raises ``KeyFileError`` if the ledger's key is missing."""
         if not state.public_key:
             raise KeyFileError(
-                "this ledger names no signing key, as every ledger of a simulation, so its "
+                "this ledger names no signing key, like every ledger of a simulation, so its "
                 "checkpoints cannot be signed; keep the hash that this command prints: quorate "
                 "ledger verify"
             )

@@ -81,7 +81,7 @@ class Sources:
             raise told from None
 
     def _located(self, line: str) -> str:
-        """Return ``line`` prefixed with file and line if it is about one of the documents."""
+        """Return ``line``, with file and line number if ``line`` is about one of the documents."""
         for number, written in enumerate(self._written):
             document = written.document
             sent = f"documents[{number}]: " if len(self._written) > 1 else "document: "

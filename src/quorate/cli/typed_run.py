@@ -61,8 +61,7 @@ def _spelled(typed: str, known: Sequence[str]) -> str:
 def team_or_own(settings: Settings, typed: str | None) -> str | None:
     """Return the typed owner, or the caller's tenant at the service.
 
-    The result is None if no owner is typed and either the caller has no tenant or the command works
-    on a ledger's file.
+    If no owner is typed, the result is None for a ledger's file, and for a caller without a tenant.
     """
     if typed is not None:
         return typed.removeprefix("owner/")

@@ -54,8 +54,8 @@ class Context(Struct, frozen=True, kw_only=True):
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return the address of the service, with ``QUORATE_TOKEN`` or the context's token.
 
-        If ``QUORATE_SERVER`` is set, ``QUORATE_TOKEN`` belongs to that server. In that case this
-        context uses ``QUORATE_TOKEN`` only if it has no token of its own.
+        If ``QUORATE_SERVER`` is set, ``QUORATE_TOKEN`` belongs to that server. In that case,
+        ``QUORATE_TOKEN`` is used for this context only if the context has no token.
         """
         given = environ.get("QUORATE_TOKEN") or None
         if given is not None and not environ.get("QUORATE_SERVER"):

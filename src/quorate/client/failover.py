@@ -20,7 +20,7 @@ _AWAY: Final = (502, 503, 504)
 
 
 class ServiceRing:
-    """Chooses one of several services: after a failure the next, and after the last the first."""
+    """Chooses one of several services, and after a failure the next service in a circle."""
 
     def __init__(self, services: int) -> None:
         self._services = services

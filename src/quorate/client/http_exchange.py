@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client over one socket, for a command that sends one request.
 
-To import http.client, which imports the mail parser and TLS, takes longer than the service takes to
-respond.
+Importing http.client also imports the mail parser and TLS. This takes longer than the service takes
+to respond.
 Redirects, cookies and compression are not supported, because the service does not use them.
 """
 

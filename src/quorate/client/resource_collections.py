@@ -1,4 +1,4 @@
-"""Collections of resources as attributes of a client, which give one resource by name, or all.
+"""The collections of resources that a client has as attributes: each gives one resource, or all.
 
 ``client.runs.get("train-1").status.phase``; ``for node in client.nodes``. A list is requested page
 by page, to its end.

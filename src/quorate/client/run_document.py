@@ -22,7 +22,7 @@ _PLAIN: Final = "run"
 class Work(Struct, frozen=True, kw_only=True):
     """A run in short form. ``duration`` is its expected duration, such as ``4h``.
 
-    ``array`` has the indexes of an array, such as ``0-9%4``: one run for each of them. ``mail`` is
+    ``array`` has the indexes of an array, such as ``0-9%4``: one run for each index. ``mail`` is
     the address that gets notices of ``mail_kinds``, by default about the end of the run.
 
     Without ``team`` the owner is the caller's tenant.

@@ -18,9 +18,9 @@ from quorate.views.exits import CommandError
 def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """Show everything about one resource.
 
-    For a run: its request, why it waits and since when, its planned start and its conflicts; its
-    leases with nodes, slots and payers; the steps and metrics that it reported last; who paid how
-    much; and its events with their sequence numbers.
+    For a run: its request, its planned start, its conflicts, and why it waits and since when. Its
+    leases are shown with nodes, slots and payers. Then follow the steps and metrics that the run
+    reported last, who paid how much, and its events with their sequence numbers.
 
     For a budget: what each envelope was granted, has spent, holds and lends, and the budget's caps.
     For a node: its status, the leases on it and its events. For an owner: its family, quota,

@@ -166,7 +166,9 @@ _INSTEAD: Final = (
     ("team", "account", "--team"),
     ("name", "job-name", "--name"),
 )
-"""Each row: a parameter, the script's option that it replaces, and the option that sets it."""
+"""Each row has a parameter, the option of the script that the parameter replaces, and the option
+that sets the parameter.
+"""
 
 
 def _read(

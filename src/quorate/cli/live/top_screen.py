@@ -151,7 +151,7 @@ def _typed(screen: Screen, key: str) -> Screen | None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to draw; ``style`` names the line's meaning, not a colour, which may be missing."""
+    """A line to draw; ``style`` names the line's meaning, as a terminal may have no colours."""
 
     text: str
     style: str = ""

@@ -1,4 +1,4 @@
-"""``quorate node``: records the status of nodes, with the effects on their runs."""
+"""``quorate node``: records the status of nodes, and what this changes for the runs on them."""
 
 from __future__ import annotations
 

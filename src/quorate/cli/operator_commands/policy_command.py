@@ -118,9 +118,9 @@ def compare(
 ) -> None:
     """Compare the allocations of several policies for one problem.
 
-    LEAST RATE is the smallest rate of a job, divided by the rate that the job would have with a
-    proportional share. FINISH RATIO is the largest ratio of the time that a job takes to the time
-    that the job would take with an equal share.
+    LEAST RATE is the smallest rate of a job, relative to the job's weight and to its rate with a
+    proportional share of all GPUs. FINISH RATIO is the largest ratio of the time that a job takes
+    to the time that the job would take alone with an equal share.
     MAKESPAN is when the last job ends. A policy without a solution is shown with its refusal.
     """
     from quorate.cli.policy_files import policy_called, problem_of_options

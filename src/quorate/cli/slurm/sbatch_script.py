@@ -35,14 +35,11 @@ SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
 class Script:
     """The request of a job; ``said`` has the remarks about the request, in order.
 
-    ``limit_s`` is the time limit. Before the job starts,
-
-    - the runs in ``after`` must have completed;
-    - the runs in ``after_any`` must be over;
-    - if ``is_singleton``, all runs of the same user with the same job name must be over;
-    - of each array in ``after_task``, the task with the same index must have completed.
-
-    ``mail_kinds`` is None if ``--mail-type`` was not given.
+    ``limit_s`` is the time limit. The job waits until all runs in ``after`` have completed, and all
+    runs in ``after_any`` are over. If ``is_singleton`` is true, the job also waits until all runs
+    of the same user with the same job name are over. Each task of an array waits until, in each
+    array of ``after_task``, the task with the same index has completed. ``mail_kinds`` is None if
+    ``--mail-type`` was not given.
     """
 
     interpreter: tuple[str, ...] = ()

@@ -245,7 +245,7 @@ class RunStatus(Fields):
     """The state of a run. ``phase`` is Pending, Running, Completed, Cancelled or Failed.
 
     ``refusal`` is why the run waits. ``queue`` is set only if the request asked for it. ``tasks``
-    counts the tasks of an array by phase; the array is Running while one of them runs.
+    counts the tasks of an array by phase; the array is Running while a task runs.
     """
 
     phase: str

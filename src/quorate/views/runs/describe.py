@@ -180,7 +180,7 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _round(moment: Moment, record: RunRecord) -> str:
-    """Return a run's share of its pool's rounds, and when the next one begins."""
+    """Return a run's share of its pool's rounds, and when the next round begins."""
     view, pool = moment.view, record.spec.pool
     steps = view.in_rounds[record.spec.name].steps
     next_ms = next_round_ms(view, pool, moment.now_ms)
@@ -398,7 +398,7 @@ def describe_conflict(moment: Moment, name: str, timeline: Sequence[Entry]) -> l
 
 
 def describe_pool(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return a pool's row in the wide table and its document; for a pool with rounds, also these."""
+    """Return a pool's row in the wide table, its document and, for a rounds pool, its rounds."""
     del timeline
     sections = describe_other(moment, POOL, name)
     pool = moment.view.pools[name]

@@ -125,7 +125,7 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _least_planned(run: Run) -> str:
-    """Return why a run is planned for longer than it declared; empty if it is not."""
+    """Return why a run is planned for longer than it declared; empty if it is not longer."""
     declared_ms = run.expected_duration_ms
     if declared_ms is None or declared_ms >= HOLD_QUANTUM_MS:
         return ""

@@ -1,4 +1,4 @@
-"""The fields that the client adds to a run before it is submitted: a name, a nonce, its user.
+"""Adds the fields that the document of a run may leave out: its name, its nonce and its user.
 
 Random numbers are drawn here, outside of ``core``, so that decisions need none.
 """
@@ -23,7 +23,7 @@ _NAME_BYTES: Final = 4
 def ready(
     document: Document, view: StateView, user: str, taken: set[str], *, for_others: bool = True
 ) -> Run:
-    """Return the run of ``document``, with the client's values for fields that it leaves out.
+    """Return the run of ``document``, with values for the name, nonce and user that it leaves out.
 
     Missing fields are taken from an existing run of the same name, so that applying a file twice
     changes nothing. If ``for_others`` is false, they are taken only from a run of ``user``.
