@@ -244,6 +244,6 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
         with program(tmp_path, *words) as third:
             assert third.wait() == 4
             assert "contains the work of another ledger" in third.err
-            assert "move the folder away, or name another one with --work-folder" in third.err
+            assert "move the folder away, or name another folder with --work-folder" in third.err
     finally:
         sweep(work)

@@ -1,16 +1,16 @@
 """The clock guard: it stops deciding when the wall clock differs from the steady clock.
 
-The time of a decision is that of the wall clock, and the ledger's time never runs back. If the wall
-clock were 45 days ahead for only five seconds, leases and windows would end permanently. So the
-guard compares the wall clock with the time since the machine was started (the steady clock). If the
-two clocks differ by more than five minutes, the service stops deciding until an operator accepts
-the new time. Until then, the guard's time is the last trusted time plus the time that the steady
-clock has counted since. So reads and access tokens work as before (docs/adr/0029).
+A decision gets its time from the wall clock, and the time in the ledger never runs back. If the
+wall clock were 45 days ahead for only five seconds, leases and windows would end permanently. So
+the guard compares the wall clock with the time since the machine was started (the steady clock). If
+the two clocks differ by more than five minutes, the service stops deciding until an operator
+accepts the new time. Until then, the guard's time is the last trusted time plus the time that the
+steady clock has counted since. So reads and access tokens work as before (docs/adr/0029).
 
 The file ``LEDGER.clock`` keeps the readings of both clocks from one start of the service to the
-next. Within one boot of the machine the guard compares them with the present readings. After a
-reboot, the guard can detect only one fault: the wall clock shows an earlier time than the recorded
-time, or than the ledger's last event.
+next. Within one boot of the machine the guard compares the stored readings with the present ones.
+After a reboot, the guard can detect only one fault: the wall clock shows an earlier time than the
+stored reading, or than the ledger's last event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 STEP_MS_MAX: Final = 5 * 60 * 1_000
 """The most by which the wall clock may differ from the steady clock."""
 KEEP_MS: Final = 60_000
-"""How often both readings are stored for the next start of the service."""
+"""How often the readings of both clocks are stored for the next start of the service."""
 ACCEPT: Final = "quorate admin clock accept"
 _RECORD_BYTES_MAX: Final = 4_096
 
@@ -41,9 +41,11 @@ _Length = Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reading of both clocks; ``step_ms`` is 0 unless deciding was stopped.
+    """One reading of both clocks.
 
-    ``behind_ms`` is how far the clock was behind the ledger when an operator accepted the clock.
+    If deciding was stopped, ``step_ms`` is how far the wall clock was ahead of the trusted time
+    (negative if behind, but never 0). Otherwise ``step_ms`` is 0. ``behind_ms`` is how far the wall
+    clock was behind the ledger's last event when an operator accepted the wall clock.
     """
 
     wall_ms: Annotated[int, msgspec.Meta(ge=TIME_MS_MIN, le=TIME_MS_MAX)]
@@ -58,7 +60,7 @@ _DECODER: Final = msgspec.json.Decoder(_Record)
 
 
 class ClockGuard:
-    """Implements ``Clock`` and ``ClockControl``, with its record in a file beside ``ledger``."""
+    """Implements ``Clock`` and ``ClockControl``; keeps its record in a file beside ``ledger``."""
 
     def __init__(self, clock: SteadyClock, ledger: Path) -> None:
         self._clock = clock
@@ -72,7 +74,7 @@ class ClockGuard:
         self._kept_ms: int | None = None
 
     def opened(self, ledger_ms: int) -> None:
-        """Compare the clock with the last start's record and with the ledger's last event."""
+        """Compare the wall clock with the stored record, and with the time of the last event."""
         record = self._read()
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
@@ -101,7 +103,7 @@ class ClockGuard:
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return the present status of the clocks; stops deciding if they differ too much."""
+        """Return the present status of the clocks; stop deciding if they differ too much."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
@@ -130,7 +132,10 @@ class ClockGuard:
         return self.status()
 
     def keep(self, ledger_ms: int | None = None) -> None:
-        """Store the readings for the next start, if due; ``ledger_ms`` is the last event's time."""
+        """Store the readings of both clocks for the next start of the service, if that is due.
+
+        ``ledger_ms`` is the time of the ledger's last event.
+        """
         steady = self._clock.steady()
         if ledger_ms is not None:
             self._ledger_ms = ledger_ms

@@ -16,7 +16,7 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """The wall clock of this machine, and the time since it was started."""
+    """The wall clock of this machine, and the time since the machine was started."""
 
     def now_ms(self) -> int:
         """Return Unix milliseconds, rounded down."""

@@ -63,7 +63,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def result_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; 0 if Python made the error and it has no code."""
+    """Return SQLite's primary result code; 0 if the error comes from Python and has no code."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, read with NVIDIA's management library; an optional extra."""
+"""The GPUs of this machine, read with NVIDIA's management library, an optional package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAKER: Final = "NVIDIA "
 
 
 class Nvml(Protocol):
-    """The functions of the library that Quorate uses, with the library's names."""
+    """The functions of NVIDIA's library that Quorate calls, with the library's names."""
 
     NVMLError: type[Exception]
 

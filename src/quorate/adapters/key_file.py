@@ -19,8 +19,8 @@ from quorate.ports.errors import KeyFileError
 
 _PEM_BYTES_MAX: Final = 4096
 _SECRET_BYTES: Final = 32
-_NO_CHECKPOINT: Final = "without it no checkpoint can be signed"
-_NO_DRAW: Final = "without it no conflict that needs a draw can be settled"
+_NO_CHECKPOINT: Final = "without this file, checkpoints cannot be signed"
+_NO_DRAW: Final = "without this file, conflicts that need a draw cannot be settled"
 
 
 def key_path(ledger: Path) -> Path:
@@ -34,7 +34,7 @@ def lottery_path(ledger: Path) -> Path:
 
 
 def create_lottery_secret(path: Path, secret: bytes | None = None) -> bytes:
-    """Return a secret, written to the new file ``path``, which only its owner may read.
+    """Write a secret to the new file ``path``, which only its owner may read; return the secret.
 
     If ``secret`` is None, a new secret is made. Raises ``KeyFileError`` if the file cannot be
     created, or if it exists; an existing file is not changed.
@@ -73,7 +73,9 @@ def copy_secret(source: Path, out: Path, what: str) -> None:
 
 
 def create_key(path: Path) -> bytes:
-    """Return a new raw private key, written to the new file ``path``, readable only by its owner.
+    """Write a new private key to the new file ``path``; return the raw key.
+
+    Only the owner of the file may read the file.
 
     Raises ``KeyFileError`` if the file cannot be created, or if it exists; an existing file is not
     changed.

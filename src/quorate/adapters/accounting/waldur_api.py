@@ -1,8 +1,8 @@
 """Waldur MasterMind as an accounting system, through Waldur's own API client (docs/adr/0022).
 
-Reads the limit and the usage of a marketplace resource, and sets the usage of its components.
-Waldur keeps one figure for each resource, component and month. A report replaces the figure, so a
-repeated report counts once.
+The client reads the limit and the usage of a marketplace resource, and sets the usage of the
+resource's components. Waldur keeps one figure for each resource, component and month. A report
+replaces the figure, so a repeated report counts once.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _TOLD_MAX: Final = 200
 _SERVER_FAULT: Final = 500
 _TOO_MANY: Final = 429
 _REMEDIES: Final = {
-    401: "it does not know the token; write a valid one into waldur.token_file",
+    401: "Waldur does not know the token; write a valid token into waldur.token_file",
     403: "the token lacks the permission; use a token of the offering's provider",
     404: "the resource does not exist, or this token may not see it; check waldur.links",
-    _TOO_MANY: "it received too many requests; Quorate asks again later",
+    _TOO_MANY: "Waldur received too many requests; Quorate asks again later",
 }
 _FIELDS: Final = [ResourceFieldEnum.LIMITS, ResourceFieldEnum.LIMIT_USAGE]
 
@@ -67,7 +67,7 @@ class WaldurAccounting:
         )
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return each component's limit and its unused part; see ``Accounting``."""
+        """Return the limit of each component and the limit's unused part; see ``Accounting``."""
         found = self._ask(lambda: retrieve.sync(UUID(resource), client=self._client, field=_FIELDS))
         limits = _table(found.limits, "limits", resource)
         used = _table(found.limit_usage, "limit_usage", resource)
@@ -112,14 +112,14 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
     code = error.status_code
     text = error.content.decode("utf-8", "replace")
     shown = "".join(c for c in text[:_TOLD_MAX] if c.isprintable())
-    why = _REMEDIES.get(code, shown or "it did not give a reason")
+    why = _REMEDIES.get(code, shown or "Waldur gave no reason")
     is_down = code >= _SERVER_FAULT or code == _TOO_MANY
     kind = AccountingDownError if is_down else AccountingError
     return kind(f"{url} answered {code}: {why}")
 
 
 def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
-    """Return the table ``name`` of a resource, by component; raise if the answer has none."""
+    """Return a resource's table ``name``, by component; raise if the answer has no such table."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
         raise AccountingError(f"resource {resource}: its {name} are missing")
@@ -161,10 +161,10 @@ def _number(value: object) -> Decimal | None:
 
 
 class _Bounded(httpx.BaseTransport):
-    """Reads whole answers, with a limit on their length and on the time they take.
+    """Reads whole answers, and limits the length of an answer and the time that it takes.
 
-    The client's own time-out applies to each part of an answer: a server that sends single bytes
-    slowly would keep the client waiting for ever.
+    The client's own time-out applies only to each part of an answer. A server that slowly sends
+    single bytes could therefore keep the client waiting for ever.
     """
 
     def __init__(self, timeout_s: float) -> None:

@@ -1,9 +1,9 @@
 """Makes Waldur's client load only the models that Quorate uses, out of 2,600.
 
 The client's package ``models`` imports every model as soon as one of them is imported. This takes
-seconds of CPU time and much memory. ``leave_models_unread`` replaces this package by one with the
-same name and folder. An import of one model then loads only this model and the models that it
-needs. The replacement loads all models only when a caller reads one as an attribute of the package.
+seconds of CPU time and much memory. ``leave_models_unread`` replaces this package by a package with
+the same name and folder. An import of one model then loads only this model and the models that it
+needs. The new package loads all models only when a caller reads a model as its attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME: Final = f"{_CLIENT}.models"
 
 
 def leave_models_unread() -> None:
-    """Make each model import only the models it needs; call this before importing a model."""
+    """Make an import of a model load only the models that it needs; call before any such import."""
     if _NAME in sys.modules:
         return
     client = import_module(_CLIENT)

@@ -1,9 +1,9 @@
 """Stands for election as the leader of a ledger in etcd, and renews the leadership.
 
-The candidate creates the leader's key, with a lease, in a transaction that is refused if the key
-exists. Each append is refused unless the leader's key is still the key that this candidate created
-(``stores/etcd_append.py``). ``leadership.py`` decides the next step, and this module takes it, on a
-separate thread.
+To win, the candidate creates the leader's key, with a lease, in a transaction. etcd refuses the
+transaction if the key exists. etcd accepts an append only while the leader's key is still the key
+that this candidate created (``stores/etcd_append.py``). ``leadership.py`` decides the next step;
+this module takes the step, on a separate thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Leases(KeyValues, Protocol):
         ...
 
     def keep_alive(self, lease: int, within_s: float) -> int:
-        """Renew ``lease``; raises ``NotLeaderError`` when it has ended."""
+        """Renew ``lease``; raises ``NotLeaderError`` if the lease has ended."""
         ...
 
     def revoke(self, lease: int) -> None:
@@ -83,8 +83,9 @@ class Candidate:
 class Election:
     """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats ``turn``.
 
-    ``look`` returns the leader's key as soon as its revision differs from the given revision, or
-    after a time limit. The thread calls ``on_change`` whenever the leader has changed.
+    ``look`` takes a revision and a time limit. It returns the leader's key as soon as the key was
+    read at another revision, or after the time limit. The thread calls ``on_change`` whenever the
+    leader has changed.
     """
 
     def __init__(  # noqa: PLR0913 - what an election is made of
@@ -112,7 +113,7 @@ class Election:
 
     @property
     def standing(self) -> Standing:
-        """The last known state of this candidate; unlike ``leads``, it ignores the time."""
+        """The last known state of this candidate, even if its time as the leader is over now."""
         return self._standing
 
     def leads(self) -> bool:
@@ -138,7 +139,7 @@ class Election:
 
     @property
     def leader(self) -> LeaderRecord | None:
-        """The leader that this candidate knows of; None while it knows of none."""
+        """The leader that this candidate knows; None while it knows no leader."""
         match self._standing:
             case Leading(record=record) as standing:
                 return record if leads_at(standing, self._clock_s()) else None
@@ -146,18 +147,18 @@ class Election:
                 return leader
 
     def wait(self, is_so: Callable[[Standing], bool], within_s: float) -> Standing:
-        """Wait until ``is_so`` accepts the standing, at most ``within_s``; return the standing."""
+        """Return this candidate's state as soon as ``is_so`` accepts it, or after ``within_s``."""
         with self._changed:
             self._changed.wait_for(lambda: is_so(self._standing), within_s)
             return self._standing
 
     def start(self) -> None:
-        """Stand for election from now on, on a thread."""
+        """Stand for election from now on, on a separate thread."""
         self._thread = Thread(target=self._run, name="election", daemon=True)
         self._thread.start()
 
     def step_down(self) -> None:
-        """Give up the leadership in the next turn; become a candidate again after a while."""
+        """Give up the leadership in the next turn; stand for election again after a while."""
         with self._changed:
             self._is_asked_to_step_down = True
             self._changed.notify_all()
@@ -273,7 +274,10 @@ class Election:
         self._become(seen(self._standing, leader, made_at=made_at, as_of=look.as_of))
 
     def _resign(self, standing: Following) -> None:
-        """Follow from now on; a leader ends its lease, or lets it expire if etcd is unreachable."""
+        """Follow from now on, and end the lease if this candidate led.
+
+        If etcd cannot be reached, the lease expires by itself.
+        """
         before = self._standing
         self._become(standing)
         if isinstance(before, Leading):

@@ -60,7 +60,7 @@ class EtcdAddress:
         return f"etcd://{','.join(self.endpoints)}/{self.name}"
 
     def password(self) -> str:
-        """Return the password of the user; raises ``StoreAccessError`` when it cannot be read."""
+        """Return the user's password; raises ``StoreAccessError`` if its file cannot be read."""
         assert self.password_file is not None, "only a user has a password"
         return read_secret(self.password_file, "the password of etcd's user").decode().strip()
 
@@ -74,7 +74,7 @@ def read_secret(path: Path, what: str) -> bytes:
 
 
 def parse_address(place: str) -> EtcdAddress:
-    """Return the address in ``place``, a URL without its scheme; raises ``StoreUrlError``."""
+    """Return the address in ``place``, a URL without ``etcd:``; raises ``StoreUrlError``."""
     if not place.startswith("//"):
         raise StoreUrlError(f"{SCHEME}:{place} names no servers; write {FORM}")
     where, _, query = place.removeprefix("//").partition("?")
@@ -138,7 +138,7 @@ def _check_near(endpoints: tuple[str, ...]) -> None:
 
 
 def _settings(query: str) -> dict[str, str]:
-    """Return the settings of a URL by name; raises ``StoreUrlError`` if they are not valid."""
+    """Return the settings of a URL by name; raises ``StoreUrlError`` if one of them is invalid."""
     found: dict[str, str] = {}
     pairs = parse_qsl(query, keep_blank_values=True) if query else []
     for setting, value in pairs:

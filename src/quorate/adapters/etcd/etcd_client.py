@@ -1,6 +1,6 @@
 """A client of etcd: transactions, reads, leases, maintenance. Each call asks one member.
 
-If a member does not answer a read, the client asks the next one. The client sends a transaction
+If a member does not answer a read, the client asks the next member. The client sends a transaction
 only once. If the answer is lost, the caller finds out whether etcd carried out the transaction
 (``stores/etcd_append.py``). Every call has a deadline. Several threads may share one client.
 """
@@ -39,13 +39,13 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 CALL_S: Final = 5.0
-"""The time limit of a call: longer than an election of etcd takes at its default timers."""
+"""The time limit of a call; with default timers, etcd's members elect a leader in less time."""
 REPEAT_S: Final = 10.0
-"""How long the client repeats a read that gets no answer, at one member after another."""
+"""How long the client repeats a read that gets no answer; each try asks the next member."""
 CONNECT_S: Final = 1.0
-"""How long one attempt to connect may take, TLS and HTTP/2 included."""
+"""How long one attempt to connect may take, including TLS and HTTP/2."""
 STATUS_S: Final = 2.0
-"""How long one member may take to report its status; a member that hangs is passed over."""
+"""How long one member may take to report its status; a slower member is skipped."""
 DEFRAGMENT_S: Final = 300.0
 _PAUSE_S: Final = 0.05
 _OPTIONS: Final = (
@@ -65,7 +65,7 @@ _OPTIONS: Final = (
 class MemberStatus:
     """The status that one member reports.
 
-    ``bytes_used`` is the size that its database would have after a defragmentation.
+    ``bytes_used`` is the size that the member's database would have after a defragmentation.
     ``cluster`` and ``member`` are the ids that etcd has given to the cluster and the member.
     """
 
@@ -80,7 +80,7 @@ class MemberStatus:
 
 
 class EtcdClient:
-    """Calls the members of one etcd. Connects to a member with the first call to it."""
+    """Calls the members of one etcd. The first call to a member connects to this member."""
 
     def __init__(self, address: EtcdAddress, *, call_s: float = CALL_S) -> None:
         self.address = address
@@ -149,7 +149,7 @@ class EtcdClient:
     def keep_alive(self, lease: int, within_s: float) -> int:
         """Renew ``lease``; return its time to live in seconds.
 
-        Raises ``NotLeaderError`` when it has ended.
+        Raises ``NotLeaderError`` if the lease has ended.
         """
         request = message_class("LeaseKeepAliveRequest")(ID=lease)
         answer = self._call(method("Lease", "LeaseKeepAlive"), request, within_s)
@@ -168,12 +168,12 @@ class EtcdClient:
     # --- Maintenance ---
 
     def compact(self, revision: int) -> None:
-        """Make etcd drop the values that were replaced before ``revision``; it reuses the space."""
+        """Make etcd drop values that were replaced before ``revision``, and reuse their space."""
         request = message_class("CompactionRequest")(revision=revision, physical=True)
         self._call(method("KV", "Compact"), request)
 
     def status(self) -> tuple[MemberStatus, ...]:
-        """Return the status of each member that reports it within ``STATUS_S``; log the others."""
+        """Return the status of each member that answers within ``STATUS_S``; log other members."""
         found: list[MemberStatus] = []
         for endpoint in self.address.endpoints:
             try:
@@ -198,12 +198,12 @@ class EtcdClient:
         )
 
     def defragment(self, endpoint: str) -> None:
-        """Make the member at ``endpoint`` free disk space; meanwhile its other requests wait."""
+        """Make the member at ``endpoint`` free disk space; other requests to it wait meanwhile."""
         request = message_class("DefragmentRequest")()
         self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
 
     def disarm_space_alarms(self) -> int:
-        """Disarm the NOSPACE alarms, so that etcd accepts writes; return how many were on."""
+        """Disarm the NOSPACE alarms, so that etcd accepts writes; return the number of alarms."""
         make, alarm = message_class("AlarmRequest"), method("Maintenance", "Alarm")
         on = [
             each for each in self._repeated(lambda: self._call(alarm, make())).alarms if each.alarm
@@ -216,7 +216,7 @@ class EtcdClient:
     # --- Calls ---
 
     def stream(self, called: Method, requests: Iterable[Any]) -> Any:
-        """Open a stream at the present member and return its call; the caller ends the call."""
+        """Open a stream to the present member; return gRPC's call, which the caller must end."""
         endpoint = self._endpoint()
         try:
             return self._callable(endpoint, called)(iter(requests), metadata=self._metadata())
@@ -224,7 +224,7 @@ class EtcdClient:
             raise explained(error, endpoint) from error
 
     def stream_failed(self, error: grpc.RpcError) -> Exception:
-        """Return the port's error for ``error`` of a stream; later calls ask another member."""
+        """Return the port's error for a stream's ``error``; make later calls ask another member."""
         endpoint = self._endpoint()
         self._ask_another()
         with self._lock:
@@ -295,7 +295,7 @@ class EtcdClient:
         )
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that authenticates a call; for a user, fetch a token first."""
+        """Return the metadata that authenticates a call; fetch the user's token if necessary."""
         if not self.address.user:
             return ()
         with self._lock:

@@ -38,7 +38,7 @@ _SPACE: Final = (
 )
 _SLOW: Final = (
     "etcd applies requests more slowly than they arrive: its disk is too slow, or too many "
-    "clients write to it. Look at its metric etcd_disk_wal_fsync_duration_seconds"
+    "clients write to it. Look at etcd's metric etcd_disk_wal_fsync_duration_seconds"
 )
 _NO_GREETING: Final = (
     "etcd has not answered a new connection in time: the member or its machine is too busy, the "
@@ -86,7 +86,7 @@ class CompactedError(StoreError):
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:
-    """Return whether ``error`` means that the token expired, so etcd ignored the call."""
+    """Return whether ``error`` means that etcd ignored the call because the token has expired."""
     return any(text in _details(error) for text in _STALE_TOKEN)
 
 

@@ -1,7 +1,7 @@
 """The messages and methods of etcd's v3 API, from the compiled proto/etcd/etcd_v3.proto.
 
 The classes are created at run time in a separate descriptor pool, because another package in this
-process may also register etcd's protobuf. ``tools/etcd_protobuf.py`` compiles the description.
+process may also register etcd's protobuf. ``tools/etcd_protobuf.py`` compiles the file.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Asks for the rows of a range in key order: the first ``limit`` rows, or all if it is 0."""
+    """Asks for the first ``limit`` rows of a range in key order; ``limit`` 0 means all rows."""
 
     key: bytes
     end: bytes = b""
@@ -47,7 +47,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ModifiedAt:
-    """True if ``key`` was last changed at ``revision``; with 0, true if the key does not exist."""
+    """True if ``key`` was last changed at ``revision``; revision 0 means that no key exists."""
 
     key: bytes
     revision: int
@@ -55,7 +55,7 @@ class ModifiedAt:
 
 @dataclass(frozen=True, slots=True)
 class CreatedAt:
-    """True if ``key`` was created at ``revision``; with 0, true if the key does not exist."""
+    """True if ``key`` was created at ``revision``; revision 0 means that no key exists."""
 
     key: bytes
     revision: int
@@ -94,14 +94,14 @@ class TxnAnswer:
 class KeyValues(Protocol):
     """The calls of etcd that a ledger needs.
 
-    Both methods raise a ``StoreError``. If ``commit`` raises ``StoreDownError``, etcd may have
-    carried out the transaction, or may still do so.
+    Both methods may raise a ``StoreError``. If ``commit`` raises ``StoreDownError``, etcd may have
+    carried out the transaction, or may carry it out later.
     """
 
     def get(self, asked: Get, *, within_s: float | None = None) -> tuple[Row, ...]:
-        """Return the rows as a quorum has them now; an unanswered read is repeated.
+        """Return the rows that a quorum of etcd has now; an unanswered read is repeated.
 
-        If ``within_s`` is given, the read is sent once, with that time limit.
+        If ``within_s`` is given, the read is sent only once, and ``within_s`` is its time limit.
         """
         ...
 

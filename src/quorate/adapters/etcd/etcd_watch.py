@@ -1,8 +1,8 @@
-"""Watches one key of etcd on a separate thread; other threads wait for its values.
+"""Watches one key of etcd on a separate thread; other threads wait for the key's values.
 
-The stream may end because a member is lost or because etcd compacted the revision. The thread then
-reads the key, and watches it from the revision of this read. So the thread misses only values that
-were replaced before the read.
+The stream may end because a member is lost, or because etcd compacted the watched revision. The
+thread then reads the key, and watches the key from the revision of this read. So the thread misses
+only values that were replaced before the read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Leadership from the view of one candidate: values and pure functions, without clock or etcd.
 
-A leader holds a lease of etcd and renews it. For the leader, the lease begins at the instant at
-which it *sent* the last renewal that etcd answered, and ends a margin before its time is over. So
-the leader stops acting before etcd lets another candidate win. Between these two instants, there is
-no leader. The term is a number that each victory raises by one. Executors recognise orders of an
-older leader by their lower term.
+A leader holds a lease of etcd and renews it. The leader counts the time of the lease from the
+instant at which it *sent* the last renewal that etcd answered, and stops acting a margin before
+this time is over. So the leader stops acting before etcd lets another candidate win. Between these
+two instants, there is no leader. The term is a number that each victory raises by one. Executors
+recognise the orders of an older leader by the lower term in these orders.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """This candidate leads until ``until_s``; etcd created its leader's key at ``revision``."""
+    """This candidate leads until ``until_s``; etcd created the leader's key at ``revision``."""
 
     record: LeaderRecord
     revision: int

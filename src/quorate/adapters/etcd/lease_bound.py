@@ -1,4 +1,4 @@
-"""Limits the time of the leader's calls of etcd: no call lasts longer than the leader's lease.
+"""Limits the time of the leader's calls to etcd: no call lasts longer than the leader's lease.
 
 A leader that cannot reach etcd must release resources that the next leader needs, such as the work
 folder, before the next leader wins. The leader's thread cannot do this while it waits for etcd.
@@ -21,23 +21,23 @@ class TimedCalls(KeyValues, Protocol):
     """The calls of etcd, each with its own time limit."""
 
     def commit(self, txn: Txn, *, within_s: float | None = None) -> TxnAnswer:
-        """Send ``txn`` once, with this time limit, and return etcd's answer."""
+        """Send ``txn`` once, with the time limit ``within_s``, and return etcd's answer."""
         ...
 
     def grant(self, ttl_s: int, *, within_s: float | None = None) -> int:
-        """Return the id of a new lease; with ``within_s``, one member is asked once."""
+        """Return the id of a new lease; if ``within_s`` is given, ask only one member, once."""
         ...
 
     def keep_alive(self, lease: int, within_s: float) -> int:
-        """Renew ``lease``; raises ``NotLeaderError`` when it has ended."""
+        """Renew ``lease``; raises ``NotLeaderError`` if the lease has ended."""
         ...
 
 
 class LeaseBound:
     """Passes calls on to ``etcd``. After ``bind``, no call lasts longer than the leader's lease.
 
-    A read that gets no answer is repeated at other members, if the leader still has its lease. When
-    the lease is over, each call raises ``NotLeaderError`` at once, and sends nothing.
+    While the leader still has its lease, a read that gets no answer is repeated at other members.
+    When the lease is over, each call raises ``NotLeaderError`` at once, and sends nothing.
     """
 
     def __init__(self, etcd: TimedCalls, clock_s: Callable[[], float] = time.monotonic) -> None:

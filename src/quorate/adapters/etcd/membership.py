@@ -13,14 +13,14 @@ from quorate.ports.errors import NotLeaderError, StoreError
 _LOG = logging.getLogger(__name__)
 
 LEASE_S: Final = 10
-"""How long the entry of a lost service stays."""
+"""How long the entry of a lost service stays in the list."""
 EVERY_S: Final = 3.0
 AGAIN_S: Final = 0.5
 _ANSWER_S: Final = 2.0
 
 
 class EtcdMembership:
-    """Keeps ``key`` at ``value``, on a separate thread, until ``close``."""
+    """Keeps ``key`` in etcd, with ``value``, until ``close``; a separate thread renews the key."""
 
     def __init__(self, etcd: Leases, key: bytes, value: bytes) -> None:
         self._etcd = etcd

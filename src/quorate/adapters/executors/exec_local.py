@@ -3,8 +3,8 @@
 The executor writes the orders for each run to the run's folder. The run's keeper carries out these
 orders, and records the run's status in the folder. If the service is killed at any instant, nothing
 is lost: after a restart, ``resume`` writes the orders again, and reads the statuses that keepers
-have recorded since. A separate thread writes the files and starts the processes, so that the ledger
-thread does not wait for them.
+have recorded since. A separate thread writes the files and starts the processes, so that the thread
+of the ledger does not have to wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from quorate.ports.executor_port import Order, Readiness, Report, StartLease
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.1
-"""The time until the executor again tries to wake a keeper that does not listen."""
+"""How long the executor waits until it tries again to wake a keeper that does not listen."""
 READ_BYTES: Final = 64 * 1024
 CODE_NOT_KEPT: Final = 126
 """The exit code of a run for which no keeper could be started."""
@@ -52,10 +52,10 @@ CODE_NOT_KEPT: Final = 126
 class LocalExecutor:
     """Runs work below ``folder``; one thread receives orders, and another carries them out.
 
-    If ``users`` is given, the work of each run has the system user of its owner or submitter;
-    otherwise all work has the service's user. While another service holds the folder's lock, this
-    service retries for ``takeover_s``. A keeper that did nothing during ``silent_looks`` checks is
-    killed if its work is overdue.
+    If ``users`` is given, each run works as the system user of its owner or submitter. Otherwise
+    all work runs as the service's user. While another service holds the folder's lock, this service
+    tries for ``takeover_s`` to get the lock. A keeper that has done nothing at ``silent_looks``
+    checks in a row is killed if its work is overdue.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class LocalExecutor:
             why = (error.strerror or str(error)).lower()
             raise WorkFolderError(
                 f"{self._folder} cannot be used for work: {why}; let the user of the "
-                "service write there, or name another one with --work-folder"
+                "service write there, or name another folder with --work-folder"
             ) from None
         if found != ledger_id:
             raise WorkFolderError(
                 f"{self._folder} contains the work of another ledger, {found}; move the folder "
                 "away, "
-                f"or name another one with --work-folder"
+                f"or name another folder with --work-folder"
             )
 
     def _open(self) -> None:
@@ -133,11 +133,11 @@ class LocalExecutor:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """An empty mapping: either all pools of this machine work, or none of them."""
+        """An empty mapping: an outage of this executor concerns all its pools; see ``trouble``."""
         return {}
 
     def readiness(self, runs: Collection[str]) -> Mapping[str, Readiness]:
-        """Return an empty mapping: processes of this machine start as soon as they are ordered."""
+        """Return an empty mapping: processes of this machine start without a delay."""
         del runs
         return {}
 
@@ -163,7 +163,7 @@ class LocalExecutor:
     # --- The port, called by the ledger thread ---
 
     def next_ms(self) -> int | None:
-        """Return None: every event wakes the driver."""
+        """Return None: the executor wakes the driver whenever there is something to report."""
         return None
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
@@ -174,9 +174,9 @@ class LocalExecutor:
         self._nudge()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept open leases again.
+        """Accept the open leases again.
 
-        If ``is_whole``, ``orders`` has all open leases, so the work of other leases must end.
+        If ``is_whole``, ``orders`` has all open leases. The work of any other lease must then end.
         """
         if self._room < 0:
             # The folder is locked only now, when the service owns the ledger and gives orders.
@@ -208,7 +208,7 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the stopping leases that have no process left."""
+        """Return the exits of runs, then the stopping leases that have no process left."""
         with self._lock:
             return self._book.reports(self._exited, self._status)
 
@@ -273,7 +273,7 @@ class LocalExecutor:
         return dict.fromkeys(text.split("\n")[:-1])
 
     def _try(self, name: str) -> bool:
-        """Handle a run, and schedule a retry if that fails; return whether its status changed."""
+        """Handle a run, and schedule a retry if that fails; return whether there is news of it."""
         self._late.pop(name, None)
         try:
             return self._see_to(name)
@@ -283,7 +283,7 @@ class LocalExecutor:
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write a run's orders, and start a keeper if it needs one.
+        """Write a run's orders, and start a keeper if the run needs one.
 
         Return whether the executor has news of the run to report.
         """
@@ -356,7 +356,7 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return the status of a run; None if it is unreadable and a keeper has to determine it."""
+        """Return a run's status; None if the file is unreadable, so that a keeper is needed."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
@@ -366,7 +366,7 @@ class LocalExecutor:
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Store a run's status, or forget it when the run is over; return whether it changed."""
+        """Store a run's status, or forget the run if it is over; return whether this is news."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status

@@ -1,9 +1,9 @@
 """Several executors behind one port: the pool of a lease names the executor of the lease.
 
 The service and the loop see one executor. ``ExecutorsByPool`` passes each order to the executor of
-its lease, and joins the reports of all executors. If a pool names an executor that the service does
-not have, no work is started for the pool's leases, their stops are not confirmed, and ``trouble``
-says what to configure.
+its lease, and joins the reports of all executors. A pool may name an executor that the service does
+not have. Then no work is started for the pool's leases, and no stop of these leases is confirmed.
+``trouble`` says what to configure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quorate.ports.executor_port import (
 )
 
 OWN: Final = ""
-"""The key of the executor for pools that do not name one."""
+"""The key of the executor for pools that name no executor."""
 _ORDER: Final[Mapping[type[Report], int]] = {
     each: number for number, each in enumerate((RunExited, RunUnstarted, LeaseGone, WipeDone))
 }
@@ -61,7 +61,7 @@ class ExecutorsByPool:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """Why the work of some pools cannot be started or stopped, by their executor's name."""
+        """Why pools' work cannot be started or stopped, by the name of the pools' executor."""
         own = self._named[OWN]
         others = {name: each for name, each in self._named.items() if each is not own}
         return {name: each.trouble for name, each in sorted(others.items()) if each.trouble}
@@ -77,7 +77,7 @@ class ExecutorsByPool:
             each.listen(wake)
 
     def next_ms(self) -> int | None:
-        """Return the earliest time at which an executor asks to be called; None if none asks."""
+        """Return the earliest time at which an executor asks to be called, or None."""
         return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ def _kind_order(report: Report) -> int:
 
 @dataclass(slots=True)
 class NoExecutor:
-    """The executor of pools that name no executor, if other pools have one. It runs no work.
+    """The executor of pools that name no executor, if other pools name one. It runs no work.
 
     A stopped lease ends immediately, as in a service without an executor.
     """
@@ -160,7 +160,7 @@ class NoExecutor:
         """Do nothing: reports exist as soon as an order is accepted."""
 
     def next_ms(self) -> int | None:
-        """Return 0 while there is something to report, because no thread wakes the loop."""
+        """Return 0 while there is something to report: this executor cannot wake the loop."""
         return 0 if self._stopping else None
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class NoExecutor:
                 self._stopping.pop(order.lease, None)
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept every open lease again."""
+        """Accept the open leases again."""
         if is_whole:
             self._stopping.clear()
         self.carry_out(orders, term=term)

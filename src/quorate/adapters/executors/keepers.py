@@ -38,17 +38,17 @@ KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
 """A keeper's log that is longer than this is truncated when the next keeper starts."""
 DEATHS_MAX: Final = 5
-"""The most times in a row that a keeper may fail to start."""
+"""After this many failed starts in a row, a run gets no further keeper."""
 IN_VAIN_S: Final = 60.0
-"""A keeper that lives longer than this counts as started."""
+"""The start of a keeper has failed if the keeper dies sooner than this."""
 AFTER_DEATH_S: Final = 0.1
-"""The time until another keeper is started; doubled after each failed start."""
+"""The time from a failed start to the next start; each further failure in a row doubles it."""
 NONCE_MAX: Final = 64
 """The longest nonce that is used unchanged as a part of a folder's name."""
 SERVICE_LOCK: Final = "lock"
 """The file that is locked by the service that uses this folder."""
 TERM: Final = "term"
-"""The file with the newest term of all accepted orders; 0 if the file does not exist."""
+"""The file with the newest term of all accepted orders; the term is 0 if there is no file."""
 LEDGER: Final = "ledger"
 """The file with the id of the folder's ledger: another ledger may have runs of the same names."""
 _COUNT: Final = struct.Struct("i")
@@ -65,21 +65,22 @@ def run_folder(root: Path, name: str) -> Path:
 
 
 def job_place(root: Path, name: str) -> Path:
-    """Return the folder with the files that a run of another system user may access."""
+    """Return the folder of a run's files that its processes may access as another system user."""
     return root / JOBS / name
 
 
 def job_folder(root: Path, name: str) -> Path:
-    """Return the folder to which a run's processes write; an isolated run has its own folder.
+    """Return the folder to which a run's processes write.
 
-    Only root can create folders in ``jobs``, so an existing folder belongs to the run.
+    The processes of an isolated run write to a folder below ``jobs``. Only root can create folders
+    in ``jobs``, so an existing folder belongs to the run.
     """
     own = job_place(root, name) / JOB_FOLDER
     return own if own.is_dir() else run_folder(root, name)
 
 
 def kept_runs(root: Path) -> list[str]:
-    """Return the runs below ``root`` that have a keeper now, started by any service."""
+    """Return the runs below ``root`` that have a keeper now, whichever service started it."""
     try:
         names = sorted(path.name for path in (root / LIVE).iterdir())
     except FileNotFoundError:
@@ -88,7 +89,7 @@ def kept_runs(root: Path) -> list[str]:
 
 
 class Keepers:
-    """The keepers below one work folder. Only one thread may use it at a time."""
+    """The keepers below one work folder. Only one thread at a time may use this object."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -137,7 +138,7 @@ class Keepers:
         return True
 
     def belong_to(self, ledger_id: str) -> str:
-        """Assign the folder to ``ledger_id`` if it has no ledger; return its ledger's id."""
+        """Assign the folder to ``ledger_id`` if it has no ledger; return the id of its ledger."""
         path = self._root / LEDGER
         try:
             return path.read_text(encoding="utf-8").strip()
@@ -213,7 +214,7 @@ class Keepers:
         self._started_s.pop(name, None)
 
     def why_not(self, name: str) -> str:
-        """Return why no keeper can work for a run, if several died in a row; else an empty text."""
+        """Return why a run gets no further keeper; empty if it may get one."""
         if self._deaths.get(name, 0) < DEATHS_MAX:
             return ""
         log = run_folder(self._root, name) / KEEPER_LOG
@@ -241,7 +242,7 @@ class Keepers:
         return place
 
     def start(self, name: str) -> None:
-        """Start a keeper; the keeper ends at once if the run already has one."""
+        """Start a keeper; it ends at once if the run already has another keeper."""
         folder = run_folder(self._root, name)
         path = folder / KEEPER_LOG
         is_long = path.exists() and path.stat().st_size > KEEPER_LOG_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Keeps the open leases of runs: takes orders, and returns the processes of a run.
+"""Keeps the open leases of runs: takes orders, and says which processes a run should have.
 
 A life of a run begins with a start, and ends when the run waits again or has ended. A life
 continues across restarts of the service and changes of the run's leases.
@@ -26,7 +26,7 @@ from quorate.ports.executor_port import (
 )
 
 ENDED_MAX: Final = 100_000
-"""How many ended leases the book remembers; a repeated order does not start them again."""
+"""How many ended leases the book remembers, so that a repeated order does not start them again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -66,8 +66,8 @@ class Book:
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Apply the orders of one commit; return the runs that they change.
 
-        ``before`` has the last orders of runs. For a run that the book does not know, they show
-        which life continues after a restart.
+        ``before`` has the last orders of runs. If the book does not know a run after a restart,
+        these orders show which life the run continues.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
@@ -98,7 +98,7 @@ class Book:
                 return []
 
     def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
-        """Return the leases and the life of a run before a commit; empty if it had none."""
+        """Return the leases and the life of a run before a commit; empty if it had no lease."""
         run, wanted = self._runs.get(name), before.get(name)
         if run is not None:
             return set(run.leases), run.life
@@ -111,7 +111,7 @@ class Book:
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases except those in ``keep``; return the runs of dropped leases.
 
-        An ended lease may then start again, because the ledger may have been restored.
+        Afterwards an ended lease may start again, because the ledger may have been restored.
         """
         keeping = frozenset(keep)
         dropped = [lease for lease in self._runs_of if lease not in keeping]
@@ -137,7 +137,7 @@ class Book:
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return the processes that a run should have; None if it should have none."""
+        """Return the processes that a run should have; None if it should have no processes."""
         run = self._runs.get(name)
         if run is None or not self._has_work(run.spec):
             return None
@@ -163,7 +163,7 @@ class Book:
         return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=run.spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
-        """Return the stopping leases that never had a process."""
+        """Return the stopping leases of a run that never had a process."""
         run = self._runs.get(name)
         if run is None:
             return []
@@ -180,7 +180,7 @@ class Book:
         return None if run is None else run.spec
 
     def any_lease(self, name: str) -> str | None:
-        """Return one of the leases under which the run works; None if there is none."""
+        """Return one of the leases under which the run works; None if it has no such lease."""
         run = self._runs.get(name)
         if run is None:
             return None
@@ -246,7 +246,7 @@ class Book:
             run.life = _life(run, {part.lease for part in before.parts}, before.life)
 
     def reports(self, exited: Iterable[str], statuses: Mapping[str, Status]) -> list[Report]:
-        """Return the exits, in the order of ``exited``, then the leases without processes.
+        """Return the exits, in the order of ``exited``, then the stopped leases without processes.
 
         ``statuses`` has the status of each run for which it is known.
         """
@@ -261,7 +261,7 @@ class Book:
         return [*exits, *(LeaseGone(lease) for lease in empty)]
 
     def _news(self, run: str, status: Status) -> tuple[list[RunExited], list[str]]:
-        """Return the exit of a run, if it has exited, and its stopping leases that have ended."""
+        """Return the exit of a run, if it has exited, and its stopping leases without processes."""
         idle = self.stopping_idle(run)
         wanted, lease = self.wanted(run), self.any_lease(run)
         if wanted is None or lease is None:
@@ -280,7 +280,7 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return the orders for a run without known orders: end all its work."""
+    """Return orders that end all work of a run whose last orders are not known."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 
@@ -297,7 +297,7 @@ def _life(run: _OpenRun, before: set[str], life: str) -> str:
 def _begun(spec: Run, lease: str) -> str:
     """Return the id of the life that begins with a lease.
 
-    The id includes the run's nonce, because a new run may reuse the names of leases.
+    The id includes the run's nonce, because a new run may reuse the lease names of an older run.
     """
     return f"{spec.nonce}/{lease}"
 

@@ -1,4 +1,4 @@
-"""The system users and limits of local work: checked and prepared before any work starts."""
+"""Checks and prepares the system users and the limits of local work, before any work starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare the isolation of work, and log its gaps; raises ``WorkFolderError``."""
+        """Prepare the isolation of work, and log its limits; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path
@@ -48,7 +48,7 @@ class JobUsers:
         shared = _shared(self.run_as)
         for owners in shared:
             _LOG.warning(
-                "these owners share a system user, so nothing isolates their work: %s",
+                "these owners share a system user, so their work is not isolated: %s",
                 ", ".join(owners),
             )
         if parent.note:
@@ -92,7 +92,7 @@ def faults_of(run_as: RunAs) -> list[str]:
 
 
 def _shared(run_as: RunAs) -> list[list[str]]:
-    """Return the groups of map keys that belong to several owners and share a system user."""
+    """Return groups of map keys: several owners that share one system user."""
     by_uid: dict[int, list[str]] = {}
     for key, name in run_as.accounts.items():
         try:
@@ -142,7 +142,8 @@ def work_maker(
 ) -> Callable[[Run, int], Work]:
     """Return a function that makes the ``Work`` of a run from the run and its grace.
 
-    ``root`` has the folders of the runs. If ``isolate`` is None, all work has the service's user.
+    ``root`` has the folders of the runs. If ``isolate`` is None, all work runs as the service's
+    user.
     """
 
     def work_of(run: Run, grace_ms: int) -> Work:

@@ -1,4 +1,4 @@
-"""The output of this machine's runs, and the steps that they reported, from files of keepers."""
+"""Reads the output of this machine's runs, and the steps that the runs reported, from files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FIGURES_MAX: Final = 12
 """The most figures of one report that are read."""
 READ_BYTES_MAX: Final = 256 * 1024
 """A read returns at least one line, and ends after this many bytes of lines. The limit saves
-memory: for each of many followers, the lines of one read are in memory, as text and as JSON."""
+memory: for each of many clients, the lines of one read are in memory, as text and as JSON."""
 _TAIL_BYTES: Final = 8_192
-"""The number of bytes that are read from the end of the record; a line is far shorter."""
+"""The number of bytes that are read from the end of a file of steps; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
 
 
@@ -71,12 +71,12 @@ class LocalLogs:
         return reports_in(job_folder(self._folder, run))
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run``; reads only the last file of the run."""
+        """Return the number of the last line of ``run``, plus one; reads only the last file."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)
 
 
 def last_step(folder: Path) -> int | None:
-    """Return the last step that the run of ``folder`` has reported; None if it reported none."""
+    """Return the last step that the run of ``folder`` reported; None if it reported no step."""
     found = reports_in(folder)
     return found[-1].step if found else None
 
@@ -102,7 +102,7 @@ def _tail(folder: Path, name: str) -> list[bytes]:
 
 
 def _report(line: bytes) -> StepReport | None:
-    """Return the report in ``line``, which may have any content; None if it has no report."""
+    """Return the report in ``line``; None if the line has other content."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -126,7 +126,7 @@ def _whole(value: object) -> int | None:
 
 
 def _figures(found: dict[str, object]) -> dict[str, float | None]:
-    """Return the first figures of a report that have printable names, as numbers."""
+    """Return the first figures of a report as numbers; skip figures with unprintable names."""
     figures: dict[str, float | None] = {}
     for name, value in found.items():
         if len(figures) == FIGURES_MAX:

@@ -2,11 +2,11 @@
 
 A keeper reads each wake-up immediately. A keeper that leaves wake-ups unread cannot end its work at
 a deadline, so a cancelled run would hold its GPUs for ever, and its payer would be charged for
-them. The log names such a keeper. When the work of the keeper is overdue, the keeper is killed with
-its work, and the next keeper records the ends.
+the GPUs. The log names such a keeper. When the keeper's work is overdue, the executor kills the
+keeper with its work. The next keeper then records that the work has ended.
 
-The limit is a number of checks, not of seconds: during a suspension of the whole machine the
-seconds pass, although no keeper can read.
+The limit is a number of checks, not of seconds: while the whole machine is suspended, the seconds
+pass, although no keeper can read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SILENT_LOOKS: Final = 15
 
 
 class SilentKeepers:
-    """Counts the checks at which a keeper left its wake-ups unread. For one thread."""
+    """Counts the checks at which a keeper left its wake-ups unread; not thread-safe."""
 
     def __init__(self, keepers: Keepers, looks: int = SILENT_LOOKS) -> None:
         self._keepers = keepers
@@ -35,7 +35,7 @@ class SilentKeepers:
         self._last_s: dict[str, float] = {}
 
     def look(self, name: str, wanted: Wanted, *, now_s: float, now_ms: int) -> bool:
-        """Kill a run's keeper if it is silent and its work is overdue; return whether it did."""
+        """Kill a run's keeper if it is silent and its work is overdue; return whether it was."""
         if not self._keepers.has_unread(name):
             self.forget(name)
             return False
@@ -46,7 +46,7 @@ class SilentKeepers:
                 _LOG.warning(
                     "the keeper of run %s is alive and does nothing, so the end of the run would "
                     "go unnoticed; if the keeper was stopped by a signal, continue it (SIGCONT). "
-                    "It is killed with its work when the run is overdue",
+                    "The keeper is killed with its work when the run is overdue",
                     name,
                 )
         if self._looks.get(name, 0) < self._looks_max or not is_overdue(wanted, now_ms):
@@ -63,7 +63,7 @@ class SilentKeepers:
 
 
 def is_overdue(wanted: Wanted, now_ms: int) -> bool:
-    """Return whether work must end now: no lease is left, or a lease is lost or overdue."""
+    """Return whether work must end now: a lease lost GPUs or is overdue, or no lease is left."""
     return not wanted.parts or any(
         part.lost or (part.stop_by_ms is not None and part.stop_by_ms <= now_ms)
         for part in wanted.parts

@@ -41,7 +41,7 @@ class ClusterAccess:
 
 
 def in_cluster() -> ClusterAccess:
-    """Return the access of this program's own pod; raises ``ClusterAccessError``."""
+    """Return the access that this program's own pod has; raises ``ClusterAccessError``."""
     token_file = _ACCOUNT / "token"
     _text(token_file)
     return ClusterAccess(
@@ -54,7 +54,8 @@ def in_cluster() -> ClusterAccess:
 def from_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     """Return the access of a context of a kubeconfig; raises ``ClusterAccessError``.
 
-    Supports tokens, token files and client certificates, but no programs that fetch credentials.
+    The kubeconfig's user may have a token, a token file or a client certificate, but no program
+    that fetches credentials.
     """
     found = read_source(_text(path))
     if isinstance(found, Unreadable):
@@ -90,12 +91,12 @@ def _entry(tree: Mapping[str, Any], table: str, name: object, path: Path) -> dic
                 break
             return entry
     raise ClusterAccessError(
-        f"{path}: {table} has no complete entry {name!r}; add it, or name another"
+        f"{path}: {table} has no complete entry {name!r}; add it, or name another one"
     )
 
 
 def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
-    """Return the TLS context for the API server, with the client's certificate if it has one."""
+    """Return the TLS context for the API server, with the user's client certificate if given."""
     authority = _pem(cluster, "certificate-authority", path)
     trust = _trust(authority, f"{path}: certificate-authority")
     if cluster.get("insecure-skip-tls-verify") is True:
@@ -120,7 +121,7 @@ def _trusted(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) ->
 
 
 def _pem(table: Mapping[str, Any], field: str, path: Path) -> str:
-    """Return the PEM of ``field``: from its inline data, else from the file that it names."""
+    """Return the PEM of ``field``: from the field's inline data, else from the file it names."""
     data = table.get(f"{field}-data")
     if data is not None:
         try:

@@ -1,7 +1,7 @@
 """A ConfigMap that records which ledger owns the work in a cluster, and the newest term.
 
-The ConfigMap also records the ledger's name for the cluster: a cluster with two names would have
-two executors, each of which would delete the other's pods.
+The ConfigMap also records the name that the ledger's services have for the cluster. A cluster with
+two names would have two executors, and each executor would delete the pods of the other executor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 OWNER_CONFIG: Final = "quorate"
 """The ConfigMap with the id of the ledger that owns the work in a cluster."""
 CLUSTER: Final = "cluster"
-"""The key of the cluster's name in the configuration of the ledger's services."""
+"""The key with the name that the configuration of the ledger's services gives the cluster."""
 TERM: Final = "term"
 """The key with the newest term of all accepted orders."""
 
@@ -45,8 +45,8 @@ class ClusterOwner:
         """Record ``ledger_id`` as the owner of the work in the cluster.
 
         Raises ``WorkFolderError`` if another ledger owns the work, if the recorded cluster name
-        differs, or if the record cannot be written, and ``ClusterDownError`` if the cluster does
-        not answer. After a successful check, another call does nothing.
+        differs, or if the record cannot be written. Raises ``ClusterDownError`` if the cluster does
+        not answer. After a successful check, further calls do nothing.
         """
         if self._found == ledger_id:
             return
@@ -68,7 +68,7 @@ class ClusterOwner:
         if name != self._cluster:
             raise WorkFolderError(
                 f"kubernetes.clusters: {self._cluster} is a cluster that is already configured as "
-                f"{name}; give each cluster one name. To rename it, end its runs, and delete the "
+                f"{name}; give each cluster one name. To rename a cluster, end its runs, and delete the "
                 f"ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )
         self._found = found
@@ -77,8 +77,8 @@ class ClusterOwner:
         """Record that orders of ``term`` are accepted.
 
         Raises ``OldTermError`` if the ConfigMap has a newer term, and ``ClusterError`` if the
-        cluster does not answer or refuses. The ConfigMap is read each time, because another service
-        may lead now.
+        cluster does not answer, or refuses a request. The ConfigMap is read in each call, because
+        another service may lead now.
         """
         while True:
             found = self._api.get(f"{self._path}/{OWNER_CONFIG}")
@@ -144,8 +144,8 @@ class TermInCluster:
     def order(self, term: int) -> None:
         """Accept orders of ``term``; raises ``OldTermError`` if a newer term is known.
 
-        The cluster may have a newer term that this service does not know; ``check`` finds it before
-        anything is changed in the cluster.
+        The cluster may have a newer term that this service does not know; ``check`` finds the newer
+        term before anything is changed in the cluster.
         """
         if term < self._newest:
             raise OldTermError(term=term, newest=self._newest)
@@ -163,9 +163,9 @@ class TermInCluster:
     def leads(self) -> bool | None:
         """Return whether the cluster still accepts orders of this service's term.
 
-        None means that the cluster did not answer. A ledger with one writer has no terms, so its
-        service always leads. The owner of the work is not checked here, because it was checked when
-        the pods were listed.
+        None means that the cluster did not answer. A ledger with one writer has no terms, so the
+        service of such a ledger always leads. The owner of the work is not checked here, because
+        ``check`` of ``ClusterOwner`` was called before the pods were listed.
         """
         if not self._term:
             return True
@@ -186,6 +186,6 @@ def _term_of(config: Tree) -> int:
     if not text.isdecimal():
         raise ClusterError(
             f"the ConfigMap {OWNER_CONFIG} has the term {text!r}, which is not a number; correct "
-            f"it, or remove it when no service works in this cluster"
+            f"the term, or remove it when no service works in this cluster"
         )
     return int(text)

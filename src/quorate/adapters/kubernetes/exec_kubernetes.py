@@ -46,7 +46,7 @@ from quorate.ports.executor_port import FenceNode, Order, Readiness, Report, Sta
 _LOG = logging.getLogger(__name__)
 
 STEPS_MAX: Final = 8
-"""The most steps of one run that are taken in a row."""
+"""The most steps that the executor takes for one run in a row."""
 
 
 class KubernetesExecutor:
@@ -112,9 +112,9 @@ class KubernetesExecutor:
     def belong_to(self, ledger_id: str) -> None:
         """Record in the cluster which ledger owns the work there.
 
-        Raises ``WorkFolderError`` if another ledger owns it, or the cluster refuses the record. If
-        the cluster does not answer, the executor asks again before it lists pods, and changes
-        nothing in the cluster until then.
+        Raises ``WorkFolderError`` if another ledger owns the work, or the cluster refuses the
+        record. If the cluster does not answer, the executor asks again before it lists pods, and
+        changes nothing in the cluster until then.
         """
         self._ledger = ledger_id
         try:
@@ -156,10 +156,10 @@ class KubernetesExecutor:
         self._news.set()
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
-        """Accept open leases again.
+        """Accept the open leases again.
 
         If ``is_whole``, ``orders`` has all open leases, and the pods of other leases are ended as
-        soon as the pods are listed. If not ``is_whole``, the pods of other leases are kept.
+        soon as the pods are listed. Otherwise the pods of other leases are kept.
         """
         assert self._ledger, "call belong_to first"
         self._term.order(term)
@@ -237,9 +237,9 @@ class KubernetesExecutor:
         self._news.set()
 
     def _adopt(self) -> None:
-        """Continue the runs whose pods an earlier service started, after the first list of pods.
+        """Continue, after the first list of pods, the runs whose pods an earlier service started.
 
-        After every list, record which pods are lost.
+        After every list, record which pods are lost because their nodes have failed.
         """
         assert self._watch is not None
         with self._lock:

@@ -1,9 +1,9 @@
-"""The table of the kinds of workload that Quorate starts, with how to read each kind. Pure.
+"""The kinds of workload that Quorate starts, and how to read the objects of each kind. Pure.
 
-A Job, JobSet, PyTorchJob or RayJob has pods that its own controller creates, and a field that
-suspends it. The table says for each kind where its templates are, how it reports its end, and which
-pods belong to it. The CRD of a kind may validate little of a user's object, so this module
-validates each field.
+A workload is a Job, JobSet, PyTorchJob or RayJob. The workload's own controller creates its pods,
+and a field of the workload suspends it. For each kind, the table says where a workload has its pod
+templates, how it reports its end, and which pods belong to it. The CRD of a kind may validate
+little of a user's object, so this module validates each field.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Ended:
 class JobKind:
     """One kind of workload. ``templates`` yields the path and number of pods of each template.
 
-    ``pod_label`` is the label selector of a workload's pods, with ``{name}`` and ``{uid}`` of the
-    workload. If the selector has only the label's key, the label's value must match the pattern
-    ``pod_value``. If ``by_affinity``, a suspended workload accepts a changed node affinity;
-    otherwise it accepts only a changed node selector.
+    ``pod_label`` is the label selector of a workload's pods; ``{name}`` and ``{uid}`` stand for the
+    workload's name and UID. If the selector has only the label's key, the label's value must match
+    the pattern ``pod_value``. If ``by_affinity``, a suspended workload accepts a changed node
+    affinity; otherwise it accepts only a changed node selector.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Workload:
 
     @property
     def pod_selector(self) -> str:
-        """The label selector of its pods, in its namespace."""
+        """The label selector of the workload's pods, in the workload's namespace."""
         return self.kind.pod_label.format(name=self.name, uid=self.uid)
 
     @property

@@ -47,7 +47,7 @@ def suspend_patch(job: SeenJob, message: str) -> Tree:
 
 
 def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
-    """Return the patch that writes to ``job`` why it waits, and for which run."""
+    """Return the patch that writes into ``job`` why it waits, and the name of its run."""
     notes: dict[str, str | None] = {MESSAGE_NOTE: message or None}
     if run:
         notes[RUN_NOTE] = run
@@ -55,10 +55,11 @@ def message_patch(job: SeenJob, message: str, run: str = "") -> Tree:
 
 
 def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
-    """Return why the pods of ``job`` do not fit its assigned GPUs; empty if they fit.
+    """Return why the pods of ``job`` do not fit the assigned GPUs; empty if they fit.
 
     The template names nodes, and the cluster's scheduler chooses among these nodes by its own count
-    of free GPUs. So if runs share nodes (not ``is_alone``), the template can name only one node.
+    of free GPUs. So if runs share nodes (``is_alone`` is False), the template can name only one
+    node.
     """
     if len(gpus_of) > 1 and not job.workload.kind.by_affinity:
         return (
@@ -68,7 +69,7 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
         )
     if len(gpus_of) > 1 and not is_alone:
         return (
-            f"it was assigned GPUs of {len(gpus_of)} nodes that it shares with other runs, but "
+            f"the run was assigned GPUs of {len(gpus_of)} nodes that have other runs as well, but "
             "Quorate cannot tell the cluster's scheduler how many GPUs to use on each node; use a "
             "pool with wholeNodes: true"
         )
@@ -76,7 +77,7 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
         sizes = ", ".join(f"{each.pods} x {each.gpus}" for each in job.pod_sets)
         have = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(gpus_of.items()))
         return (
-            f"its pods need {sizes} GPUs, but it was assigned {have}; let each pod ask "
+            f"its pods need {sizes} GPUs, but the run was assigned {have}; let each pod ask "
             f"for a number of GPUs that divides the number of each node"
         )
     return ""
@@ -101,7 +102,7 @@ def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
 
 
 def is_pinned_to(job: SeenJob, nodes: Sequence[str]) -> bool:
-    """Return whether the templates of ``job`` name exactly ``nodes``, as a start writes them."""
+    """Return whether the templates of ``job`` name exactly ``nodes``, in the form of a start."""
     return all(_pins(job, each) == set(nodes) for each in job.pod_sets)
 
 
@@ -116,7 +117,7 @@ def _pins(job: SeenJob, pod_set: PodSet) -> set[str]:
 
 
 def _pin(term: Tree) -> str | None:
-    """Return the node that the last field of a node selector term names; None if it names none."""
+    """Return the node that the last field of a node selector term names; None if there is none."""
     last = (mappings(term.get("matchFields")) or [{}])[-1]
     values = last.get("values")
     if not isinstance(values, list) or last != _pin_to(*values[:1]) or len(values) != 1:

@@ -1,6 +1,6 @@
 """Watches the workloads of one cluster, of every kind that its API server has.
 
-Workloads without an owner are left out. The caller calls ``discover`` periodically, to find kinds
+Workloads that name no owner are left out. The caller calls ``discover`` periodically, to find kinds
 that are installed later.
 """
 
@@ -116,7 +116,7 @@ class JobWatch:
 def without_pods(
     api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return the names of the ``workloads`` without pods, and a text for each with unknown pods.
+    """Return the names of workloads without pods, and a text for each one with unknown pods.
 
     Pods are unknown if the API server refused to list them; the text has the name of the workload
     and the reason. Raises ``ClusterError`` if the cluster does not answer.

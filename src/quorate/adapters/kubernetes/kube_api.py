@@ -1,7 +1,7 @@
 """The calls of one cluster's API that Quorate uses; objects are JSON trees.
 
-Every failure is a ``ClusterError``: ``ClusterDownError`` if a later retry may help,
-``ClusterRefusedError`` with its HTTP status if the API server refused.
+Every failure is a ``ClusterError``: ``ClusterDownError`` if a later retry may help, or
+``ClusterRefusedError``, with the HTTP status, if the API server refused the request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 10.0
 PAGE: Final = 500
 """The number of objects in one page of a list."""
 SILENCE_S: Final = 30.0
-"""The client ends a watch that is silent for its requested duration and this time together."""
+"""A watch that is silent for its requested duration, and then for this time, is ended."""
 GONE: Final = 410
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -39,7 +39,7 @@ _SAID: Final = {"Accept": _JSON, "User-Agent": f"quorate/{__version__}"}
 """The headers of every request; audit logs and ``managedFields`` show the program's name."""
 _MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
-"""The content type of server-side apply; JSON is YAML."""
+"""The content type of server-side apply; the client sends JSON, which is also YAML."""
 
 
 class Change(StrEnum):
@@ -96,8 +96,8 @@ class KubeApi:
         """Delete an object; return the API server's answer, or None if the object was gone.
 
         The answer is the object as it is now, or a Status. If ``uid`` is given, no other object of
-        the same name is deleted. An object without a resource version means that another caller
-        deleted the object at the same time, so it no longer exists.
+        the same name is deleted. If the answer is an object without a resource version, another
+        caller deleted the object at the same time; the result is then None.
         """
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
@@ -164,7 +164,7 @@ class KubeApi:
                     yield _watched(line)
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
-        """Return the path of a request, below the path of the server, with its parameters."""
+        """Return the path of a request, below the path of the server's URL, with the parameters."""
         question = f"?{urlencode(params)}" if params else ""
         return f"{self._connections.prefix}{quote(path)}{question}"
 

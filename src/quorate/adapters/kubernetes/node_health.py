@@ -1,9 +1,9 @@
 """Reads the health of a cluster's nodes, and decides which of them have failed. Pure.
 
 A node has failed when the cluster no longer has it, when it has the out-of-service taint, or when
-it was not ready for too long. A cordon is not a failure. A node also gets no new work while it has
-a taint that keeps pods away, or offers fewer GPUs than the ledger has for it. If GPUs are missing,
-the node's kubelet would refuse pods.
+it was not ready for too long. A cordoned node has not failed, but gets no new work. The same holds
+for a node with a taint that keeps pods away, and for a node that offers fewer GPUs than the ledger
+has for it. (If GPUs are missing, the kubelet of the node would refuse pods.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.model.specs import Node
 
 
 class Health(StrEnum):
-    """The status that the ledger should have for a node; ``UNSURE`` leaves it unchanged."""
+    """The status that the ledger should have for a node; ``UNSURE`` leaves the status unchanged."""
 
     READY = "ready"
     CORDONED = "cordoned"
@@ -31,7 +31,8 @@ class Health(StrEnum):
 class SeenNode:
     """A node of the cluster; ``gpus`` is how many of its GPUs are allocatable now.
 
-    ``declared`` is the Quorate node made from it, or why none can be made; None without GPUs.
+    ``declared`` is the Quorate node that is made from the node, or the reason why none can be made.
+    It is None if the node has no GPUs.
     """
 
     is_ready: bool
@@ -62,9 +63,10 @@ def seen_node(tree: Mapping[str, Any], cluster: str) -> SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The health of a node, and why; ``due_s`` is when the node fails unless it becomes ready.
+    """The health of a node, and the reason.
 
-    ``taint`` evicts the node's pods that do not tolerate it.
+    A node that is still not ready at ``due_s`` has failed. ``taint`` is a taint of the node that
+    evicts pods, except pods that tolerate the taint.
     """
 
     health: Health
@@ -85,7 +87,8 @@ class Tolerance:
 class SeenNodes:
     """All nodes of a cluster at one instant of a monotonic clock.
 
-    ``unready_s`` has each node that is not ready, with the instant at which this was first seen.
+    ``unready_s`` has each node that is not ready, with the instant at which the node was first seen
+    not ready.
     """
 
     nodes: Mapping[str, SeenNode]
@@ -94,7 +97,7 @@ class SeenNodes:
     def finding(self, name: str, now_s: float, tolerance: Tolerance, gpus: int = 0) -> Finding:
         """Return the finding for a node that has ``gpus`` GPUs in the ledger.
 
-        If ``gpus`` is 0, the number is not compared.
+        If ``gpus`` is 0, the number of GPUs is not checked.
         """
         node = self.nodes.get(name)
         if node is None:

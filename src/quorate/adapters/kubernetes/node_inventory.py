@@ -1,9 +1,9 @@
 """Makes Quorate nodes from the GPU nodes of a cluster and their labels.
 
 Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
-``gpu.flavor``). If a node lacks one of them, the label of cloud providers or of NVIDIA's GPU
-operator with the same meaning is used. A node with an unknown fabric becomes a separate domain,
-because its fast network may not connect it to other nodes.
+``gpu.flavor``). If a node lacks one of these labels, Quorate uses the label with the same meaning
+that cloud providers or NVIDIA's GPU operator set. A node with an unknown fabric becomes a separate
+domain, because its fast network may not connect it to other nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NODES: Final = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A node with GPUs that cannot be declared, and the remedy."""
+    """A node that has GPUs but cannot be declared, with the reason and the remedy."""
 
     name: str
     why: str
@@ -81,7 +81,7 @@ def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
 
 
 def gpus_of(tree: Mapping[str, Any]) -> int:
-    """Return how many GPUs a node lists as allocatable, else as capacity; 0 if it lists none."""
+    """Return how many GPUs a node lists as allocatable, else as capacity; 0 if it lists no GPUs."""
     status = tree.get("status") or {}
     for table in (status.get("allocatable"), status.get("capacity")):
         text = str((table or {}).get(GPU, ""))

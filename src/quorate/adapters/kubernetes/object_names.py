@@ -42,7 +42,7 @@ def owner_namespace(template: str, owner: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespaces:
-    """The namespaces of owners' work: ``template`` may contain ``{owner}``.
+    """The namespaces of owners' work, made from ``template``, which may contain ``{owner}``.
 
     ``home`` is the namespace of the objects that exist once per cluster.
     """

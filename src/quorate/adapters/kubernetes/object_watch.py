@@ -27,7 +27,7 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.2
-"""The time until a lost watch is opened again; doubled after each failure."""
+"""The time until a lost watch is opened again; each further failure doubles it."""
 AGAIN_S_MAX: Final = 15.0
 _DENIED: Final = (401, 403)
 
@@ -172,5 +172,5 @@ def remedy_of(error: Exception) -> str:
     if status in _DENIED:
         return "give the service the permissions that docs/kubernetes.md lists, and a valid token"
     if status == NOT_FOUND:
-        return "install the missing CRDs there: they are in deploy/crds"
-    return "check that its API server runs and can be reached from here; Quorate keeps trying"
+        return "install the missing CRDs in the cluster: they are in deploy/crds"
+    return "check that the API server runs and can be reached from here; Quorate keeps trying"

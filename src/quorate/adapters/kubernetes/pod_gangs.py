@@ -1,8 +1,8 @@
-"""Derives from the pods of a run whether it works, stops, or has exited. Pure.
+"""Derives from the pods of a run whether the run works, stops, or has exited. Pure.
 
-The exit code of a pod that Quorate has stopped does not count. If any other pod ends with a code
-other than 0, the pod and its run have failed. If a pod is deleted from outside, the gang has too
-few pods, so the executor stops the other pods and starts all of them again.
+The exit code of a pod that Quorate has stopped is ignored. If any other pod ends with a code other
+than 0, the pod and its run have failed. If anyone but Quorate deletes a pod, too few pods of the
+run are left, so the executor stops the remaining pods and starts all pods again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.prepared_types import prepared
 CODE_LOST: Final = 137
 """The exit code for a pod that ended without an exit code: evicted, or not admitted by its node."""
 STEP_DIGITS_MAX: Final = 15
-"""The longest text of a reported step; a longer one is ignored."""
+"""The longest text of a reported step; a longer text is ignored."""
 KILLED_S: Final = 1
 """The grace period of a killed pod: with 0 the API server would drop a pod that still works."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
@@ -36,8 +36,8 @@ class Pod:
 
     ``stop_by_ms`` is None until the pod is ordered to stop; ``grace_s`` is its grace period.
     ``code`` is the exit code of its container; None while the container has not ended. ``node`` is
-    empty until the pod is bound. ``waiting`` is the kubelet's reason why its container has not
-    started.
+    empty until the pod is bound. ``waiting`` is the kubelet's reason why the container of the pod
+    has not started.
     """
 
     record: PodRecord
@@ -68,7 +68,7 @@ class Pod:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the pod ended without an order, and with a failure."""
+        """Whether the pod failed although it was not ordered to stop."""
         return self.code not in (None, 0) and self.stop_by_ms is None
 
     @property
@@ -77,13 +77,13 @@ class Pod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def is_on(self, slots: Iterable[Slot]) -> bool:
-        """Return whether the pod works on one of ``slots``; only its first node is considered."""
+        """Return whether the pod works on one of ``slots``; only the pod's first node counts."""
         own = self.record.slots[0][0]
         return any(slot in self.record.slots for slot in slots if slot[0] == own)
 
 
 def pod_of(tree: Mapping[str, Any]) -> Pod | None:
-    """Return the pod of an object; None if Quorate did not create it."""
+    """Return the pod in a Pod object; None if Quorate did not create the pod."""
     metadata = tree["metadata"]
     annotations = metadata.get("annotations") or {}
     try:
@@ -118,7 +118,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
 
 
 def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
-    """Return the exit code, reason and end time of a pod; the code is None while it works."""
+    """Return the exit code, reason and end time of a pod; the code is None while the pod works."""
     phase = status.get("phase")
     if phase not in _OVER:
         return None, "", 0
@@ -139,7 +139,7 @@ def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
 
 
 def _begun_of(status: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Return whether the container of a pod has started; if not, the reason and its message."""
+    """Return whether the container of a pod has started; if not, also the reason and a message."""
     for each in status.get("containerStatuses") or []:
         state = each.get("state") or {}
         if "running" in state or "terminated" in state:
@@ -186,8 +186,9 @@ class Crew:
     def is_starting(self) -> bool:
         """Whether pods of the last start must still be created or bound.
 
-        False if one of these pods has ended or was ordered to stop. Pods are bound only when all of
-        them exist. So if one pod is bound and another pod is missing, the missing pod was deleted.
+        The result is False if one of these pods has ended or was ordered to stop. Pods are bound
+        only when all of them exist. So if one pod is bound and another pod is missing, the missing
+        pod was deleted; the result is then False, too.
         """
         newest = self.newest
         if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):
@@ -236,7 +237,7 @@ class Crew:
 
     @property
     def wanted_before(self) -> Wanted | None:
-        """The orders of the last start, as far as its pods record them: leases and life."""
+        """The leases and the life of the last start, as its pods record them; None without pods."""
         newest = self.newest
         if not newest:
             return None

@@ -1,9 +1,10 @@
 """The Kubernetes objects of a run: a headless Service, and a pod for each process. Pure.
 
-``processes: gpu`` means a pod for each GPU, which sees only that GPU. ``processes: node`` means a
-pod for each node, in which a launcher may start more processes. Quorate creates each pod with a
-``schedulerName`` that no scheduler has, and binds the pods itself when all pods of the run exist.
-So a run starts as a whole or not at all, and the API server need not have scheduling gates.
+With ``processes: gpu`` there is a pod for each GPU, which sees only that GPU. With
+``processes: node`` there is a pod for each node, in which a launcher may start more processes.
+Quorate creates each pod with a ``schedulerName`` that no scheduler has, and binds the pods itself
+when all pods of the run exist. So a run starts as a whole or not at all, and the API server need
+not support scheduling gates.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Tree = dict[str, Any]
 LEDGER_LABEL: Final = "quorate.dev/ledger"
 RUN_LABEL: Final = "quorate.dev/run"
 RECORD: Final = "quorate.dev/pod"
-"""The annotation of a pod with its run, its start and its process, as JSON."""
+"""The annotation that has a pod's run, start and process, as JSON."""
 SERVICE_RECORD: Final = "quorate.dev/service"
-"""The annotation of a run's Service: the run, and how often its pods were started."""
+"""The annotation of a Service that has its run, and how often the run's pods were started."""
 STEP: Final = "quorate.dev/step"
 """The annotation in which a pod reports its last step."""
 GPU: Final = "nvidia.com/gpu"
@@ -46,7 +47,7 @@ Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The run of a Service, and how often its pods were started."""
+    """The run of a Service, and how often the run's pods were started."""
 
     run: str
     generation: Generation
@@ -82,7 +83,7 @@ class Placement:
 
     @property
     def service(self) -> str:
-        """The name of the run's Service, which is also the prefix of its pods' names."""
+        """The name of the run's Service, which is also the prefix of the names of the run's pods."""
         return f"run-{object_name(self.run)}"
 
     @property

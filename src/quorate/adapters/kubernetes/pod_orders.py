@@ -35,7 +35,7 @@ class PodOrders:
     watch: PodWatch
 
     def start(self, place: Placement, run: Run, wanted: Wanted, generation: int) -> None:
-        """Create all pods of one start of a run, or none; then bind them.
+        """Create all pods of one start of a run, then bind them; create all pods or none.
 
         If the cluster refuses, delete the pods that were created, and raise ``ClusterError``.
         """
@@ -103,9 +103,10 @@ class PodOrders:
         self.watch.bound(pod, node)
 
     def end(self, pods: Iterable[Pod], grace_s: int) -> None:
-        """Order pods to stop within ``grace_s``; with 0 the API server drops them immediately.
+        """Order pods to stop within ``grace_s``.
 
-        A ``grace_s`` of 0 is for pods that have ended, and for pods on a failed node.
+        If ``grace_s`` is 0, the API server drops the pods immediately. Callers pass 0 for pods that
+        have ended, and for pods on a failed node.
         """
         for pod in pods:
             found = self.api.delete(pod.path, grace_s=grace_s, uid=pod.uid)
@@ -115,7 +116,7 @@ class PodOrders:
                 self.watch.put(found)
 
     def kill(self, pods: Iterable[Pod]) -> None:
-        """Delete pods with the shortest grace period; their nodes confirm the end."""
+        """Delete pods with the shortest grace period; the pods' nodes confirm that they ended."""
         for pod in pods:
             if pod.is_over:
                 self.end([pod], 0)

@@ -26,7 +26,7 @@ _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """Since when each run's pods have been blocked, in its present life (see ``lease_book.py``).
+    """Since when the pods of each run's present life have been blocked (see ``lease_book.py``).
 
     A pod that is still starting does not count as blocked: pulling a large image takes long.
     """

@@ -30,7 +30,7 @@ GONE_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RunService:
-    """The Service of a run, and how often its pods were started."""
+    """The Service of a run, and how often the run's pods were started."""
 
     path: str
     generation: int
@@ -93,7 +93,7 @@ class PodWatch:
         return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
 
     def steps(self, runs: Iterable[str]) -> dict[str, int]:
-        """Return for each of ``runs`` the last step that one of its pods has reported."""
+        """Return for each of ``runs`` the highest step that a pod of its last start reported."""
         found: dict[str, int] = {}
         for run in runs:
             steps = [pod.step for pod in self.crew(run).newest if pod.step is not None]

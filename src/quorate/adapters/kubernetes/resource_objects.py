@@ -21,7 +21,7 @@ USER: Final = "quorate.dev/user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """A kind of custom resource; ``is_own`` means that only Quorate writes it."""
+    """A kind of custom resource; ``is_own`` means that only Quorate writes such resources."""
 
     name: str
     plural: str
@@ -56,8 +56,9 @@ KINDS: Final = (POOL, OWNER, BUDGET, RUN, RESERVATION, LEASE, OUTCOME)
 class Resource:
     """A custom resource as the cluster has it.
 
-    ``generation`` counts the changes of its spec; ``version`` changes with every change. ``user``
-    is its creator, if known. ``ledger`` is the label of an object that Quorate created.
+    ``generation`` counts the changes of the spec; ``version`` is new after every change. ``user``
+    is the creator of the resource, if known. ``ledger`` is the ledger's label on an object that
+    Quorate created; it is empty on other objects.
     """
 
     kind: ResourceKind

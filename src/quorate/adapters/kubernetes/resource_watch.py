@@ -22,7 +22,7 @@ _GONE_MAX: Final = 10_000
 
 
 class ResourceWatch:
-    """The custom resources of ``cluster``; other threads call ``tell`` on each change.
+    """The custom resources of ``cluster``; threads of watches call ``tell`` after each change.
 
     The function ``before`` is called before each list; it raises if the cluster must not be used.
     """

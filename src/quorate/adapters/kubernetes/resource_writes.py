@@ -1,7 +1,8 @@
 """Writes to custom resources: finalizers, statuses, and objects that Quorate creates.
 
-Every change starts from the newest known version, and names this version. If the cluster has a
-newer version (409 Conflict), the writer reads the resource again and repeats the change on it.
+Every change is made from the newest known version of a resource, and names this version. If the
+cluster has a newer version (409 Conflict), the writer reads the resource again and repeats the
+change on the newer version.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from quorate.model.api_version import API_VERSION
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
 
 ATTEMPTS_MAX: Final = 5
-"""How often a change is tried, if other clients change the resource during each attempt."""
+"""How often a change is tried if other clients change the resource during each try."""
 
 Make = Callable[[Resource], Mapping[str, Any] | None]
 """Returns the status for a resource; None if no status has to be written."""
@@ -31,7 +32,7 @@ Wrote = Callable[[Resource, Mapping[str, Any]], None]
 
 
 class ResourceWriter:
-    """Writes to the cluster behind ``api``, and passes its answers to ``watch``."""
+    """Writes to the cluster behind ``api``, and passes the cluster's answers to ``watch``."""
 
     def __init__(self, api: KubeApi, watch: ResourceWatch, ledger: str) -> None:
         self._api = api
@@ -39,7 +40,7 @@ class ResourceWriter:
         self._ledger = ledger
 
     def hold(self, resource: Resource) -> Resource | None:
-        """Add the finalizer and return the resource; None if it was or is being deleted."""
+        """Add the finalizer and return the resource; None if it is deleted or being deleted."""
 
         def finalizers(now: Resource) -> list[str] | None:
             if now.is_held or now.is_deleting:
@@ -149,7 +150,7 @@ class ResourceWriter:
     ) -> Resource | None:
         """Return the resource after ``change``, which may change nothing; None if it is deleted.
 
-        Raises ``ClusterDownError`` if another client has changed it at each attempt.
+        Raises ``ClusterDownError`` if another client changed the resource during each attempt.
         """
         now = self._watch.newest(resource)
         for _ in range(ATTEMPTS_MAX):

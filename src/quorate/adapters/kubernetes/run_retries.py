@@ -1,7 +1,7 @@
 """When to handle a run again although nothing has changed, and which run a bug blocks.
 
-If a cluster refuses an order, the executor repeats it after a pause, which grows each time. A bug
-in the handling of one run does not block other runs.
+If a cluster refuses an order, the executor repeats the order after a pause. The pause grows with
+each refusal. A bug in the handling of one run does not block other runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGAIN_S_MAX: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunRetries:
-    """The runs to handle again later. One thread uses them; other threads only read ``stuck``."""
+    """The runs to handle again later. Only one thread changes them; others may read ``stuck``."""
 
     _late: dict[str, float] = field(default_factory=dict)
     _pauses: dict[str, float] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class RunRetries:
 
     @property
     def stuck(self) -> str:
-        """A run that a bug blocks; empty if there is none."""
+        """A run that a bug blocks; empty if a bug blocks no run."""
         return next(iter(tuple(self._bugs)), "")
 
     def at(self, run: str, at_s: float) -> None:
@@ -50,7 +50,7 @@ class RunRetries:
         return [run for run, at_s in self._late.items() if at_s <= now_s]
 
     def wait_s(self) -> float | None:
-        """Return how long until the next run is due; None if there is none."""
+        """Return how long until the next run is due; None if no run is scheduled."""
         if not self._late:
             return None
         return max(0.0, min(self._late.values()) - monotonic())

@@ -36,7 +36,7 @@ class RunStatuses:
         return self._status.get(run, Status()) != status
 
     def keep(self, run: str, seen: Seen, seen_ms: int) -> bool:
-        """Store the status of a run seen at ``seen_ms``; return whether it changed."""
+        """Store the status of a run, seen at ``seen_ms``; return whether the status changed."""
         status, ready = seen.status, seen.ready
         is_news = self.is_news(run, status) or self._readiness.get(run) != ready
         is_news |= self._unstarted.get(run, "") != seen.unstarted
@@ -57,7 +57,7 @@ class RunStatuses:
             kept.pop(run, None)
 
     def reports(self, book: Book) -> Sequence[Report]:
-        """Return the exits (oldest first), then the runs that cannot be started, then ended leases.
+        """Return the exits, oldest first, then the runs that cannot start, then the ended leases.
 
         A lease has ended when no pod works under it any longer.
         """

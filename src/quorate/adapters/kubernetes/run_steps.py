@@ -30,7 +30,7 @@ from quorate.ports.executor_port import Readiness
 _LOG = logging.getLogger(__name__)
 
 FAILURE_GRACE_S: Final = 10
-"""The longest grace period of a run's pods after one of them failed: their work is lost anyway."""
+"""The longest grace period of pods of a run after one pod failed; their work is lost anyway."""
 CODE_INVALID: Final = 126
 """The exit code of a run whose pods the API server does not accept."""
 INVALID: Final = 422
@@ -80,7 +80,7 @@ class RunSteps:
         return _end_some(orders, crew, step, now_ms)
 
     def exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
-        """Return how a run's work ended by itself, or why its pods are invalid; None if neither."""
+        """Return how a run's work ended by itself, or why its pods are invalid; else None."""
         invalid = self._invalid.get(name)
         if invalid is not None and invalid.life != wanted.life:
             del self._invalid[name]
@@ -114,8 +114,8 @@ class RunSteps:
         """Start the pods of a run; return False, because later events show whether they work.
 
         A refused start is repeated after a pause. Changes of the run's pods do not shorten the
-        pause, because they come from pods that were created before the refusal and are being
-        deleted.
+        pause, because these changes come from pods that were created before the refusal and are
+        being deleted.
         """
         name, life = spec.name, wanted.life
         until_s = self.refusals.until_s(name, life)
@@ -165,7 +165,7 @@ def work_of(run: Run, grace_ms: int) -> Work:
 
 
 def clock_ms() -> int:
-    """Return the time of day in Unix milliseconds; stop times of pods are by this clock."""
+    """Return the time of day in Unix milliseconds; the deadlines of pods refer to this clock."""
     return int(time() * SECOND_MS)
 
 
