@@ -525,7 +525,7 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
             (
                 ["--executor", "local", "--executor-run-as", "{owner}"],
                 3,
-                "--executor-run-as: a template must begin or end with text of its own",
+                "--executor-run-as: a template must begin or end with fixed text",
             ),
             (["--executor-run-as", "q-{owner}"], 3, "only `local` work has a system user"),
         ):

@@ -1,7 +1,8 @@
 """Encrypts secrets of the lottery with a key derived from the ledger's signing key.
 
 The signing key is on every machine that may lead, and is never revealed. The secret of a chain
-cannot encrypt the secret of the next chain, because the last draw of a chain publishes its secret.
+cannot encrypt the secret of the next chain, because the last draw of a chain publishes the secret
+of this chain.
 """
 
 from __future__ import annotations

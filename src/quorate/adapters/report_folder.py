@@ -1,4 +1,4 @@
-"""Reports in a folder: its plain ``.html`` files; symbolic links are not followed."""
+"""The reports in a folder: its plain ``.html`` files, but no symbolic links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReportFolder:
-    """Reads reports from the folder ``path``. Files above a report's size limit are left out."""
+    """Reads reports from the folder ``path``. Files above the size limit are left out."""
 
     path: str
 
@@ -38,7 +38,7 @@ class ReportFolder:
         return found[:REPORTS_MAX]
 
     def read(self, name: str) -> tuple[ReportFile, str] | None:
-        """Return the report called ``name`` as text; None if there is none."""
+        """Return the report called ``name`` as text; None if there is no such report."""
         if not _NAME.fullmatch(name):
             return None
         try:

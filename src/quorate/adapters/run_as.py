@@ -2,8 +2,8 @@
 
 A template builds the name of the system user from the owner's name, and optionally from the user's
 name. A map names system users one by one, and takes precedence over the template. Owners and users
-choose their own names, so a template must not let them become a system user with another purpose,
-or the system user of another owner.
+choose their own names. So a template must not give them a system user that has another purpose, or
+the system user of another owner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class RunAsError(ValueError):
 class RunAs:
     """The setting ``run_as``. ``accounts`` maps ``owner`` or ``owner/user`` to system users.
 
-    The template may be empty. Raises ``RunAsError`` if both are empty, or the template is wrong.
+    The template or the map may be empty. Raises ``RunAsError`` if both are empty, or if the
+    template is wrong.
     """
 
     template: str = ""
@@ -47,7 +48,10 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return a run's system user, and the owner or user that has it; raises ``RunAsError``."""
+        """Return a run's system user, and the owner or user to whom this system user belongs.
+
+        Raises ``RunAsError``.
+        """
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"
@@ -76,7 +80,7 @@ class RunAs:
         if not user:
             raise RunAsError(
                 f"a run of owner {owner} has no user, and the template {self.template!r} of "
-                "executor.run_as needs one; submit it with a token of a user"
+                "executor.run_as needs a user; submit the run with a user's access token"
             )
         return self.template.format(owner=owner, user=user), f"user {user} of owner {owner}"
 
@@ -120,6 +124,6 @@ def _check_template(text: str) -> None:
         raise RunAsError("a template must have text between {owner} and {user}")
     if not found["before"] and not found["after"]:
         raise RunAsError(
-            "a template must begin or end with text of its own, as in q-{owner}: otherwise an "
+            "a template must begin or end with fixed text, as in q-{owner}: otherwise an "
             "owner could choose the name of a system user that has another purpose"
         )

@@ -55,7 +55,7 @@ def test_all_faults_are_told_together() -> None:
     )
     assert found == [
         "a:1 reports: memberID:1 alarm:NOSPACE ",
-        "a:1 and b:1 are the same member; name each once",
+        "a:1 and b:1 are the same member; name it only once",
         "a:1 and c:1 belong to two etcd clusters",
         "b:1 and c:1 belong to two etcd clusters",
     ]

@@ -153,7 +153,7 @@ def graced(seconds: int) -> dict[str, Any]:
         (tree({"template": pod("9" * 5000)}), "must be 0 to 1048576"),
         (tree({"template": pod(2**62)}), "must be 0 to 1048576"),
         (tree({"template": pod("\u00b2")}), "must be 0 to 1048576"),
-        (job(manualSelector=True), "create it without manualSelector"),
+        (job(manualSelector=True), "create the Job without manualSelector"),
     ],
 )
 def test_what_no_document_could_ask_for_is_a_fault(found: dict[str, Any], said: str) -> None:

@@ -56,8 +56,8 @@ def test_two_owners_never_get_one_system_user_of_a_template(
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("{owner}", "begin or end with text of its own"),
-        ("{owner}-{user}", "begin or end with text of its own"),
+        ("{owner}", "begin or end with fixed text"),
+        ("{owner}-{user}", "begin or end with fixed text"),
         ("q-{user}", "must contain {owner}"),
         ("q-", "must contain {owner}"),
         ("q-{owner}{user}", "text between"),

@@ -68,8 +68,8 @@ class ClusterOwner:
         if name != self._cluster:
             raise WorkFolderError(
                 f"kubernetes.clusters: {self._cluster} is a cluster that is already configured as "
-                f"{name}; give each cluster one name. To rename a cluster, end its runs, and delete the "
-                f"ConfigMap {OWNER_CONFIG} in the namespace {home}"
+                f"{name}; give each cluster one name. To rename a cluster, end its runs, and "
+                f"delete the ConfigMap {OWNER_CONFIG} in the namespace {home}"
             )
         self._found = found
 

@@ -83,7 +83,7 @@ class Placement:
 
     @property
     def service(self) -> str:
-        """The name of the run's Service, which is also the prefix of the names of the run's pods."""
+        """The name of the run's Service, which is also the prefix of the pods' names."""
         return f"run-{object_name(self.run)}"
 
     @property

@@ -48,7 +48,7 @@ _DEADLINE: Final = "activeDeadlineSeconds"
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """The pods of one template: its path in the tree, the number of pods, and the GPUs of each."""
+    """The pods of one template: the template's path, the number of pods, and the GPUs per pod."""
 
     path: Path
     pods: int
@@ -60,8 +60,8 @@ class SeenJob:
     """A workload with an owner, as its cluster has it.
 
     ``is_idle`` is False while the controller reports that the workload still runs. ``fault`` says
-    why the workload cannot be a run; if there is a fault, the numbers of the workload mean nothing
-    and ``pod_sets`` is empty. Patches are made from ``tree``, which comparisons ignore.
+    why the workload cannot be a run. If there is a fault, ``pod_sets`` is empty, and the numbers
+    here must not be used. Patches are made from ``tree``, which comparisons ignore.
     """
 
     workload: Workload
@@ -119,7 +119,7 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
     """Return a fault that ``_pod_sets`` does not look for; empty if there is none.
 
-    The limits are the same as in documents.
+    The limits are the same as for runs in documents.
     """
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
@@ -133,13 +133,13 @@ def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> s
     if at(tree, ("spec", "manualSelector")) is True:
         return (
             "manualSelector: true, so its pods lack the label by which Quorate finds them; create "
-            "it without manualSelector and selector"
+            "the Job without manualSelector and selector"
         )
     return ""
 
 
 def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
-    """Return the templates whose pods have GPUs, and the fault if they cannot be used."""
+    """Return the templates whose pods have GPUs, and a fault if the templates cannot be used."""
     found: list[PodSet] = []
     for path, pods in kind.templates(tree):
         gpus = _pod_gpus(at(tree, (*path, "spec")))
@@ -156,9 +156,10 @@ def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
 
 
 def _pod_gpus(spec: Any) -> int | str:
-    """Return the number of GPUs of one pod, or its fault.
+    """Return the number of GPUs of one pod, or a text that says what is wrong with the number.
 
-    The GPUs of containers add up. Init containers run one after another, so the largest one counts.
+    The GPUs of containers add up. Init containers run one after another, so only the one with the
+    most GPUs counts.
     """
     amounts: dict[str, list[int]] = {"containers": [0], "initContainers": [0]}
     for table, found in amounts.items():
@@ -194,7 +195,7 @@ def _is_idle(tree: Tree) -> bool:
 
 
 def _flavor(tree: Tree, pod_sets: Sequence[PodSet]) -> str:
-    """Return the GPU flavor that the pods' node selectors name; empty if they name none."""
+    """Return the GPU flavor that the pods' node selectors name; empty if they name no flavor."""
     for each in pod_sets:
         for key in FLAVORS:
             said = at(tree, (*each.path, "spec", "nodeSelector", key))

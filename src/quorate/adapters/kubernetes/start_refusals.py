@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PAUSE_S: Final = 1.0
-"""How long after the first refusal a start is retried; doubled after each further refusal."""
+"""How long after the first refusal a start is retried; each further refusal doubles this time."""
 PAUSE_S_MAX: Final = 30.0
 
 
@@ -44,7 +44,7 @@ class StartRefusals:
     def until_s(self, run: str, life: str) -> float:
         """Return the time from which the start of ``life`` is retried; 0 if no start was refused.
 
-        If the refusal was in another life, on other nodes, the start is retried immediately.
+        If the last refused start was of another life, on other nodes, the result is 0 as well.
         """
         found = self._of.get(run)
         return found.until_s if found is not None and found.life == life else 0.0

@@ -1,7 +1,7 @@
 """The archive in an object store: each file is one object, written whole or not at all.
 
-Each request is signed when it is sent. A request is repeated if the store did not answer or was
-busy, because writing the same object twice changes nothing.
+Each request is signed when it is sent. The client repeats a request if the store did not answer or
+was busy. This is safe, because writing the same object twice changes nothing.
 """
 
 from __future__ import annotations

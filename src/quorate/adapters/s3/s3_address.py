@@ -1,7 +1,7 @@
 """The address of an archive in an object store: ``s3://HOST[:PORT]/BUCKET[/PREFIX]``.
 
-``s3://`` uses TLS. ``s3+http://`` does not, and is allowed only for this machine. Credentials are
-never part of a URL: they are in a file with two lines, the access key id and its secret.
+``s3://`` uses TLS. ``s3+http://`` uses no TLS, and is allowed only for this machine. Credentials
+are never part of a URL: they are in a file with two lines, the access key id and its secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class S3Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Address:
-    """A bucket, and the prefix of its objects' names: empty, or ending in ``/``."""
+    """A bucket, and the prefix of the objects' names, which is empty or ends in ``/``."""
 
     origin: str
     bucket: str
@@ -49,7 +49,7 @@ class S3Address:
     def key(self) -> S3Key:
         """Return the key from the credentials file; raises ``SegmentError``."""
         try:
-            loss = "without it the archive of the ledger cannot be used"
+            loss = "without this file the archive of the ledger cannot be used"
             text = read_private(self.credentials, "credentials file of the archive", loss)
             key_id, secret = text.decode("ascii").split()
         except KeyFileError as error:

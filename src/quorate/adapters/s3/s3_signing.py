@@ -1,6 +1,6 @@
 """Signatures of requests to an object store, by AWS Signature Version 4. Pure.
 
-A test uses AWS's published example of a signed GET. Every given header is signed.
+A test uses AWS's published example of a signed GET. The signature covers every given header.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class S3Request:
 
 
 def signed_headers(request: S3Request, key: S3Key, region: str) -> dict[str, str]:
-    """Return the headers of ``request`` with its time, the hash of its body, and its signature."""
+    """Return the headers of ``request``, and headers with its time, body hash and signature."""
     headers = {name.lower(): " ".join(value.split()) for name, value in request.headers.items()}
     headers |= {"x-amz-date": request.at, "x-amz-content-sha256": request.body_sha256}
     names = ";".join(sorted(headers))

@@ -1,13 +1,15 @@
 """The archive file: a ledger's last snapshot and its archived runs, in ``LEDGER.archive``.
 
-Everything in it is derived from the ledger. The file can be removed while no program has the ledger
-open for writing. The archive is a separate file, so that no append waits for a lock while a
-snapshot is written. One transaction writes a snapshot and its rows: whenever the program or the
-machine ends, the file has either the previous or the new snapshot, complete. A save need not be
-durable when it returns, because rows that are lost are derived from the log again (docs/adr/0033).
+Everything in the file is derived from the ledger. The file can be removed while no program has the
+ledger open for writing. The archive is a separate file, so that no append waits for a lock while a
+snapshot is written. One transaction writes a snapshot and its rows. So whenever the program or the
+machine stops, the file has either the complete previous snapshot or the complete new one. A save
+need not be durable when it returns, because lost rows are derived from the ledger again
+(docs/adr/0033).
 
-Rows are only added. A row names the snapshot that archived it, so that a reader that started at an
-earlier snapshot ignores the row. Each row has a checksum over all its columns.
+Rows of runs are added, but never changed. A row names the snapshot that archived the run, so that a
+reader that started at an earlier snapshot ignores the row. Each row has a checksum over all its
+columns.
 """
 
 from __future__ import annotations
@@ -148,7 +150,8 @@ class ArchiveFile:
     def _writing(self, *, is_new: bool) -> sqlite3.Connection:
         """Return a connection for writing; if ``is_new``, to a new file that replaces the old one.
 
-        Use ``is_new`` if the old file is not needed; it may be damaged or of another version.
+        Use ``is_new`` if the old file is not needed; the old file may be damaged, or of another
+        version.
         """
         if is_new:
             remove_archive(self._ledger)
@@ -162,7 +165,7 @@ class ArchiveFile:
         return db
 
     def replace(self, file: Path) -> None:
-        """Replace the archive by ``file``, a copy of an archive; raises if it is not an archive."""
+        """Replace the archive by the archive in ``file``; raises if ``file`` is not an archive."""
         with translated(self.path), self._changing:
             self._check_open()
             with closing(connected(file, "mode=rw")) as db:
@@ -173,7 +176,7 @@ class ArchiveFile:
             self._made += 1
 
     def load(self) -> tuple[Head, bytes] | None:
-        """Return the snapshot; None if there is none. Raises if the snapshot is damaged."""
+        """Return the snapshot, or None if there is no snapshot; raises if it is damaged."""
         if not self.path.exists():
             return None
         with translated(self.path), self._reading() as db:

@@ -11,9 +11,9 @@ again. The writer reads the head, and if the head has not moved, writes the head
 value. Afterwards the lost transaction compares an old revision, so it can no longer succeed.
 
 Each writer has a key that it writes together with each of its blocks. If the head has moved, this
-key shows whether the writer's own append moved it. The log cannot show this: two writers that make
-the same decision at one head, at the same instant of their clocks, make the same block, and only
-one of them appends it.
+key shows whether the writer's own append moved it. The log cannot show this. If two writers make
+the same decision at one head, at the same instant of their clocks, they make the same block, and
+only one of them appends the block.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from quorate.ports.errors import (
 _LOG = logging.getLogger(__name__)
 
 APPEND_S: Final = 15.0
-"""The time for which an append is tried when answers of etcd are lost."""
+"""How long an append is tried if answers of etcd are lost."""
 REFUSED_BLOCKS_MAX: Final = 4
 """The most blocks of other writers that a refusal returns; a later read returns the rest."""
 SETTLE_S: Final = 2.0
 """The time limit of one read of the head that determines the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
-"""How many blocks one transaction stages: etcd accepts 128 operations by default."""
+"""The most blocks that one transaction stages; by default, etcd accepts 128 operations."""
 
 
 _NO_REVISION: Final = -1
@@ -78,7 +78,7 @@ _NO_REVISION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class KnownHead:
-    """The head of a log, and the revision of its key."""
+    """The head of a log, and the revision of the head key."""
 
     head: Head
     revision: int
@@ -86,7 +86,10 @@ class KnownHead:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The leader's key as the leader created it: it exists while the leader's lease lasts."""
+    """The leader's key with the revision at which the leader created it.
+
+    The key exists while the leader's lease lasts.
+    """
 
     key: bytes
     revision: int
@@ -98,7 +101,7 @@ def fence_of(key: bytes, standing: Standing) -> Fence:
 
 
 class EtcdAppender:
-    """Appends to one log, and so moves its head. Only one thread may use it."""
+    """Appends to one log, and so moves the log's head. Only one thread may use this object."""
 
     def __init__(
         self,
@@ -216,8 +219,8 @@ class EtcdAppender:
     def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
         """Return the transaction that appends ``block``.
 
-        A refused transaction reads the queue of writers, and later blocks. The later blocks may
-        include blocks above the head, which another writer has staged.
+        If etcd refuses the transaction, the answer has the queue of writers, and later blocks. The
+        later blocks may include blocks above the head, which another writer has staged.
         """
         first = self._keys.block(block.height)
         puts = (Put(first, block_value(block)), self._mark(block.head))
@@ -296,7 +299,7 @@ class EtcdAppender:
         """Wait until the append of ``sent`` has succeeded or cannot succeed; return the head.
 
         Raises ``UnsureAppendError`` if the result is still unknown at ``end_s``. If this program no
-        longer leads, the error is raised earlier, and callers do not wait until ``end_s``.
+        longer leads, the error is raised earlier, so that callers need not wait until ``end_s``.
         """
         while True:
             try:
@@ -328,7 +331,7 @@ class EtcdAppender:
     def _stage_parts(self, block: Block) -> None:
         """Write the block's body in parts if it is too large for one key.
 
-        The keys of the parts contain the block's hash.
+        The keys of the parts contain the block's hash, so parts of different blocks never mix.
         """
         for number in range(part_count(block)):
             part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
@@ -338,7 +341,7 @@ class EtcdAppender:
     # --- Many blocks ---
 
     def _stage(self, puts: list[Action], revision: int) -> None:
-        """Write blocks above the head, if the head has the revision that this program wrote."""
+        """Write blocks above the head, if the head key still has the revision ``revision``."""
         if puts:
             self._held(Txn(compare=self._unmoved(revision), then=tuple(puts)))
 
@@ -375,7 +378,7 @@ class EtcdAppender:
         self._known = KnownHead(head, answer.revision)
 
     def _put_head(self, known: KnownHead) -> int:
-        """Write the head unchanged; return its new revision."""
+        """Write the head unchanged; return the new revision of the head key."""
         fence = self.fence
         answer = self._etcd.commit(self._move_head(known.head, known.revision, fence))
         if not answer.held:

@@ -1,7 +1,7 @@
-"""Checks every member of an etcd, and the archive with a test file, before a ledger is created.
+"""Checks every member of etcd, and the archive with a test file, before a ledger is created.
 
-Even while a member is down, a ledger can be created. So the operator should learn of the member
-first.
+A ledger can be created even while a member is down. So the operator should learn of such a member
+before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.ports.errors import SegmentError, StoreError, StoreFullError
 MEMBERS_MIN: Final = 3
 """The least number of members with which etcd survives the loss of a member."""
 _SOUND: Final = {(3, 4): 22, (3, 5): 6}
-"""For each minor version, the first patch that does not lose consistency after a crash."""
+"""For each minor version, the first patch release that keeps consistency after a crash."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CHECK_ROOM: Final = "check"
 
@@ -61,13 +61,13 @@ def faults_of(members: Sequence[MemberStatus]) -> list[str]:
                 found.append(f"{other.endpoint} and {each.endpoint} belong to two etcd clusters")
             elif each.member == other.member:
                 found.append(
-                    f"{other.endpoint} and {each.endpoint} are the same member; name each once"
+                    f"{other.endpoint} and {each.endpoint} are the same member; name it only once"
                 )
     return found
 
 
 def cautions_of(address: EtcdAddress) -> list[str]:
-    """Return warnings: ``address`` has too few members, or an archive of one machine only."""
+    """Return warnings: too few members of etcd, or an archive that only one machine has."""
     found: list[str] = []
     count = len(address.endpoints)
     if count < MEMBERS_MIN:

@@ -1,8 +1,8 @@
 """Reads the blocks of a ledger in etcd: older blocks from the archive, newer blocks from etcd.
 
-Keys of etcd list the segments in the archive. The transaction that creates the key of a segment
-removes the segment's blocks from etcd. So a block that is in neither place was moved between two
-reads, or is lost.
+The archive has blocks in files that are called segments, and etcd has a key for each segment. The
+transaction that creates the key of a segment removes the segment's blocks from etcd. So a block
+that is in neither place was moved between two reads, or is lost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SEGMENTS_ROOM: Final = "segments"
 PAGE_BLOCKS_MIN: Final = 4
 PAGE_BLOCKS_MAX: Final = 1_024
 PAGE_BYTES: Final = 2 << 20
-"""The size that a page should have; after a smaller page, the next page has more blocks."""
+"""The size that one read (a page) should have; after a smaller page, the next has more blocks."""
 
 
 class EtcdReader:
-    """The blocks of one ledger. Several threads may use it."""
+    """The blocks of one ledger. Several threads may use this object."""
 
     def __init__(self, etcd: KeyValues, archive: FileArchive, keys: EtcdKeys, place: str) -> None:
         self._etcd = etcd
@@ -115,7 +115,7 @@ class EtcdReader:
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
-        """Return the segment with the block at ``height``; None if there is none.
+        """Return the segment with the block at ``height``; None if no segment has this block.
 
         Only the segments that were read last are searched.
         """

@@ -13,7 +13,7 @@
     NAME/member/SERVICE         a service of the ledger, while it runs (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys sort by number. A block above the head
-is not part of the ledger: a writer has staged the block, and has not moved the head.
+is not part of the ledger: a writer has staged the block, and has not moved the head yet.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def head_of(row: Row, place: str) -> Head:
 
 
 def part_count(block: Block) -> int:
-    """Return the number of parts of the body of ``block``; 0 if it is stored with the block."""
+    """Return the number of parts of a block's body; 0 if the body is stored with the block."""
     size = len(block.body)
     return 0 if size <= INLINE_BYTES_MAX else -(-size // INLINE_BYTES_MAX)
 

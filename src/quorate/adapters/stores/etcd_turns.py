@@ -1,17 +1,17 @@
 """Gives the writers of a ledger in etcd turns, so that a slow writer does not lose every race.
 
 All writers race for the head: at each head one append succeeds. A writer whose decisions take
-longer than those of other writers could lose every time. Such a writer enters a queue: it puts a
-key ``NAME/turn/ENTRY`` with a lease. While there is an entry, etcd refuses every append except
-those of writers in the queue, and a writer in the queue appends only when its entry is the oldest.
+longer than those of other writers could lose every time. Such a writer enters a queue: it creates a
+key ``NAME/turn/ENTRY`` with a lease. While the queue has an entry, etcd refuses the appends of
+writers that are not in the queue. A writer in the queue appends only when its entry is the oldest.
 The append removes the entry.
 
-etcd removes an entry when its lease ends, so a writer that has crashed delays other writers for the
-duration of the lease only. If the lease ends during the writer's turn, the writer's next lease is
-twice as long. A writer can lose a race during its turn only to a program that ignores the queue,
+etcd removes an entry when its lease ends, so a writer that has crashed delays other writers at most
+for the duration of its lease. If the lease ends during the writer's turn, the writer's next lease
+is twice as long. A writer can lose a race during its turn only to a program that ignores the queue,
 such as an older version. In that case, or if even the longest lease was too short for a turn, the
-writer appends without turns for some time: its entry would only delay writers that respect the
-queue.
+writer appends without turns for some time, because its entry would only delay writers that respect
+the queue.
 """
 
 from __future__ import annotations
@@ -65,16 +65,17 @@ class TurnCalls(KeyValues, Protocol):
         ...
 
     def keep_alive(self, lease: int, within_s: float) -> int:
-        """Renew ``lease``; raises ``NotLeaderError`` when it has ended."""
+        """Renew ``lease``; raises ``NotLeaderError`` if the lease has ended."""
         ...
 
 
 class EtcdTurns:
     """One writer's place in the queue; only for the thread that appends.
 
-    ``until_moved`` waits until the head has changed after a given revision, or for some seconds. It
-    returns the revision of the last known change, or the given revision. ``leave`` deletes an
-    entry. It works even when a leader's lease is over and ``etcd`` refuses all calls.
+    ``until_moved`` takes a revision and a number of seconds. It waits until the head has changed
+    after this revision, or until the seconds are over. It returns the revision of the last known
+    change, or the given revision. ``leave`` deletes an entry, even when a leader's lease is over
+    and ``etcd`` refuses all calls.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class EtcdTurns:
         return ModifiedAt(entry.key, entry.mod_revision)
 
     def leaving(self) -> tuple[Delete, ...]:
-        """Return the action with which an append leaves the queue."""
+        """Return the deletion of this writer's entry, for its append; empty without an entry."""
         return () if self._entry is None else (Delete(self._entry.key),)
 
     def appended(self) -> None:
@@ -153,7 +154,7 @@ class EtcdTurns:
 
         ``revision`` is the last known revision of the head's key. If etcd does not answer, or turns
         have not helped lately, return without a turn: the next append finds out whether etcd can be
-        reached. A writer calls this again during its turn only if it has lost a race.
+        reached. A writer calls ``take`` again during its turn only if it has lost a race.
         """
         try:
             self._wait_until_first(revision)
@@ -190,7 +191,7 @@ class EtcdTurns:
                 revision = self._until_moved(revision, LOOK_S)
 
     def _has_entered(self) -> bool:
-        """Put a new entry at the end of the queue; return False if its lease ended before that."""
+        """Put a new entry at the end of the queue; return False if its lease ended before."""
         sent_s = self._clock_s()
         self._lease = self._etcd.grant(self._lease_s)
         key, value = self._keys.turns + uuid4().hex.encode(), self._name.encode()
@@ -216,7 +217,10 @@ class EtcdTurns:
             )
 
     def _expired(self) -> None:
-        """Record that the entry's lease ended; if it ended during a turn, make the next longer."""
+        """Record that the entry's lease ended.
+
+        If the lease ended during this writer's turn, the next lease is longer.
+        """
         if self._has_turn:
             if self._lease_s == TURN_S_MAX:
                 self._turnless_until_s = self._clock_s() + TURNLESS_S
@@ -236,7 +240,7 @@ class EtcdTurns:
         return self._clock_s() - self._renewed_s >= self._lease_s / 3
 
     def _is_renewed(self) -> bool:
-        """Renew the lease of the entry; return False if it has ended."""
+        """Renew the lease of the entry; return False if the lease has ended."""
         sent_s = self._clock_s()
         try:
             self._etcd.keep_alive(self._lease, RENEW_S)

@@ -1,8 +1,9 @@
-"""Keeps a ledger in etcd small: moves closed segments to the archive, and compacts etcd.
+"""Keeps a ledger in etcd small: moves older blocks to the archive, and compacts etcd.
 
-The file of a segment is written, read back and verified, block by block. Then one transaction
-removes its blocks from etcd and creates the key that names the file. If several programs move a
-segment at the same time, only one transaction succeeds.
+Blocks are moved in segments, each of which becomes one file. The file of a segment is written, read
+back and verified, block by block. Then one transaction removes the segment's blocks from etcd and
+creates the key that names the file. If several programs move a segment at the same time, only one
+transaction succeeds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SPACE_ALARM: Final = "NOSPACE"
 
 
 class EtcdUpkeep:
-    """Maintains one ledger in etcd. For one thread at a time."""
+    """Maintains one ledger in etcd. Only one thread at a time may use this object."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class EtcdUpkeep:
         self._reader = EtcdReader(client, archive, keys, place)
 
     def close_segments(self, upto_height: int) -> int:
-        """Move complete segments, up to ``upto_height``, to the archive; return how many.
+        """Move complete segments, up to ``upto_height``, to the archive; return their number.
 
         Raises ``StoreError`` and ``CorruptLedgerError``; the segments that were already moved stay
         valid.
@@ -83,8 +84,8 @@ class EtcdUpkeep:
     def _forget_writers(self, upto_height: int) -> None:
         """Remove the marks of writers that have appended nothing after ``upto_height``.
 
-        Most of these writers have ended. If one still runs, and its next append gets no answer, it
-        cannot always tell whether that append succeeded.
+        Most of these writers have ended. If such a writer still runs, and its next append gets no
+        answer, the writer cannot always tell whether the append succeeded.
         """
         marks = self._keys.writers
         for row in self._client.get(Get(marks, after_prefix(marks))):
@@ -93,7 +94,7 @@ class EtcdUpkeep:
                 self._client.commit(Txn(compare=unmoved, then=(Delete(row.key),)))
 
     def publish_snapshot(self, height: int, file: Path) -> None:
-        """Store a copy of ``file``, the snapshot at ``height``, for programs without a snapshot."""
+        """Store a copy of ``file``, the snapshot at ``height``, for programs that have none."""
         self._archive.put_file(f"{SNAPSHOTS_ROOM}/{height:012d}.archive", file)
         for name in self._archive.names(SNAPSHOTS_ROOM)[:-SNAPSHOTS_KEPT]:
             self._archive.remove(name)
@@ -113,12 +114,12 @@ class EtcdUpkeep:
         self._defragment(each for each in self._client.status() if is_worth_defragmenting(each))
 
     def recover_space(self) -> bool:
-        """Return whether etcd was out of space; if so, free space, so that it accepts writes again.
+        """Return whether etcd was out of space; if so, free space, so that etcd accepts writes.
 
-        This compacts the history, defragments every member that answers, and disarms the alarm. If
-        the keys themselves take too much space, or a member without space was down, the alarm
-        returns with a later write. A failure is logged: reads still work, and a write raises
-        ``StoreFullError``.
+        To free space, the history is compacted, every member that answers is defragmented, and the
+        alarm is disarmed. If the keys themselves take too much space, or a member without space was
+        down, the alarm returns with a later write. A failure is logged: reads still work, and a
+        write raises ``StoreFullError``.
         """
         members = self._client.status()
         if not any(_SPACE_ALARM in trouble for each in members for trouble in each.troubles):
@@ -131,7 +132,7 @@ class EtcdUpkeep:
             _LOG.warning("%s has no space left in etcd, and none was freed: %s", self._place, error)
             return True
         _LOG.warning(
-            "%s had no space left in etcd; it was compacted, and %d of %d members defragmented",
+            "%s had no space left in etcd; etcd was compacted, and %d of %d members defragmented",
             self._place,
             freed,
             len(self._client.address.endpoints),
@@ -139,7 +140,7 @@ class EtcdUpkeep:
         return True
 
     def _defragment(self, members: Iterable[MemberStatus]) -> int:
-        """Defragment ``members`` one by one; return how many succeeded, and log the others."""
+        """Defragment ``members`` one by one; return the number of successes, and log failures."""
         done = 0
         for each in members:
             _LOG.info("defragmenting etcd at %s", each.endpoint)

@@ -6,7 +6,8 @@ when the writer records a head in the file, and refuses a shorter log (docs/adr/
 
 The file has two slots, which are written in turn. Each slot has a checksum, and a number that grows
 by one with each write. An interrupted write damages one slot only, and the other slot still has the
-previous head. A record is a checkpoint. It is signed if the ledger's key is beside the ledger.
+previous head. A slot has its head as a checkpoint, which is signed if the ledger's key is beside
+the ledger.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from quorate.ports.errors import (
 )
 
 SLOT_BYTES: Final = 4096
-"""The distance between the slots, so large that no sector or page has parts of both slots."""
+"""The distance between the slots, so large that no disk sector or page has parts of both slots."""
 _SLOTS: Final = 2
 _MARK: Final = b"QUORHEAD"
 _VERSION: Final = 1
@@ -60,7 +61,7 @@ def read_head(ledger: Path) -> Checkpoint | None:
     """Return the last record of the head file of ``ledger``; None if there is no such file.
 
     The signature of an unsigned record is empty. Raises ``CorruptLedgerError`` if no slot can be
-    read, ``StoreError`` if the file cannot be opened.
+    read, and ``StoreError`` if the file cannot be opened.
     """
     fd = _opened(ledger, os.O_RDONLY)
     if fd is None:
@@ -105,7 +106,7 @@ class HeadFile:
 
     @classmethod
     def open(cls, ledger: Path) -> Self | None:
-        """Return the head file of ``ledger``; None if there is none. Raises like ``read_head``."""
+        """Return the head file of ``ledger``, or None if missing; raises like ``read_head``."""
         fd = _opened(ledger, os.O_RDWR)
         if fd is None:
             return None
@@ -137,8 +138,8 @@ class HeadFile:
 def _opened(ledger: Path, flags: int) -> int | None:
     """Return a descriptor of the head file of ``ledger``; None if there is no such file.
 
-    Raises ``CorruptLedgerError`` if it is not a plain file, ``StoreError`` if it cannot be opened,
-    and OSError if it is a symbolic link.
+    Raises ``CorruptLedgerError`` if the head file is not a plain file, ``StoreError`` if it cannot
+    be opened, and OSError if it is a symbolic link.
     """
     path = head_path(ledger)
     try:
@@ -154,7 +155,7 @@ def _opened(ledger: Path, flags: int) -> int | None:
         kind = StoreReadOnlyError if error.errno in _FORBIDDEN else StoreError
         raise kind(
             f"{path} cannot be opened ({error.strerror}), so Quorate cannot check whether the end "
-            f"of the ledger is missing; let the user who runs this read and write it"
+            f"of the ledger is missing; let the user who runs this program read and write the file"
         ) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -205,7 +206,7 @@ def _encoded(slot: _Slot) -> bytes:
 
 
 def _decoded(text: bytes) -> _Slot | None:
-    """Return the slot in ``text``; None if it is damaged, not complete, or of another version."""
+    """Return the slot in ``text``; None if it is damaged, incomplete, or of another version."""
     begin = len(_MARK) + _LENGTH.size
     if text[: len(_MARK)] != _MARK or len(text) < begin:
         return None
@@ -231,7 +232,7 @@ def _decoded(text: bytes) -> _Slot | None:
 
 
 def _newest(fd: int, ledger: Path) -> _Slot:
-    """Return the slot that was written last; raises ``CorruptLedgerError`` if none is complete."""
+    """Return the slot that was written last; raises ``CorruptLedgerError`` if both are damaged."""
     # Try several times: a slow reader may find both slots incomplete, although the writer never
     # writes both at once.
     for _ in range(_READS_MAX):

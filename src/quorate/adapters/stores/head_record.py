@@ -1,4 +1,4 @@
-"""Records the head of a SQLite ledger in its head file, and refuses a log that is shorter.
+"""Records the head of an SQLite ledger in its head file, and refuses a log without that head.
 
 The writer records the new head after each durable commit. If a log does not have the recorded
 block, acknowledged blocks were lost, or the log was rewritten. Then ``check_log`` raises an error.
@@ -76,7 +76,7 @@ class HeadRecord:
             _LOG.warning("%s could not be written: %s", head_path(self._ledger), error)
 
     def catch_up(self, head: Callable[[], Head]) -> None:
-        """Record ``head()`` if the last write failed; raises OSError if it fails again."""
+        """Record ``head()`` if the last write failed; raises OSError if this write fails, too."""
         if self._is_behind:
             self._write(head())
 

@@ -26,10 +26,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class EndSigner:
-    """Makes the records of one ledger; ``first`` is its first block.
+    """Makes the records of one ledger; ``first`` is the ledger's first block.
 
-    The key is in a file beside the ledger and is read once. If there is no key, or it is another
-    ledger's, the records have no signature.
+    The key is in a file beside the ledger and is read once. If there is no key, or the key belongs
+    to another ledger, the records have no signature.
     """
 
     def __init__(self, ledger: Path, first: Block | None) -> None:

@@ -1,4 +1,4 @@
-"""Copies a ledger while a service writes to it: its file, its head file, and optional secrets.
+"""Copies a ledger, even while a service writes to it: its file, head file, and chosen secrets.
 
 SQLite's backup reads one consistent state of the ledger and blocks no writer. The copy is one file
 without a write-ahead log, with a head file beside it. ``copy_ledger`` verifies the copy.
@@ -36,7 +36,7 @@ def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> He
     """Copy the ledger ``source`` to ``out``, verify the copy, and return its head.
 
     ``secrets`` names the ``SECRETS`` to copy as well. Existing files are not changed, and a failure
-    leaves no file. Raises ``CorruptLedgerError`` if ``source`` does not verify, a ``StoreError`` or
+    leaves no file. Raises ``CorruptLedgerError`` if the verification fails, and a ``StoreError`` or
     ``KeyFileError`` if a file cannot be read or written.
     """
     with SqliteStore.read(source) as store:

@@ -53,11 +53,11 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
 def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
     """Copy the ledger at ``source`` to ``out``; return the head and the names of copied secrets.
 
-    During the move, the ledger at ``source`` is locked for writing, so no service decides on it.
-    Before this returns, both ledgers are read again and compared, block by block. If another
-    program writes to ``source`` during the move, this raises ``StoreError`` and leaves nothing at
-    ``out``. For a ``source`` in etcd, this raises ``LedgerServedError`` if services on other
-    machines serve it. After the move, a ``source`` in etcd accepts no blocks from any program.
+    During the move, the ledger at ``source`` is locked, so that no service writes to it. Before the
+    function returns, both ledgers are read again and compared, block by block. If another program
+    writes to ``source`` during the move, the function raises ``StoreError`` and leaves nothing at
+    ``out``. For a ``source`` in etcd, it raises ``LedgerServedError`` if services on other machines
+    serve the ledger. After the move, a ``source`` in etcd accepts no blocks from any program.
     """
     beside = ledger_path(source)
     secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())
@@ -85,7 +85,7 @@ def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> N
             there = known or copied
             assert there is not None, "one of the ledgers is longer"
             raise StoreError(
-                f"block {there.height} of {source} differs from that block in {out}: another "
+                f"block {there.height} of {source} differs from the same block in {out}: another "
                 "program "
                 f"wrote to {source} meanwhile; stop every service of this ledger, and try again"
             )

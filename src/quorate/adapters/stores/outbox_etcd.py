@@ -1,10 +1,11 @@
 """The outbox of a ledger in etcd: a new leader continues the deliveries of the last leader.
 
-Parcels are derived from the ledger's events, so they need not be stored. For each sink, etcd has a
-position: a block up to which every parcel was delivered or given up. A new leader makes the parcels
-after that position again, and delivers them. Parcels that the previous leader delivered beyond the
-position are sent again with the same key, so the receiver can drop them. Waiting parcels are in a
-temporary file on the leader's machine (docs/adr/0021).
+A parcel is one message for one sink, such as a webhook or a mail address. Parcels are derived from
+the ledger's events, so they need not be stored. For each sink, etcd has a position: a block up to
+which every parcel was delivered or given up. A new leader makes the parcels after that position
+again, and delivers them. Parcels that the previous leader delivered beyond the position are sent
+again with the same key, so the receiver can drop them. Waiting parcels are in a temporary file on
+the leader's machine (docs/adr/0021).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The outbox in one SQLite file beside the ledger, in WAL mode with every commit synced to disk.
 
-Only the first parcel of each line has a due time. So a search for due parcels reads one parcel of
-each waiting line, not all parcels.
+A line is a sequence of parcels (messages) that are delivered in order, one at a time. Only the
+first parcel of each line has a due time. So a search for due parcels reads one parcel of each
+waiting line, not all parcels.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class SqliteOutbox:
         return self._path
 
     def oldest_seq(self, sink: str) -> int | None:
-        """Return the sequence of the oldest waiting parcel of ``sink``; None if none waits."""
+        """Return the sequence of the oldest waiting parcel of ``sink``; None if no parcel waits."""
         with self._reading() as db:
             row = db.execute("SELECT min(seq) FROM parcel WHERE sink = ?", (sink,)).fetchone()
         return None if row[0] is None else int(row[0])
@@ -249,7 +250,7 @@ def _cursor(db: sqlite3.Connection, sink: str) -> int:
 
 
 def _removed(db: sqlite3.Connection, sink: str, key: str) -> str | None:
-    """Remove a parcel and remember its key; return its line, None if it was removed before."""
+    """Remove a parcel and remember its key; return its line, or None if it was removed before."""
     row = db.execute(
         "DELETE FROM parcel WHERE sink = ? AND key = ? RETURNING line, seq", (sink, key)
     ).fetchall()

@@ -1,4 +1,4 @@
-"""A ledger's SQLite file: find, create, connect to, recognise and salvage it."""
+"""Finds, creates, opens, recognises and salvages the SQLite file of a ledger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SCHEMA: Final = (
 
 
 def resolved(path: Path) -> Path:
-    """Return ``path`` without symbolic links, so that all its names share one lock."""
+    """Return ``path`` without symbolic links, so that all names of the file share one lock."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -71,7 +71,7 @@ def check_directory(directory: Path) -> None:
         raise StoreError(f"{directory} is not a directory; choose another path")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StoreReadOnlyError(
-            f"the directory {directory} cannot be written; choose another, or check its "
+            f"the directory {directory} cannot be written; choose another directory, or check its "
             f"permissions and whether the disk is mounted read-only"
         )
 
@@ -203,7 +203,7 @@ def check_writable(ledger: Path) -> None:
 
 
 def sound_head(path: Path) -> Head:
-    """Return the head of the longest valid chain of blocks from the first one on."""
+    """Return the head of the longest valid chain of blocks, from the first block on."""
     return sound_end(_readable(path))
 
 

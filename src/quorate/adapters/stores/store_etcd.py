@@ -1,10 +1,11 @@
-"""The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
+"""The store in etcd: blocks as keys, older blocks in an archive, snapshots on this machine.
 
 Several programs may write: at each head, the first append succeeds, and all other appends get an
 error. The files on this machine are the lock, the snapshot with the archived runs
 (``archive_file.py``), and other files of the service. Their paths have the prefix ``local`` of the
-URL, and only one program at a time may use them. Whenever a segment is closed, a snapshot is
-published to the archive. A machine without a snapshot starts from a published one.
+URL, and only one program at a time may use them. Whenever a segment of older blocks moves to the
+archive, a snapshot is published there, too. A machine without a snapshot starts from a published
+one.
 
 docs/adr/0045 gives the reasons.
 """
@@ -139,8 +140,8 @@ class EtcdStore:
     ) -> Self:
         """Return the store of an existing ledger, for reading only; writers are not blocked.
 
-        Unless ``is_following``, the store ends where the ledger ends now. If ``within_s`` is given,
-        the store asks etcd for this end once, with this time limit.
+        If ``is_following`` is False, the store ends where the ledger ends now. If ``within_s`` is
+        given, the store asks etcd for this end only once, with this time limit.
         """
         with ExitStack() as undo:
             store = cls(address)
@@ -155,10 +156,10 @@ class EtcdStore:
         return self._end or self._reader.head()
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head when the log has event ``seq``; after ``within_s``, the present head.
+        """Return the head as soon as the log has event ``seq``; after ``within_s``, the known head.
 
-        The call waits for a watch of etcd and sends no requests, so the head may be older by the
-        watch's delay.
+        The call only waits for a watch of etcd, and sends no request. So the head may be out of
+        date by the delay of the watch.
         """
         place = self._address.place
 
@@ -186,7 +187,7 @@ class EtcdStore:
         timers: Timers | None = None,
         on_change: Callable[[Standing], None] = lambda _: None,
     ) -> Election:
-        """Return a candidate called ``name``, reached at ``service``; the caller starts it.
+        """Return a candidate called ``name`` with the address ``service``; the caller starts it.
 
         From now on this store appends only while the candidate leads. A change of the leader takes
         effect for appends before ``on_change`` is called with the candidate's new standing.
@@ -245,7 +246,7 @@ class EtcdStore:
     def verified_head(self) -> Head:
         """Return the head after the archived blocks; see ``EventStore``.
 
-        The hashes of the files with these blocks are in etcd.
+        etcd has the hashes of the files with these blocks, and each read of a file compares them.
         """
         segments = self._reader.segments()
         return segments[-1].head if segments else GENESIS
@@ -312,7 +313,7 @@ class EtcdStore:
             )
 
     def load_snapshot(self) -> tuple[Head, bytes] | None:
-        """Return this machine's snapshot; None if there is none.
+        """Return this machine's snapshot; None if this machine has no snapshot.
 
         A writer first replaces the snapshot by a newer published snapshot, if there is one.
         """
@@ -434,7 +435,7 @@ class EtcdStore:
             draft.unlink(missing_ok=True)
 
     def _took_published(self, head: Head, kept: tuple[Head, bytes] | None) -> bool:
-        """Replace the snapshot ``kept`` by a newer published one; return whether there was one."""
+        """Replace the snapshot ``kept`` by a newer published one; return False if none is newer."""
         height = 0 if kept is None else kept[0].height
         try:
             for published, name in self._upkeep.published_snapshots():

@@ -34,11 +34,11 @@ class MemoryStore:
         return self._blocks[-1].head if self._blocks else GENESIS
 
     def kept_end(self) -> Checkpoint | None:
-        """Return None: the end is not recorded apart from the blocks."""
+        """Return None: nothing but the blocks records where the log ends."""
         return None
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies all blocks of it."""
         return GENESIS
 
     def append(self, block: Block, *, expected: Head) -> None:

@@ -1,7 +1,7 @@
 """Reads a ledger's file page by page, with a separate connection for each page.
 
-No file is open between two pages. So a caller may read on one thread now and on another later, may
-stop half-way, and never keeps SQLite from checkpointing the write-ahead log.
+No file is open between two pages. So a caller may read each page on another thread, or stop
+half-way, and never keeps SQLite from checkpointing the write-ahead log.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PAGE_BLOCKS: Final = 128
 class PagedReader:
     """A read-only ``EventStore`` that ends where the ledger ended when the reader was created.
 
-    If ``is_archive_kept``, the first look-up opens a connection to the archive, which only its
-    thread may use, and which stays open until ``close``. Otherwise each look-up opens and closes a
-    connection.
+    If ``is_archive_kept``, the first look-up opens a connection to the archive, which stays open
+    until ``close``. Only the thread of the first look-up may use this connection. Otherwise each
+    look-up opens and closes a connection.
     """
 
     is_shared = False
@@ -50,7 +50,7 @@ class PagedReader:
         return self._end
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies all blocks of it."""
         return GENESIS
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:

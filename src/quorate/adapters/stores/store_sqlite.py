@@ -1,7 +1,7 @@
 """The store in one SQLite file, in WAL mode with every commit synced to disk.
 
-One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never wait
-for it. The head is stored twice, as a separate row and as the last block. Otherwise damage to
+One writer holds the lock beside the file (``writer_lock.py``); readers neither take the lock nor
+wait for it. The head is stored twice, as a separate row and as the last block. Otherwise damage to
 SQLite's pages could remove the last blocks without a trace. This module checks that blocks are
 readable; ``ledger/chain.py`` checks their hashes.
 
@@ -77,8 +77,8 @@ class SqliteStore:
     def create(cls, path: Path) -> Self:
         """Return the store of a new, empty ledger file that only its owner may read.
 
-        Raises ``LedgerExistsError`` and changes nothing if there is a file; any other failure
-        leaves no file.
+        If a file exists at ``path``, raises ``LedgerExistsError`` and changes nothing. Any other
+        failure leaves no file.
         """
         real = resolved(path)
         with translated(real), ExitStack() as undo:
@@ -102,10 +102,10 @@ class SqliteStore:
     def open(cls, path: Path, *, wait_s: float = 0.0) -> Self:
         """Return the store of an existing ledger, for reading and writing.
 
-        Raises ``LedgerHeldError`` if another process still has it open for writing after
-        ``wait_s``, ``StoreError`` if the file has a second name (a hard link), and
-        ``CorruptLedgerError`` if the log ends before its recorded end; after an error, nothing is
-        changed. A ledger without a head file gets one.
+        Raises ``LedgerHeldError`` if another process still has the ledger open for writing after
+        ``wait_s``. Raises ``StoreError`` if the file has a second name (a hard link), and
+        ``CorruptLedgerError`` if the log ends before its recorded end. An error changes nothing. A
+        ledger without a head file gets one.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
@@ -150,7 +150,7 @@ class SqliteStore:
 
     @property
     def path(self) -> Path:
-        """The ledger file, symbolic links resolved."""
+        """The path of the ledger file, with symbolic links resolved."""
         return self._path
 
     def head(self) -> Head:
@@ -163,13 +163,13 @@ class SqliteStore:
         return self._record.last
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies all blocks of it."""
         return GENESIS
 
     def check_signature(self) -> None:
         """Raise ``CorruptLedgerError`` if the head file was not signed by the ledger's key.
 
-        ``read`` does not check this, because it needs a slow import.
+        ``read`` does not check the signature, because the check needs a slow import.
         """
         end = self._record.last
         if end is not None and end.signature:
@@ -292,7 +292,7 @@ class SqliteStore:
         self.close()
 
     def _check_writable(self) -> None:
-        """Raise unless this store may write and its file is still the one at its path."""
+        """Raise unless this store may write, and its path still leads to the file it opened."""
         if self._lock is None:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
         # Otherwise SQLite would keep writing to a file that was removed.

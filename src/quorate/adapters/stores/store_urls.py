@@ -1,6 +1,6 @@
 """Opens stores by URL: ``sqlite:PATH``, a bare path (the same as ``sqlite:``), or ``etcd://...``.
 
-Code above the adapters does not know which store it has. A row of ``_DRIVERS`` adds a new store.
+Code above the adapters does not know which store it has. A new store needs a row in ``_DRIVERS``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _sqlite_pages(place: str, /, *, is_archive_kept: bool, within_s: float | Non
 
 
 def _etcd() -> type[EtcdStore]:
-    """Return the class of the store in etcd. Imported here, because only this store needs gRPC."""
+    """Return the class of the store in etcd, imported only here because it needs gRPC."""
     missing = next((part for part in _ETCD_PARTS if find_spec(part) is None), None)
     if missing is not None:
         raise StoreError(
@@ -183,7 +183,8 @@ _DRIVERS: Final = {
 def is_file(url: str) -> bool:
     """Return whether the ledger at ``url`` is a file of this machine.
 
-    Like all functions below, it raises ``StoreUrlError`` if ``url`` names no known store.
+    Like all functions below, this function raises ``StoreUrlError`` if ``url`` names no known
+    store.
     """
     return _parts(url)[0] == _SQLITE
 
@@ -225,7 +226,8 @@ def create_store(url: str) -> EventStore:
 def open_store(url: str, *, wait_s: float = 0.0) -> EventStore:
     """Return the store at ``url`` for reading and writing.
 
-    Raises ``LedgerHeldError`` if another process still writes to it after ``wait_s``.
+    Raises ``LedgerHeldError`` if another process still has the ledger open for writing after
+    ``wait_s``.
     """
     driver, place = _driver(url)
     return driver.open(place, wait_s=wait_s)
@@ -242,8 +244,9 @@ def read_pages(
 ) -> EventStore:
     """Return the store at ``url`` for reading; its file is closed again after each read.
 
-    If ``is_archive_kept``, the archive of ended runs stays open, for one thread. If ``within_s`` is
-    given, the store asks its servers once, with this time limit, where the ledger ends.
+    If ``is_archive_kept``, the archive of ended runs stays open, and only one thread may use it. If
+    ``within_s`` is given, the store asks its servers once, with this time limit, where the ledger
+    ends.
     """
     driver, place = _driver(url)
     return driver.read_pages(place, is_archive_kept=is_archive_kept, within_s=within_s)

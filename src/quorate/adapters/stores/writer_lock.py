@@ -1,4 +1,4 @@
-"""One writer per ledger: an advisory lock on a file beside it, which names its holder.
+"""One writer per ledger: an advisory lock on a file beside the ledger, which names the writer.
 
 The lock file is never removed: if another process opened the file just before its removal, the
 ledger could get two writers. The system always releases the lock when its holder ends.
@@ -68,7 +68,8 @@ def check_only_link(ledger: Path) -> None:
     """Raise ``StoreError`` if the file of ``ledger`` has another name (a hard link).
 
     The lock is beside one name, so a writer that uses another name would not find it. Call this
-    while the lock is held: if a link is created later, the writer that opens it is refused.
+    function while the lock is held: then a writer that opens a link that was created later is
+    refused by its own call.
     """
     links = ledger.stat().st_nlink
     if links > 1:
@@ -93,7 +94,7 @@ def _this_process() -> bytes:
 
 
 def _holder(text: bytes) -> Holder | None:
-    """Return the holder that the text of a lock file names; None if it is missing or unreadable."""
+    """Return the holder that the text of a lock file names; None if the text is unreadable."""
     try:
         note = json.loads(text)
         return Holder(pid=int(note["pid"]), command=str(note["command"]), since=str(note["since"]))

@@ -1,8 +1,8 @@
-"""Chooses the running jobs of each baseline.
+"""Chooses which jobs run under each baseline, a scheduler from the literature.
 
 The baselines are EASY backfill, shortest remaining time, least attained service and priority. Each
-baseline is greedy, and knows only the total number of GPUs. Ties are broken by submission, then by
-name.
+baseline is greedy, and knows only the total number of GPUs. Among equal jobs the one that was
+submitted first comes first, then the order is by name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EasyBackfill:
 
 
 def _limit_ms(each: Live, now_ms: int) -> int:
-    """Return when a running job reaches its time limit; it has not been stopped since its start."""
+    """Return when a running job reaches its time limit; this baseline never stops a job before."""
     done_ms = each.job.duration_ms - each.left_ms
     return now_ms + each.job.estimate_ms - done_ms
 
@@ -82,13 +82,13 @@ def _reservation(
 class Preemptive:
     """Starts jobs greedily by remaining time or by priority.
 
-    Running jobs that are skipped are stopped.
+    A running job that is not chosen is stopped.
     """
 
     order: Callable[[Live], tuple[object, ...]]
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return the first jobs of the order that fit."""
+        """Return the jobs that fit, taken in this order."""
         del now_ms
         return greedy(self.order, live, gpus)
 
