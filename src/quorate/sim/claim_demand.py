@@ -1,6 +1,7 @@
-"""Draws commands about sensitive claims: submissions, releases, and new ``sensitive_pool_size``.
+"""Draws commands about sensitive claims: submissions, releases, and new limits on their number.
 
-Some claims cannot be granted. Some reports of wiping name the wrong node or the wrong claim.
+Some claims cannot be granted. Some reports that a node was wiped name the wrong node or the wrong
+claim.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs several policies on the same generated jobs, over several seeds.
 
-Each task is one policy with one seed. The name of a policy here means a policy of rounds, a
-baseline of ``sim/baselines``, or (``bind``) the production planner. Baselines support only one
-flavor. Tasks are values, so that other processes can play them.
+Each task is one policy with one seed. A policy here is a policy of rounds, a baseline of
+``sim/baselines``, or the production planner, which has the name ``bind``. Baselines support only
+one flavor. Tasks are values, so that other processes can play them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 BIND: Final = "bind"
 _WEIGHT_UNITS: Final = 1_000
-"""The priority of a job is its weight times this, because priorities are whole numbers."""
+"""The priority of a job is its weight times this number, because priorities are whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
 
 
 def _cost(costs: Costs) -> StopCost:
-    """Return the cost of a stop for a baseline, as in the production engine."""
+    """Return what a stop costs a baseline: the same as in a simulation of the engine."""
     if costs.saves_at_stop:
         return StopCost(stop_ms=costs.stop_ms)
     every_ms = costs.checkpoint_every_ms
@@ -164,7 +164,7 @@ def _cost(costs: Costs) -> StopCost:
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:
-    """Return the time ``job`` takes on ``flavor``: by its steps and the table, or its duration."""
+    """Return how long ``job`` takes on ``flavor``: by its steps and ``table``, else as it says."""
     if table is None or job.steps is None or job.job_type is None:
         if job.duration_s is None:
             raise ScenarioError(

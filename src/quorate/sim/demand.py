@@ -1,4 +1,4 @@
-"""Draws the runs of a random world, their real behaviour, and other commands.
+"""Draws the runs of a random world, the real behaviour of these runs, and other commands.
 
 The result is plain data from one random generator. ``random_world.py`` draws the fleet.
 """
@@ -153,14 +153,14 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
 
 
 def _steady(run: Run) -> Run:
-    """Return ``run`` with its minimum as declared width; so it always has at least that width."""
+    """Return ``run`` with its minimum width as the declared width, so it never has less."""
     if run.malleable is None:
         return run
     return replace(run, gpus=run.malleable.gpus_min)
 
 
 def _odd(chance: Random, run: Run) -> Run:
-    """Return ``run`` changed so that it must be refused or is difficult to decide."""
+    """Return ``run``, changed so that it must be refused, or so that the decision is difficult."""
     lost = replace(run, owner="maze", gpus=MAZE_GPUS, malleable=None, flavors=("H100",))
     lost = replace(lost, pool="default", group_gpus=None, spares_per_group=0, funding=Funding())
     lost = replace(lost, expected_duration_ms=1_000 * HOUR_MS)
@@ -243,7 +243,7 @@ def _wish_about(chance: Random, run: Run) -> Command:
 
 
 def _room(chance: Random) -> Resolve:
-    """Return a request to free GPUs by hand; some ask for too many GPUs or for an unknown place."""
+    """Return a request to free GPUs by hand; some requests name too many GPUs or unknown places."""
     return Resolve(
         pool=chance.choice(("default", "default", "side")),
         flavor=chance.choice(("H100", "H100", "A100")),

@@ -1,7 +1,7 @@
 """Faults of a machine room, at instants drawn from a seed.
 
-Nodes lose power and recover, the program crashes between commits or during one, clocks jump,
-messages arrive late or twice, and stops hang until an operator cuts the power of the node.
+Nodes lose power and recover. The program crashes between commits or during a commit. Clocks jump.
+Messages arrive late or twice. Stops hang until an operator cuts the power of the node.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class FaultRates:
 class Courier:
     """Delivers commands of people until the engine answers. Some commands come late, some twice.
 
-    Before the courier reports that a node is clean, the node is wiped by hand. It is not wiped if
-    another claim has left data on it, or if it is in use.
+    Before the courier reports that a node is clean, the node is wiped by hand. The node is not
+    wiped if another claim has left data on the node, or if the node is in use.
     """
 
     RETRY_MS = 2 * MINUTE_MS
@@ -225,7 +225,7 @@ class Faults:
         self._courier = Courier(simulation, executor, rates, chance)
 
     def begin(self) -> None:
-        """Plan the first fault of each kind; each fault plans the next of its kind."""
+        """Plan the first fault of each kind; each fault plans the next fault of the same kind."""
         self._again(self._rates.node_loss_ms, self._lose_a_node)
         self._again(self._rates.upkeep_ms, self._upkeep)
         self._again(self._rates.crash_ms, self._crash)
@@ -236,7 +236,7 @@ class Faults:
     def _ends_at_a_conflict(self) -> bool:
         """Return whether the program crashes now, when a conflict is declared or settled.
 
-        If it crashes, its restart is planned.
+        If the program crashes, its restart is planned.
         """
         if self._chance.randrange(100) >= self._rates.declared_crash_percent:
             return False
@@ -322,7 +322,7 @@ class Faults:
         self._timeline.after(self._chance.randrange(MINUTE_MS, 4 * HOUR_MS), give_back)
 
     def _crash(self) -> None:
-        """End the program now, or inside its next commit; it is restarted after a while."""
+        """End the program now, or inside its next commit, and restart it after a while."""
         down_ms = self._chance.choice((0, SECOND_MS, 10 * MINUTE_MS, 3 * HOUR_MS))
         kind = self._chance.choice((None, Loss.LOST, Loss.KEPT))
         if kind is None:
@@ -384,7 +384,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return a function that draws the duration of a stop: most end in their grace, some never."""
+    """Return a function that draws the duration of a stop: usually within the grace, or endless."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

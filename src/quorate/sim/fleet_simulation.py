@@ -1,8 +1,8 @@
-"""A trace played through the production engine: the same decisions, another clock.
+"""Plays a trace of jobs through the production engine, with a simulated clock.
 
 Runs are submitted when their jobs arrive. Budgets pay for the runs, and the pool shares its nodes
-in rounds or gives a run its GPUs until it ends. ``decide`` makes the decisions; this module has
-only the fleet, the arrivals and the real behaviour of each job. Only the lottery depends on the
+in rounds or gives a run its GPUs until the run ends. ``decide`` makes the decisions; this module
+has only the fleet, the arrivals and the real behaviour of each job. Only the lottery depends on the
 seed, so two simulations of the same jobs with the same seed are equal.
 """
 
@@ -56,16 +56,16 @@ WINDOW_MS: Final = 10 * 365 * DAY_MS
 """The window of budgets, which is longer than any trace."""
 ACTOR: Final = "trace"
 STALE_ROUNDS: Final = 1_000
-"""The simulation counts as stuck after this many rounds without a new checkpoint."""
+"""The simulation is stuck if in this many rounds no run had GPUs, or none reached a checkpoint."""
 QUIET_MS: Final = 366 * DAY_MS
-"""The simulation counts as stuck if runs still wait this long after the last arrival."""
+"""The simulation is stuck if runs still wait this long after the last arrival."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The cost of stops. Work checkpoints every ``checkpoint_every_ms``.
+    """The cost of stops. A run checkpoints every ``checkpoint_every_ms``.
 
-    If ``saves_at_stop``, work also checkpoints when its lease is stopped; otherwise a stop loses
+    If ``saves_at_stop``, a run also checkpoints when its lease is stopped; otherwise a stop loses
     the work since the last checkpoint. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
     """
 
@@ -107,9 +107,10 @@ def plain_fleet(
     pool: Pool,
     layout: Layout = Layout(),  # noqa: B008 - a frozen value
 ) -> Fleet:
-    """Return a fleet of equal nodes for each flavor; ``owners`` has the GPUs of each owner.
+    """Return a fleet of equal nodes for each flavor.
 
-    An owner's envelope for a flavor never has more GPUs than the flavor.
+    ``owners`` has the number of GPUs that the budget of each owner pays for. An owner's envelope
+    for a flavor never has more GPUs than the fleet has of this flavor.
     """
     nodes, envelopes = list[Node](), dict[str, int]()
     for flavor, gpus in zip(cluster.flavors, cluster.gpus, strict=True):
@@ -153,9 +154,10 @@ def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
 
 
 def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
-    """Return each owner's part of ``gpus``, in proportion to its jobs' GPU time, times ``part``.
+    """Return each owner's part of ``gpus``, in proportion to the GPU time of the owner's jobs.
 
-    No owner gets fewer GPUs than its largest job takes: otherwise that job could never run.
+    All parts are multiplied by ``part``. No owner gets fewer GPUs than its largest job takes:
+    otherwise that job could never run.
     """
     used: dict[str, float] = {}
     widest: dict[str, int] = {}
@@ -172,8 +174,8 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
 def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, float], int]:
     """Return the flavors of ``job``, its rates, and its duration on its fastest flavor.
 
-    Raises ``TraceError`` if the cluster has none of its flavors, if its duration is not known, or
-    if it needs several nodes and makes no progress on several nodes.
+    Raises ``TraceError`` if the cluster has none of the job's flavors, if the job's duration is not
+    known, or if the job needs several nodes and makes no progress on several nodes.
     """
     flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
     if not flavors:
@@ -192,13 +194,13 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
         raise TraceError(
             job.line,
             "job_type",
-            f"of job {job.name} runs on none of {', '.join(flavors)}, says the table of rates",
+            f"of job {job.name} runs on none of {', '.join(flavors)} by the table of rates",
             "choose a cluster with other flavors, or leave the job out",
         )
     else:
-        remedy = "add it, or add job_type and steps, for which the table of rates has a duration"
+        remedy = "add it, or add job_type and steps, from which the table of rates gives a duration"
         if fleet.table is None:
-            remedy = "add it, or give --throughputs with its type and steps"
+            remedy = "add it, or give the job's type and steps, and --throughputs"
         raise TraceError(job.line, "", f"job {job.name} has no duration_s", remedy)
     return flavors, rates, max(1, work_ms)
 
@@ -327,7 +329,7 @@ class FleetPlay:
     def _check_progress(self) -> None:
         """Raise ``RoundsStuckError`` if the remaining runs would never end.
 
-        Either they get no GPUs, or every stop loses all the work since the last stop.
+        Either these runs get no GPUs, or every stop loses all the work since the stop before.
         """
         pool, costs = self.fleet.pool, self.fleet.costs
         if pool.discipline is not Discipline.ROUNDS:
@@ -383,7 +385,7 @@ class FleetPlay:
     def _restore(self, saved: SavedPlay) -> None:
         """Continue from ``saved``; the ledger in the store must end where it ended at the pause."""
         assert self._store.head() == saved.head, (
-            "the ledger is not the one of the checkpoint, or has grown since"
+            "the ledger is not the ledger of the checkpoint, or has grown since the checkpoint"
         )
         facts, runs = dict[str, LeaseStarted](), dict[str, Run]()
         for _, events in open_blocks(self._store.blocks()):

@@ -47,16 +47,16 @@ TEMPLATES: Final = (
     Template(model="A3C"),
     Template(model="CycleGAN"),
 )
-"""The published types, in their order."""
+"""The published types of jobs, in the published order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
     """Which jobs to draw, from at least one template.
 
-    If ``has_sizes``, a number of GPUs is drawn for each job. Of the numbers that its type can take,
-    the job takes the largest one that is not above the drawn number. ``gap_s`` is the mean time
-    between two arrivals; if it is 0, all jobs arrive at once.
+    If ``has_sizes``, a number of GPUs is drawn for each job. The job gets the largest number of
+    GPUs that its type can take and that is not above the drawn number. ``gap_s`` is the mean time
+    between two arrivals; if ``gap_s`` is 0, all jobs arrive at once.
     """
 
     seed: int
@@ -68,9 +68,9 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
-    """A generated job. It takes ``duration_s`` when alone on the reference flavor.
+    """A generated job, which takes ``duration_s`` when it works alone on the reference flavor.
 
-    It may take at most ``slo`` times ``duration_s``.
+    Its deadline is ``slo`` times ``duration_s`` after its arrival.
     """
 
     model: str
@@ -85,8 +85,9 @@ class DrawnJob:
 def drawn_jobs(wishes: Wishes, rate: Callable[[str, int], float]) -> Iterator[DrawnJob]:
     """Yield jobs without end, in the order of their arrival.
 
-    ``rate`` returns the rate of a model alone on a number of GPUs of the reference flavor. A job
-    has as many steps as it does in its duration at this rate.
+    ``rate`` takes a model and a number of GPUs. It returns the rate of the model alone on so many
+    GPUs of the reference flavor. A job has as many steps as it completes in its duration at this
+    rate.
     """
     chance = Random(wishes.seed + JOB_SEED)
     arrivals = Random(wishes.seed + ARRIVAL_SEED)

@@ -18,7 +18,7 @@ __all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"
 class RunInterval:
     """An interval in which a run had a constant number of GPUs of one flavor in one domain.
 
-    It has 0 GPUs if the run worked on the GPUs of another run; these GPUs count for the other run.
+    ``gpus`` is 0 if the run worked on the GPUs of another run, whose own interval has these GPUs.
     """
 
     start_ms: int
@@ -33,11 +33,11 @@ class SimulatedRun:
     """The life of one run.
 
     ``started_ms`` is None if the run never started, and ``ended_ms`` is None if it has not ended.
-    ``ideal_ms`` is its duration alone on its fastest GPUs. The values of ``waits_ms`` sum to the
-    time between submission and end in which it had no GPUs. ``preemptions`` is how often it lost
-    all its GPUs before its end; to keep the same GPUs for another round is no loss. If the run does
-    not count steps, ``steps_asked`` and ``steps_done`` are milliseconds of work on its declared
-    number of GPUs.
+    ``ideal_ms`` is the duration that the run has when it works alone on its fastest GPUs. The
+    values of ``waits_ms`` sum to the time between submission and end in which the run had no GPUs.
+    ``preemptions`` is how often the run lost all its GPUs before its end; a run that keeps its GPUs
+    for another round loses none. If the run does not count steps, ``steps_asked`` and
+    ``steps_done`` are milliseconds of work on its declared number of GPUs.
     """
 
     name: str
@@ -73,9 +73,10 @@ class Outcome:
     ``name`` identifies the outcome in comparisons; usually it is the policy. ``draws`` is how many
     lotteries were drawn. ``shares_targets`` has the part of the fleet that each owner should get.
     ``cpu_s`` is the processor time of the simulation; no other field depends on the machine.
-    ``measured`` has the names of the runs whose times count in figures; None means all runs. The
-    other runs are included because they used GPUs too. ``cost_unit`` is the unit of costs and the
-    source of the prices. It is empty if there are no prices, or if the caller has given them.
+    ``measured`` has the names of the runs from whose times figures are computed; None means all
+    runs. The other runs are included because they used GPUs, too. ``cost_unit`` is the unit of
+    costs and the source of the prices. It is empty if there are no prices, or if the caller has
+    given the prices.
     ``estimated`` names the figures that are estimates, because a ledger does not record
     checkpoints.
     """

@@ -1,6 +1,6 @@
 """The checkpoint of a simulation, as bytes: its scenario, its play, and its ledger.
 
-If the ledger is in a file of its own, the checkpoint has only the ledger's head. For each file that
+If the ledger is in a separate file, the checkpoint has only the ledger's head. For each file that
 the scenario names, the checkpoint has a hash, not the content.
 """
 
@@ -22,7 +22,7 @@ MARK: Final = b"quorate simulation 2\n"
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """A simulation that was paused. ``blocks`` is None if its ledger is ``scenario.record``."""
+    """A paused simulation; ``blocks`` is None if its ledger is in the file ``scenario.record``."""
 
     scenario: Scenario
     files: dict[str, str]
@@ -56,7 +56,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
 
 
 class HashedReads:
-    """Reads files by ``read``, and keeps a hash of the content of each."""
+    """Reads files by ``read``, and keeps a hash of the content of each file."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
         self._read = read

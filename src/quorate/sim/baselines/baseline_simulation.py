@@ -1,7 +1,7 @@
 """Simulates jobs on a fleet of equal GPUs, under a scheduler that chooses the running jobs.
 
 Times are whole milliseconds. A job runs on all of its GPUs or on none. A stopped job does a part of
-its work again, and keeps its GPUs until its stop is over. Placement is not simulated.
+its work again, and keeps its GPUs until it has stopped completely. Placement is not simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DOMAIN = "fleet"
 class BaselineJob:
     """A job. ``estimate_ms`` is its time limit, never below its real duration.
 
-    Only the priority scheduler reads ``priority``: a higher one goes first.
+    Only the priority scheduler reads ``priority``: a job with a higher priority goes first.
     """
 
     name: str
@@ -40,8 +40,8 @@ class BaselineJob:
 class Live:
     """A job that has arrived and not ended.
 
-    ``since_ms`` is its last start, and None if it does not run. If it was stopped, it keeps its
-    GPUs until ``held_until_ms``.
+    ``since_ms`` is the instant of the job's last start, or None if the job does not run. A stopped
+    job keeps its GPUs until ``held_until_ms``.
     """
 
     job: BaselineJob
@@ -57,7 +57,8 @@ class Live:
 class Scheduler(Protocol):
     """Chooses which jobs run.
 
-    The simulation calls it at every arrival, at every end, and at the times from ``again_ms``.
+    The simulation asks the scheduler at every arrival, at every end, and at the times that
+    ``again_ms`` returns.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
@@ -71,8 +72,9 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopCost:
-    """The cost of a stop: ``lost_ms`` returns how much of the work of a job it loses.
+    """The cost of a stop.
 
+    ``lost_ms`` takes the work that a job has done, and returns how much of this work a stop loses.
     The stopped job keeps its GPUs for ``stop_ms``, and does no work meanwhile.
     """
 
@@ -100,7 +102,7 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
 ) -> Outcome:
     """Return the outcome of ``jobs`` on ``gpus`` GPUs, up to the end of the last job.
 
-    The GPUs are of ``flavor``, and ``price`` is the price of one for an hour.
+    The GPUs are of ``flavor``, and ``price`` is the price of one GPU for one hour.
     """
     _check(jobs, gpus)
     to_come = [(job.submitted_ms, number, job) for number, job in enumerate(jobs)]
@@ -157,7 +159,7 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
             raise BaselineError(f"job {job.name!r} takes {job.duration_ms} ms; use 1 or more")
         if job.estimate_ms < job.duration_ms:
             raise BaselineError(
-                f"job {job.name!r} takes longer than its limit of {job.estimate_ms} ms; raise it"
+                f"job {job.name!r} takes longer than its limit of {job.estimate_ms} ms; raise the limit"
             )
 
 
@@ -166,7 +168,8 @@ def _switch(
 ) -> None:
     """Stop the running jobs that were not chosen, and start the chosen ones on free GPUs.
 
-    Chosen jobs whose GPUs other jobs still hold start when the stops of these jobs are over.
+    If stopping jobs still hold GPUs that a chosen job needs, the chosen job starts when these stops
+    are over.
     """
     names = {each.job.name for each in chosen}
     assert sum(each.job.gpus for each in chosen) <= gpus, "more GPUs were assigned than exist"
@@ -200,7 +203,7 @@ def _stop(each: Live, until_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the first of ``others`` and of the ends of running jobs; None if there is none."""
+    """Return the earliest of ``others`` and of the ends of running jobs; None if all are None."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 
