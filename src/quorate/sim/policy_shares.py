@@ -25,13 +25,13 @@ from quorate.sim.traces.trace_job import TraceJob
 
 Allocate = Callable[[Moment], Shares]
 COSTS: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
-"""The published prices in dollars per GPU and hour, used if the caller gives no others."""
+"""The published prices in dollars per GPU and hour, used if the caller gives no other prices."""
 COST_UNIT: Final = "dollars at Gavel's prices"
-"""The unit and the source of a cost by ``COSTS``."""
+"""The unit and the source of costs that are computed from ``COSTS``."""
 
 
 def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
-    """Return ``COSTS`` if it has all of ``flavors``, else no prices: a partial cost misleads."""
+    """Return ``COSTS`` if it has all ``flavors``, else no prices: a partial cost would mislead."""
     return COSTS if set(flavors) <= COSTS.keys() else {}
 
 

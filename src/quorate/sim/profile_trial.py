@@ -17,7 +17,7 @@ from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 
 PROFILER_SEED: Final = 4
-"""This number plus a simulation's seed is the seed for the rates that the estimator knows."""
+"""This number plus a simulation's seed is the seed that chooses the rates the estimator knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """The known type that a type was matched with, and their distance; None if none matches."""
+    """The known type ``like`` that ``type`` was matched with, and their distance; None if none was.
+    """
 
     type: JobType
     like: JobType | None
@@ -40,7 +41,10 @@ class TrialRow:
 
 
 def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] | Faulty:
-    """Return the match of each type of one scale, with the draws of the published estimator."""
+    """Return the match of each type that uses ``trial.scale`` GPUs.
+
+    The random draws are those of the published estimator.
+    """
     at = At()
     family = next(
         (each for each in families(table) if table.types[each.types[0]].scale == trial.scale), None

@@ -1,7 +1,7 @@
 """Draws which of many rates are measured, as the published estimator does.
 
 Some types are known. For each other type, a part of its rates in pairs with known types is
-measured, and the type is matched with a known one (``quorate.policy.estimate``). Python's random
+measured, and the type is matched with a known type (``quorate.policy.estimate``). Python's random
 generator draws the known types and the measurements. numpy's generator, with its own seed, draws
 the starting points of factorisations.
 """
@@ -24,7 +24,7 @@ class Profiler:
         self._starts = np.random.RandomState(start_seed)
 
     def references(self, types: int, count: int) -> tuple[int, ...]:
-        """Return the numbers of the ``count`` types that are known, in ascending order."""
+        """Draw ``count`` known types out of ``types``; return their numbers, in ascending order."""
         return tuple(sorted(self._chance.sample(range(types), count)))
 
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:

@@ -10,8 +10,8 @@ from typing import Final
 from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
-"""The flavors that the published mechanism knows, in the order in which they choose jobs. As
-published, other flavors get no work; in Quorate they choose last, ordered by name."""
+"""The flavors that the published mechanism knows, in the order in which they choose jobs. Other
+flavors get no work in the published mechanism; in Quorate they choose last, ordered by name."""
 ORDER_SEED: Final = 5
 """This number plus a simulation's seed is the seed for the random order of flavors."""
 
@@ -22,7 +22,7 @@ def has_pairs(policy: str) -> bool:
 
 
 def is_aware(policy: str) -> bool:
-    """Return whether ``policy`` distinguishes flavors; if so, their order of choice is fixed."""
+    """Return whether ``policy`` distinguishes flavors; if so, flavors choose in a fixed order."""
     return has_pairs(policy) or "perf" in policy or policy.startswith("allox")
 
 

@@ -1,8 +1,9 @@
 """The published makespan policy that does not distinguish flavors.
 
-It searches for a feasible makespan, and stops within 5 % of the least. For that makespan it takes
-the shares that an interior point solver returns: the middle of all feasible shares. The policy of
-the same name in ``policy/table.py`` has the exact makespan, and assigns fast flavors first.
+The policy searches for a feasible makespan, and stops within 5 % of the least one. For that
+makespan, the policy takes the shares that an interior point solver returns: the middle of all
+feasible shares. The policy of the same name in ``policy/table.py`` has the exact makespan, and
+assigns fast flavors first.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class PublishedMakespan:
     def _alone_s(self, job: str, steps: float) -> float | None:
         """Return how long ``job`` takes if it runs alone and always has GPUs.
 
-        Return None if it makes no progress on any flavor.
+        Return None if the job makes no progress on any flavor.
         """
         rates = (self._rate((job,), flavor)[0] for flavor in self._flavors)
         first = next((rate for rate in rates if rate > 0.0), None)
@@ -74,8 +75,8 @@ def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
     The makespan is feasible and within 5 % of an infeasible one, with one exception: after a
-    restart with longer bounds, the search may end within 5 % of its lower bound. This bound is the
-    former upper bound. It was not tried, but it is itself within 5 % of an infeasible makespan.
+    restart with longer bounds, the search may end within 5 % of the new lower bound, which is the
+    former upper bound. This bound was not tried, but it is within 5 % of an infeasible makespan.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

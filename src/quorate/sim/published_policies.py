@@ -1,8 +1,8 @@
 """The published forms of policies that are different in ``policy/table.py``.
 
 Policies of this project are functions of a problem, but two of the published policies remember
-their earlier shares. These classes keep the published defects, because simulations with them are
-compared with published results.
+their earlier shares. These classes keep the published defects, because simulations with these
+classes are compared with published results.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ GAIN_LEAST: Final = 1.0
 
 
 class PublishedIsolated:
-    """Each job gets an equal part of all GPUs during its own time.
+    """Gives each job an equal part of all GPUs.
 
-    Its shares differ from those of the table's policy only in the last bit, but that bit breaks
-    ties between jobs and so changes published results.
+    The shares differ only in the last bit from the shares of the policy in ``policy/table.py``. But
+    this bit breaks ties between jobs, and so changes published results.
     """
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
@@ -37,13 +37,13 @@ class PublishedIsolated:
 class PublishedFifo:
     """First come, first served: a job keeps its flavor until it ends.
 
-    It keeps two published defects. First, it draws a flavor but gives the job another flavor: the
-    last by name of those with a free GPU, even if the job does not fit there. A job that cannot run
-    on that flavor is skipped. Second, when the flavor that the job got has no free GPU
-    left, the drawn flavor counts as full.
+    This class keeps two published defects. First, the policy draws a flavor but gives the job
+    another flavor: of the flavors with a free GPU, the last one by name, even if the job does not
+    fit there. A job that cannot run on that flavor is skipped. Second, when the flavor that the job
+    got has no free GPU left, the policy treats the drawn flavor as full.
 
-    A job that cannot take the place of an ended job stays in the queue. The publication allows
-    several readings; only this one reproduces the recorded figures of the 96-job trace.
+    A job that cannot take the place of an ended job stays in the queue. The publication can be read
+    in several ways here; only this reading reproduces the recorded figures of the 96-job trace.
     """
 
     def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:

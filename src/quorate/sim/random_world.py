@@ -65,7 +65,7 @@ class World:
 
 
 def draw_world(chance: Random, size: Size) -> World:
-    """Return a world drawn from ``chance``; one in five is honest."""
+    """Return a world drawn from ``chance``; one world in five is honest."""
     until_ms = START_MS + size.hours * HOUR_MS
     is_honest = one_in(chance, 5)
     nodes, pools = _nodes(chance), _pools(chance)
@@ -137,7 +137,10 @@ def _pools(chance: Random) -> tuple[Pool, ...]:
 
 
 def _owners(chance: Random) -> tuple[Owner, ...]:
-    """Return a family of owners, a half-sibling, a lab that only lends, and a poor guest."""
+    """Return an organisation and its teams, a lab without runs, and two owners outside the family.
+
+    The lab is a second parent of some teams.
+    """
     parents = (("org",), ("org", "lab"))
     teams = (
         Owner(name=name, parents=chance.choice(parents), quota=draw_soft_quota(chance))

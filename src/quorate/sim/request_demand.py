@@ -1,4 +1,4 @@
-"""Draws requests over a network: submissions with a key, access tokens, reported budgets.
+"""Draws requests over a network: submissions with a key, and commands on tokens and budgets.
 
 The requests are drawn from a separate generator, so that all other draws of a world stay the same.
 """
@@ -32,8 +32,8 @@ _WISHES_PER_TOKEN: Final = 10
 _WISHES_PER_REPORT: Final = 15
 _SOURCE: Final = "accounting"
 _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
-"""Limits of the random delay of a repetition; each repetition draws one of them. With the last
-limit, the key of the request may have been forgotten before the repetition."""
+"""Limits of the random delay before a request is repeated; each repetition draws one of the limits.
+With the last limit, the key of the request may have been forgotten before the repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Requests:
 
 
 def draw_requests(chance: Random, size: Size, world: World) -> Requests:
-    """Return submissions with a key for some arrivals, repetitions of them, and other requests."""
+    """Return submissions with a key for some arrivals, their repetitions, and other requests."""
     submits: dict[str, Keyed] = {}
     wishes: list[Wish] = []
     for arrival in world.arrivals:
@@ -86,7 +86,7 @@ def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
 
 
 def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
-    """Yield requests for access tokens of tenants, each shortly before a request to remove it."""
+    """Yield requests for access tokens of tenants that other requests soon try to remove."""
     for number, wish in enumerate(world.wishes):
         if isinstance(wish.command, RemoveOwner):
             at_ms = wish.at_ms - chance.randrange(1, HOUR_MS)

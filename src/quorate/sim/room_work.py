@@ -17,10 +17,11 @@ class Truth:
     """The real behaviour of a run: after ``work_ms`` on its declared GPUs it exits with ``code``.
 
     ``speeds_ppm`` has the speed on each flavor; a key that ends in ``SPREAD_SUFFIX`` has the speed
-    on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is its type of
-    job, if known. ``paired_ppm`` has the speed on a flavor beside a run of a listed type; beside
-    any other run, it has ``shared_ppm`` millionths of its speed alone. The run reports its steps
-    after each ``tells_every_ms`` of work; 0 means at any time.
+    on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is the run's type of
+    job, if known. ``paired_ppm`` has the run's speed on a flavor when it shares GPUs with a run of
+    a listed type; with any other run, it has ``shared_ppm`` millionths of its speed alone. The run
+    reports its steps after each ``tells_every_ms`` of work; 0 means that its steps are known at any
+    time.
     """
 
     work_ms: int
@@ -67,7 +68,7 @@ class HeldLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no work of the lease runs on any of its nodes."""
+        """Whether all nodes of the lease are lost, so that no work of the lease runs."""
         return all(node in self.lost for node, _ in self.fact.slots)
 
 
@@ -89,7 +90,7 @@ class Work:
     lost_gpu_ms: int = 0
     """All the work that was lost, and so had to be done again."""
     best_gpu_ms: int = 0
-    """The largest amount of checkpointed work after any loss."""
+    """The largest amount of checkpointed work that was left after a loss."""
     better_ms: int = 0
     """The instant at which ``best_gpu_ms`` last grew."""
 
@@ -142,14 +143,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkAccount:
-    """The work that a run has done and kept, and that it has lost, in GPU time at full speed."""
+    """The work that a run has done and kept, and the work it lost, in GPU time at full speed."""
 
     done_gpu_ms: int = 0
     lost_gpu_ms: int = 0
 
 
 def runs_of(fact: LeaseStarted) -> tuple[str, ...]:
-    """Return the run of a lease, and the run that shares its GPUs, if any."""
+    """Return the run of a lease, and the run that shares the lease's GPUs, if any."""
     return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
 
 
@@ -176,8 +177,8 @@ def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
 def stands_still(held: Sequence[HeldLease]) -> bool:
     """Return whether a run with the leases ``held`` makes no progress.
 
-    That is so if a lease is broken, or if a lease of the first bundle is stopping. Spares do not
-    count.
+    The run makes no progress if a lease is broken, or if a lease of the first bundle is stopping.
+    Leases of spares are ignored.
     """
     for lease in held:
         if lease.fact.role is Role.SPARE:

@@ -1,9 +1,9 @@
 """Simulates rounds: jobs arrive, run round by round, and leave.
 
-The mechanism is that of a pool (``policy/rounds/round_book.py``); this module adds time, arrivals
-and work. When the last lease of a round ends, the round ends: ended jobs leave, new jobs arrive,
-the allocation may be renewed, and the next round is chosen. The caller gives the allocations and
-the order in which flavors choose.
+The mechanism is the same as in a pool (``policy/rounds/round_book.py``); this module adds time,
+arrivals and work. When the last lease of a round ends, the round ends. Then ended jobs leave, new
+jobs arrive, the allocation may be renewed, and the next round is chosen. The caller gives the
+allocations, and the order in which flavors choose jobs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NeverRunError(RoundsStuckError):
         self.jobs = jobs
         super().__init__(
             f"{len(jobs)} jobs never run, job {jobs[0]!r} among them;"
-            " give each a share of a flavor that it runs on and that has enough GPUs"
+            " give each job a share of a flavor that it runs on and that has enough GPUs"
         )
 
     def __reduce__(self) -> tuple[type[NeverRunError], tuple[tuple[str, ...]]]:
@@ -127,7 +127,8 @@ class Round:
 
 
 class Lasting(NamedTuple):
-    """A row, the time until which it works, and the steps that each of its jobs does."""
+    """The work of a row (a job or a pair) in a round: its GPUs, the steps of each job, and its end.
+    """
 
     row: Row
     place: Place
@@ -152,8 +153,9 @@ class Tally:
     """The result of a simulation so far. A job that was abandoned has no completion time.
 
     ``charged_gpu_s`` is the GPU time charged to each job on each flavor: each job of a pair pays
-    for all GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs, and
-    ``stops`` counts how often a job that was not done had other GPUs, or none, in the next round.
+    for all GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs.
+    ``stops`` counts how often a job was not done after a round, but had other GPUs, or none, in the
+    next round.
     """
 
     completion_s: dict[str, float | None] = field(default_factory=dict)
@@ -172,7 +174,7 @@ class Tally:
         return self.mean_of(self.completion_s)
 
     def mean_of(self, jobs: Iterable[str]) -> float | None:
-        """Return the mean of the completion times of ``jobs``, or None if none completed."""
+        """Return the mean of the completion times of ``jobs``, or None if no job completed."""
         times = (self.completion_s.get(job) for job in jobs)
         known = [time for time in times if time is not None]
         return sum(known) / len(known) if known else None
@@ -246,7 +248,7 @@ class Play:
             if idle == IDLE_MAX:
                 self.tally.ended_s = self._now_s
                 raise NeverRunError(tuple(self._left))
-        raise RoundsStuckError(f"takes more than {ROUNDS_MAX} rounds; {_SHORTEN}")
+        raise RoundsStuckError(f"the simulation takes more than {ROUNDS_MAX} rounds; {_SHORTEN}")
 
     @property
     def came(self) -> Sequence[RoundJob]:

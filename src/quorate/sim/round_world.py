@@ -1,7 +1,7 @@
-"""Random worlds with one pool of discipline rounds and one of discipline bind.
+"""Random worlds with one pool of discipline rounds and one pool of discipline bind.
 
-They are like other random worlds, but one pool shares in rounds. Half of the runs use this pool,
-and declare rates that may be wrong.
+These worlds are like other random worlds, except that one pool shares its nodes in rounds. More
+than half of the runs use this pool, and declare rates that may be wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quorate.sim.random_world import World, draw_world
 from quorate.sim.room_work import Truth
 
 POOL: Final = "side"
-"""The pool that shares in rounds; in other worlds its discipline is bind."""
+"""The pool that shares its nodes in rounds; in other worlds its discipline is bind."""
 _TYPES: Final = ("lm", "resnet")
 _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 
@@ -39,10 +39,10 @@ _SPEEDS_PPM: Final = {"H100": PPM, "A100": PPM // 2}
 def draw_round_world(
     chance: Random, size: Size, policies: Sequence[str], *, with_pairs: bool = False
 ) -> World:
-    """Return a random world in which a pool shares in rounds under one of ``policies``.
+    """Return a random world in which a pool shares its nodes in rounds under one of ``policies``.
 
-    If ``with_pairs``, the pool has rates of job types and of their pairs; most runs have one of
-    these types, and two owners have most runs.
+    If ``with_pairs``, the pool has rates of job types and of pairs of these types. Most runs then
+    have one of these types, and most runs belong to two owners.
     """
     base = draw_world(chance, size)
     pool = Pool(
@@ -130,7 +130,7 @@ def _nodes(chance: Random) -> tuple[Node, ...]:
 
 
 def _sharing(chance: Random, arrival: Arrival) -> Arrival:
-    """Return ``arrival`` as a run of the pool; one in ten must be refused there."""
+    """Return ``arrival`` as a run of the pool; the pool must refuse one run in ten."""
     run, truth = arrival.run, arrival.truth
     speed = chance.choice((2, 10, 40))
     said = {flavor: speed * ppm / PPM for flavor, ppm in _SPEEDS_PPM.items()}

@@ -1,4 +1,4 @@
-"""A paused play as data: the actions of its timers, and the state of its machine room.
+"""A paused simulation as data: the actions of its timers, and the state of its machine room.
 
 Events of leases and specs of runs are in the ledger, so this module does not save them.
 """
@@ -12,7 +12,7 @@ from quorate.ports.executor_port import WipeDone
 
 
 class LeaseStops(Struct, frozen=True, tag="lease-stops"):
-    """A stopping lease ends, unless it was stopped again since: ``stops`` counts its stops."""
+    """A stopping lease ends, unless it was stopped again: ``stops`` is its number of stops."""
 
     lease: str
     stops: int
@@ -90,7 +90,7 @@ class SavedRoom(Struct, frozen=True, kw_only=True):
 
 
 class SavedPlay(Struct, frozen=True, kw_only=True):
-    """The state of a paused play, except its ledger, which ends at ``head``.
+    """The state of a paused simulation, except its ledger, which ends at ``head``.
 
     ``timers`` has (instant, sequence, action); an action of None is the arrival of the next job.
     """

@@ -40,10 +40,10 @@ class ScenarioError(ValueError):
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The parameters of a simulation. Fields that are None were not given.
 
-    ``strict`` plays the published mechanism; otherwise the production engine plays under
-    ``discipline``. If ``budgets`` is given, an owner's budget is its part of the fleet, in
-    proportion to its jobs' GPU time, times ``budgets``; otherwise each owner may use the whole
-    fleet. ``depth`` is the number of waiting runs that the planner plans.
+    If ``strict``, the published mechanism is simulated; otherwise the production engine, with a
+    pool of ``discipline``. If ``budgets`` is given, the budget of an owner is a part of the fleet,
+    in proportion to the GPU time of the owner's jobs, times ``budgets``; otherwise each owner may
+    use the whole fleet. ``depth`` is the number of waiting runs that the planner plans.
     """
 
     cluster: str | None = None
@@ -102,7 +102,7 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
     """Return the scenario in ``tree``, the content of a file; ``given`` replaces some fields.
 
     Raises ``ScenarioError`` for the first field that is wrong, and for the first field of ``given``
-    that would change nothing. Such fields of ``tree`` are ignored.
+    that would change nothing. Fields of ``tree`` that would change nothing are ignored.
     """
     if not isinstance(tree, dict):
         raise ScenarioError("the scenario", "is no mapping", f"its fields are {', '.join(FIELDS)}")
@@ -123,7 +123,7 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
 
 
 def _of_wrong_type(field: str, value: object) -> ScenarioError:
-    """Return the error for a value of the wrong type, with an example of a right one."""
+    """Return the error for a value of the wrong type, with an example of a right value."""
     example = EXAMPLES[field]
     shown = "a list" if isinstance(value, list) else "a mapping"
     if value is None or isinstance(value, str | bool | int | float):
@@ -178,7 +178,7 @@ def _check_effects(asked: Scenario, options: Collection[str]) -> None:
     for name in options:
         why = None
         if asked.strict and name in _ENGINE_ONLY:
-            why = "the published mechanism does not support it"
+            why = "the published mechanism does not support this field"
         elif asked.strict and name == "record":
             why = "the published mechanism has no ledger"
         elif _is_bind(asked) and name in ("policy", "round_s"):
@@ -233,7 +233,7 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
-    """Which jobs to draw, and how many. ``jobs`` is None for as many as the simulation needs."""
+    """Which jobs to draw, and how many; ``jobs`` None means as many as the simulation needs."""
 
     wishes: Generated
     jobs: int | None

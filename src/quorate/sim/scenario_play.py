@@ -1,4 +1,4 @@
-"""Prepares a scenario: reads its files, draws its jobs, and makes its play."""
+"""Prepares a scenario: reads its files, draws its jobs, and makes the simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 REFERENCE: Final = "v100"
 """The flavor on which generated jobs take the durations that were drawn for them.
 
-If the table of rates does not have it, the first flavor of the cluster is used.
+If the table of rates does not have this flavor, the first flavor of the cluster is used.
 """
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
@@ -55,11 +55,11 @@ class Stage(Protocol):
     """A running simulation, of the published mechanism or of the production engine."""
 
     def go_on(self) -> bool:
-        """Play a part of the simulation; return whether it can go on."""
+        """Play a part of the simulation; return whether the simulation can go on."""
         ...
 
     def done(self) -> float:
-        """Return the part that has been played, from 0 to 1."""
+        """Return the part of the simulation that has been played, from 0 to 1."""
         ...
 
     def jobs_seen(self) -> int:
@@ -122,7 +122,7 @@ class FleetStage:
     """The instant of simulated time at which the simulation pauses, if any."""
 
     def go_on(self) -> bool:
-        """Let a part of the trace's time pass, but no time after the pause."""
+        """Let a part of the trace's time pass, at most up to the pause."""
         jobs, play = self.play.jobs, self.play
         span_s = jobs[-1].arrives_s - jobs[0].arrives_s
         part_ms = max(3_600 * _SECOND_MS, round(span_s / PARTS) * _SECOND_MS)
@@ -166,7 +166,7 @@ class FleetStage:
 def measured_names(
     jobs: Sequence[TraceJob], measured: tuple[int, int] | None
 ) -> frozenset[str] | None:
-    """Return the names of the jobs from the first measured one up to the last; None means all."""
+    """Return the names of the measured jobs; None means that all jobs are measured."""
     return None if measured is None else frozenset(job.name for job in jobs[slice(*measured)])
 
 
@@ -176,11 +176,11 @@ def staged(
     opened: Callable[[], EventStore] | None = None,
     saved: SavedPlay | None = None,
 ) -> StrictStage | FleetStage:
-    """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
+    """Return the simulation of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
     After the scenario has been checked, ``opened`` makes the store for the ledger of the production
-    engine; None keeps the ledger in memory. If ``saved`` is given, the play continues the saved
-    play, whose ledger is in the store.
+    engine; if ``opened`` is None, the ledger is in memory. If ``saved`` is given, the saved
+    simulation, whose ledger is in the store, is continued.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     if asked.policy is not None:
@@ -251,7 +251,7 @@ def _check_rates(cluster: Cluster, table: ThroughputTable) -> None:
     unknown = [flavor for flavor in _flavors_of(cluster) if flavor not in table.flavors]
     if unknown:
         raise ScenarioError(
-            "throughputs", f"has no rates on {unknown[0]}", "add them, or use other flavors"
+            "throughputs", f"has no rates on {unknown[0]}", "add these rates, or use other flavors"
         )
 
 
@@ -282,7 +282,8 @@ def _stream(
 ) -> tuple[Iterable[TraceJob], int, int]:
     """Return the jobs, how many of them are needed, and the seed of the simulation.
 
-    Of a trace all jobs are needed; of generated jobs, those up to the last measured job.
+    All jobs of a trace are needed. Of generated jobs, only the jobs up to the last measured job are
+    needed.
     """
     measured = measured_of(asked)
     if asked.generate is None:
@@ -354,15 +355,15 @@ def _fleet_play(
                 "cluster",
                 f"has at most {most} GPUs of a flavor that job {job.name} may use, and "
                 f"job {job.name} takes {job.gpus}",
-                "make it larger, or leave the job out",
+                "make the cluster larger, or leave the job out",
             )
     late = next((job for job in trace.jobs if _ends_s(job) > WINDOW_MS // _SECOND_MS), None)
     if late is not None:
         raise ScenarioError(
             "trace",
             f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first job begins, "
-            f"and its budgets last {WINDOW_MS // _SECOND_MS / _YEAR_S:g} years",
-            "leave it out, or move the arrivals",
+            f"but the budgets last {WINDOW_MS // _SECOND_MS / _YEAR_S:g} years",
+            "leave the job out, or move the arrivals",
         )
     store = None if opened is None else opened()
     if saved is not None and (store is None or store.head() != saved.head):

@@ -1,4 +1,4 @@
-"""A trial: one seed, one random world, and the faults of its system.
+"""A trial: the simulation of one random world with faults, all drawn from one seed.
 
 Each part draws from its own random generator, so that a change of one part leaves the draws of all
 other parts as they were.
@@ -39,7 +39,7 @@ _SNAPSHOT_EVENTS: Final = 150
 class Trial:
     """The simulation for one seed. ``observers`` see all its decisions; see ``Observer``.
 
-    ``draw`` draws its world. Without a ``store``, its ledger is in memory.
+    ``draw`` draws the world. Without a ``store``, the ledger is in memory.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The simulated executor: work takes its real duration, which may differ from the declared one.
+"""The simulated executor: work takes its real duration, which may differ from what was declared.
 
 Work is counted in GPU-milliseconds, and progresses in proportion to the number of the run's GPUs.
 Work makes no progress while a part of the first bundle is stopping or lost. At a stop, work
@@ -69,9 +69,9 @@ ends."""
 class SimExecutor:
     """Runs simulated work in ``timeline``; ``truth_of`` returns the real behaviour of a run.
 
-    The executor reports a run with a lost lease after ``notice_ms``, unless the ledger deals with
-    the run earlier. If ``saves_at_stop`` is False, work checkpoints only periodically, and a stop
-    loses the work since the last checkpoint.
+    If a run has lost a lease, the executor reports after ``notice_ms`` that the run failed, unless
+    the ledger deals with the lease earlier. If ``saves_at_stop`` is False, work checkpoints only
+    periodically, and a stop loses the work since the last checkpoint.
     """
 
     def __init__(  # noqa: PLR0913 - how the work and the machines are
@@ -207,7 +207,7 @@ class SimExecutor:
         self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
-        """Forget the stopping leases that have not ended, as if the program had ended."""
+        """Forget the stops of leases that have not ended, as if the work's program had crashed."""
         for held in self._held.values():
             if not held.is_gone:
                 held.stopping_since_ms = held.stop_by_ms = None
@@ -233,7 +233,7 @@ class SimExecutor:
         return sum(work.lost_gpu_ms for work in self._work.values())
 
     def progressed_ms(self) -> int:
-        """Return when a run last had more checkpointed work than ever before; 0 if none had."""
+        """Return when a run last had more checkpointed work than ever before; 0 if no run had."""
         now_ms = self._timeline.now_ms
         return max((work.progressed_ms(now_ms) for work in self._work.values()), default=0)
 
@@ -404,7 +404,7 @@ class SimExecutor:
         return len(nodes) > 1
 
     def _use(self, fact: LeaseStarted) -> None:
-        """Record which run works on which node, and whether the node is clean."""
+        """Note a wrong order if a node was not wiped; mark the nodes of a claim as not clean."""
         for node, _ in fact.slots:
             if self._dirty.get(node, fact.run) != fact.run:
                 self.wrongs.append(f"{fact.lease} is started on {node}, which was not wiped")
@@ -549,7 +549,7 @@ class SimExecutor:
             self._exited[work.run.name] = None
 
     def _break(self, held: HeldLease) -> None:
-        """Record that a part of a run is lost, and set its work back to the last checkpoint."""
+        """Record that a part of a run is lost, and set the run back to its last checkpoint."""
         held.is_broken = True
         for run in runs_of(held.fact):
             work = self._work[run]

@@ -1,8 +1,8 @@
 """The simulated machine room: true time, the actions in it, and the engine that runs there.
 
 Actions happen in the order of (instant, sequence). The engine is the production engine on the given
-store. It reads time from a wall clock that may be wrong, and may be ended and opened again at any
-instant.
+store. The engine reads time from a wall clock that may be wrong. It may be ended and opened again
+at any instant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Action = Callable[[], None]
 
 STEPS_PER_INSTANT_MAX: Final = 10_000
-"""The simulation counts as stuck if the driver steps more often than this at one instant."""
+"""The simulation is stuck if the driver makes more steps than this at one instant."""
 LOTTERY_SECRET: Final = b"what is simulated is not secret."
 LOTTERY_LENGTH: Final = 1_000
 """How many lotteries one simulation may draw."""
@@ -92,7 +92,7 @@ class Timeline:
 
 
 class Observer(Protocol):
-    """Observes the engine. It may read everything and change nothing."""
+    """Observes the engine. An observer may read everything, but must not change anything."""
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
         """Observe the commands that the engine is about to decide at ``now_ms``."""
@@ -155,7 +155,7 @@ class Simulation:
     """An engine in simulated time. If ``executor`` is None, no work runs, and stops end at once.
 
     An empty ``store`` gets a new ledger. The ledger of any other store continues, and the
-    ``executor`` must have its open leases.
+    ``executor`` must have the open leases of this ledger.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Simulation:
         self._engine: WatchedEngine | None = engine
         self._adopt(engine)
         self.due_ms: int | None = None
-        """When the driver is due next; None if it has to wait for the next action."""
+        """When the driver is due next; None if the driver waits for the next action."""
 
     def _begun(self) -> WatchedEngine:
         return WatchedEngine.create(

@@ -1,6 +1,6 @@
-"""The published experiments: a trace played in rounds, by a policy and a table of rates.
+"""The published experiments: simulations of a trace in rounds, by a policy and a table of rates.
 
-The mechanism is as published, with its defects and random generators, and without budgets and
+The mechanism is as published, including its defects and random generators; it has no budgets and no
 payers. To play a trace in the production engine, see ``fleet_simulation.py``.
 """
 
@@ -143,7 +143,8 @@ class StrictPlay:
     def _allocate(self, rate: RowRate) -> Allocate:
         """Return the policy's allocation function.
 
-        This is the published version if there is one, else that of ``policy/table.py``.
+        If the published version of the policy differs from ``policy/table.py``, the result is the
+        published version.
         """
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         if asked.policy == "min_total_duration":
@@ -277,7 +278,7 @@ def _ordered(cluster: Cluster) -> Cluster:
 
 
 def _servers(cluster: Cluster) -> tuple[Server, ...]:
-    """Return a server for each GPU, flavors by name, as in the published experiments."""
+    """Return a server for each GPU, ordered by flavor, as in the published experiments."""
     gpus = dict(zip(cluster.flavors, cluster.gpus, strict=True))
     flavors = [flavor for flavor in sorted(gpus) for _ in range(gpus[flavor])]
     return tuple(Server(flavor=flavor, gpus=(gpu,)) for gpu, flavor in enumerate(flavors))

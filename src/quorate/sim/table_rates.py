@@ -1,7 +1,8 @@
 """Rates of jobs from a table, for simulations.
 
 Strict simulations read the rates of each job, alone and in each pair. The production engine reads
-rates in the form that pools have. Simulated work reads its speeds, as parts of its full speed.
+rates in the form that pools have. Simulated work reads the speeds of a job, as parts of the job's
+full speed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from quorate.sim.traces.trace_job import TraceError, TraceJob
 Speeds = tuple[tuple[str, int], ...]
 """The speed on each flavor, in millionths of the full speed of a job."""
 PairSpeeds = Mapping[tuple[str, str], int]
-"""The speed on a flavor beside a type of job, in millionths of the full speed of a job."""
+"""The speed of a job on a flavor when it shares GPUs with a type of job, in millionths of its full
+speed."""
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
@@ -76,7 +78,7 @@ def _where_known(spread: Floats, together: Floats) -> tuple[Floats, Floats]:
 
 
 def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
-    """Return the models that run on ``flavor``, and the numbers of GPUs of each."""
+    """Return the models that run on ``flavor``, and the numbers of GPUs that each can take."""
     column = table.flavors.index(flavor)
     sizes: dict[JobType, list[int]] = {}
     for each, rate in zip(table.types, table.together.alone[:, column], strict=True):
@@ -89,7 +91,10 @@ def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
 
 
 def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
-    """Return a function for the rate of a model alone on a number of GPUs of ``flavor``."""
+    """Return a function that takes a model and a number of GPUs, and returns its rate alone.
+
+    The GPUs are of ``flavor``.
+    """
     column = table.flavors.index(flavor)
     rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))
     return lambda model, gpus: rates[JobType(model, gpus)]
@@ -130,7 +135,8 @@ def pool_rates(
 ) -> tuple[FlavorRates, ...]:
     """Return the rates of ``kinds`` on ``flavors``, in the form that pools have.
 
-    Pairs are included only if both jobs have the same number of GPUs and make progress.
+    Pairs are included only if both types have the same number of GPUs, and both make progress when
+    they share GPUs.
     """
     found: list[FlavorRates] = []
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
@@ -176,7 +182,7 @@ def _types(
 def speeds_of(
     rates: Iterable[FlavorRates], kind: JobType, full: float
 ) -> tuple[Speeds, PairSpeeds]:
-    """Return the speeds of ``kind`` alone and beside the other types in ``rates``.
+    """Return the speeds of ``kind``: alone, and when it shares GPUs with each type in ``rates``.
 
     The full speed is ``full`` steps per second.
     """

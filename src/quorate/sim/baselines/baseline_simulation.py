@@ -159,7 +159,8 @@ def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
             raise BaselineError(f"job {job.name!r} takes {job.duration_ms} ms; use 1 or more")
         if job.estimate_ms < job.duration_ms:
             raise BaselineError(
-                f"job {job.name!r} takes longer than its limit of {job.estimate_ms} ms; raise the limit"
+                f"job {job.name!r} takes longer than its limit of {job.estimate_ms} ms; "
+                "raise the limit"
             )
 
 

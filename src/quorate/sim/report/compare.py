@@ -4,12 +4,13 @@ Two policies are compared on the same seeds, so that a seed is equally easy or h
 Figures leave out the warm-up and the time after the last submission. No policy is called better if
 the interval of the difference contains 0.
 
-Intervals are 95 % bootstrap intervals of the mean difference. Because plain percentiles of few
-values are too narrow, the percentile levels are widened by the ratio of Student's t to the normal
-distribution (expanded percentiles: T. Hesterberg, The American Statistician 69:4, 2015). Below
-``BOOTSTRAP_SEEDS`` seeds this is not enough: a resample never has a value beyond the drawn ones, so
-that values of one sign would always exclude 0. There an interval also includes the paired t
-interval. Each interval is for one figure, without correction for the number of figures.
+Intervals are 95 % bootstrap intervals of the mean difference. With few values, plain percentiles
+give intervals that are too narrow. So the percentile levels are widened by the ratio of Student's t
+to the normal distribution (expanded percentiles: T. Hesterberg, The American Statistician 69:4,
+2015). With fewer than ``BOOTSTRAP_SEEDS`` seeds this is not enough: a resample never has a value
+beyond the measured values, so if all values had one sign, the interval would always exclude 0. In
+this case the interval is extended to include the paired t interval. Each interval is for one
+figure, without correction for the number of figures.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
-"""The default warm-up, as a part of the time of submissions; jobs submitted in it do not count."""
+"""The default warm-up, as a part of the time of submissions; figures leave out jobs submitted then.
+"""
 RESAMPLES: Final = 10_000
 BOOTSTRAP_SEEDS: Final = 10
 """The least number of seeds for which the bootstrap interval alone is wide enough."""
 NEGLIGIBLE: Final = 1e-5
-"""A difference below this part of the figure counts as rounding, because work is in whole
+"""A difference below this part of the figure is treated as rounding, because work is in whole
 milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -49,7 +51,7 @@ class CannotCompareError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure by which outcomes are compared; ``read`` returns None if an outcome has none.
+    """A figure by which outcomes are compared; ``read`` returns None if an outcome lacks it.
 
     ``sign`` is 1 if less is better, and -1 if more is better.
     """
@@ -88,7 +90,7 @@ class Comparison:
     differences: tuple[Difference, ...]
 
     def mean_of(self, figure: Figure, name: str) -> float | None:
-        """Return the mean of a figure over the seeds; None if a seed has none."""
+        """Return the mean of a figure over the seeds; None if the figure is missing for a seed."""
         values = [figure.read(self.metrics[name, seed]) for seed in self.seeds]
         known = [value for value in values if value is not None]
         return math.fsum(known) / len(known) if len(known) == len(values) else None
@@ -153,7 +155,7 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 
 
 def window_of(outcome: Outcome, *, warm_up: float) -> Window:
-    """Return the window of submissions, without its first part ``warm_up``.
+    """Return the time from the first to the last submission, without its first part ``warm_up``.
 
     If all runs were submitted at once, the window is the whole outcome.
     """
@@ -191,9 +193,10 @@ def difference(
 
 
 def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of ``values``, the same each time.
+    """Return the 95 % interval of the mean of ``values``; the same values give the same interval.
 
-    It is the bootstrap interval or, for few values, the union with Student's t interval.
+    The result is the bootstrap interval. For few values, the result is extended to include
+    Student's t interval.
     """
     count = len(values)
     assert count > 1, values
@@ -267,12 +270,12 @@ def _check(
 
 
 def _submissions(outcome: Outcome) -> dict[str, int]:
-    """Return the submission of each run, counted from the first submission."""
+    """Return the time of each run's submission, counted from the first submission."""
     first_ms = min((run.submitted_ms for run in outcome.runs), default=0)
     return {run.name: run.submitted_ms - first_ms for run in outcome.runs}
 
 
 def _measured(outcome: Outcome) -> frozenset[str]:
-    """Return the runs that count in figures."""
+    """Return the names of the runs from which figures are computed."""
     names = frozenset(run.name for run in outcome.runs)
     return names if outcome.measured is None else names & outcome.measured

@@ -1,4 +1,4 @@
-"""Scores forecasts: the P50 and P90 of each forecast start against the actual start.
+"""Scores forecasts: compares the P50 and P90 of each forecast start with the actual start.
 
 The ledger is folded block by block. For each run that has to wait, the planner of ``quorate plan``
 makes one forecast, in the state after the block that accepted the run. The forecast is then
@@ -39,9 +39,9 @@ class ForecastScore:
 
     ``starts`` are the forecasts that can be judged: the run started, or its P90 passed without a
     start. ``undecided`` are runs that still wait and whose P90 is not before the ledger's end. A
-    forecast does not count if its run ended without a start. ``unforeseen`` are runs that waited
-    and had no planned start, such as those far back in the queue. ``in_rounds`` are runs of pools
-    that share in rounds: these runs have no planned start, so they are in no other count.
+    forecast is left out if its run ended without a start. ``unforeseen`` are runs that waited and
+    had no planned start, such as runs far back in the queue. ``in_rounds`` are runs of pools that
+    share in rounds: these runs have no planned start, so no other count includes them.
     ``by_p50`` and ``by_p90`` are the parts of ``starts`` in which the run had started by its P50 or
     P90. Losses are mean quantile losses in seconds, over the runs that started. Of two forecasters
     of the same waits, the better one has the lower loss.
@@ -60,7 +60,11 @@ class ForecastScore:
 
 @dataclass(slots=True, kw_only=True)
 class Unscored:
-    """How many runs have no forecast: no planned start, an immediate start, or a pool of rounds."""
+    """How many runs have no forecast, by reason.
+
+    ``unforeseen`` runs had no planned start, ``at_once`` runs started immediately, and
+    ``in_rounds`` runs are in pools of rounds.
+    """
 
     unforeseen: int = 0
     at_once: int = 0
@@ -70,7 +74,7 @@ class Unscored:
 def scored_starts(
     blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
 ) -> tuple[list[ScoredStart], Unscored, int]:
-    """Return the forecasts of a ledger, the counts of runs without one, and the ledger's end.
+    """Return a ledger's forecasts, the counts of runs without a forecast, and the ledger's end.
 
     If ``every`` is n, only each n-th waiting run is forecast, because a forecast takes as long as a
     plan.
@@ -156,7 +160,8 @@ def _forecast(foresight: Foresight, state: State, name: str) -> ScoredStart | No
 def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
     """Return the quantiles that ``quorate plan`` shows for a run's planned start.
 
-    Return None if the plan has no start or only a bound on it, or if the start needs a conflict.
+    Return None if the plan has no start or only a bound on the start, or if the start needs a
+    conflict.
     """
     foreseen = foresight.start_of(record)
     if foreseen.state not in {PlanState.FIRM, PlanState.TENTATIVE}:

@@ -1,7 +1,7 @@
-"""Counts the GPUs that were idle while a waiting run asked for no more GPUs than were idle.
+"""Counts the GPUs that were idle while some waiting run asked for no more GPUs than were idle.
 
-The count includes fragments of domains, and GPUs that budgets, quotas and reservations keep idle.
-The waits by cause show why the GPUs were idle.
+The count includes GPUs that are scattered over domains, and GPUs that budgets, quotas and
+reservations keep idle. The waits by cause show why the GPUs were idle.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from quorate.sim.report.timelines import Timeline, busy, capacity, waits
 
 
 def idle_while_wanted(outcome: Outcome, from_ms: int, to_ms: int) -> int:
-    """Return the GPU-milliseconds idle while a waiting run asked for no more GPUs than were idle.
+    """Return the GPU-milliseconds that were idle while a waiting run could have used them.
 
-    Each flavor is examined separately. A run wants the flavors on which it ran at any time; a run
-    that never ran wants all flavors.
+    A waiting run could have used the idle GPUs if it asked for no more GPUs than were idle. Each
+    flavor is examined separately. A run wants the flavors on which it ran at any time; a run that
+    never ran wants all flavors.
     """
     flavors = sorted({step.flavor for step in outcome.capacity})
     return sum(_of_flavor(outcome, flavor, from_ms, to_ms) for flavor in flavors)

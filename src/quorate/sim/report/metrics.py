@@ -31,7 +31,7 @@ from quorate.sim.report.timelines import (
 )
 
 SIZES: Final = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 64))
-"""The bounds of the classes of runs by their GPUs; larger runs are in one more class."""
+"""The bounds of the classes of runs by their GPUs; still larger runs are in one further class."""
 SHARE_PARTS: Final = 100
 """The number of parts of the window in which shares are compared with targets."""
 _DONE: Final = 1e-9
@@ -63,7 +63,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerShare:
-    """An owner's part of the used GPU time, and its target."""
+    """An owner's part of the used GPU time, and the owner's target."""
 
     gpu_hours: float
     share: float
@@ -75,11 +75,11 @@ class Metrics:
     """The figures of one outcome. A distribution over no runs is None.
 
     ``finish_time_fairness`` is the time of a run from submission to end, divided by its fair time.
-    The fair time is its duration alone, times the ratio of requested to existing GPUs during its
-    life if this ratio is above 1. ``idle_while_wanted`` is the part of the capacity that was idle
-    while a waiting run asked for no more GPUs than were idle; each flavor is examined separately.
-    ``share_gap`` is the mean distance of shares from their targets over time, from 0 to 1; None if
-    no owner has a target.
+    The fair time is the run's duration when it works alone. If more GPUs were requested than
+    existed during the run's life, the fair time is multiplied by the ratio of requested to existing
+    GPUs. ``idle_while_wanted`` is the part of the capacity that was idle while a waiting run asked
+    for no more GPUs than were idle; each flavor is examined separately. ``share_gap`` is the mean
+    distance of shares from their targets over time, from 0 to 1; None if no owner has a target.
     ``cost_unit`` is as in the outcome. ``estimated`` are the fields that are estimates.
     """
 
@@ -118,7 +118,7 @@ def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
 
 
 def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
-    """Return the figures of ``outcome`` in ``window``; None means all of it."""
+    """Return the figures of ``outcome`` in ``window``; None means the whole outcome."""
     window = whole(outcome) if window is None else window
     every = [r for r in outcome.runs if window.from_ms <= r.submitted_ms <= window.to_ms]
     measured = outcome.measured
@@ -166,7 +166,7 @@ def is_complete(run: SimulatedRun) -> bool:
 
 
 def spread_of(values: Iterable[float]) -> Spread | None:
-    """Return the distribution of ``values``; None if there are none."""
+    """Return the distribution of ``values``; None if there are no values."""
     ranked = sorted(values)
     if not ranked:
         return None

@@ -1,12 +1,13 @@
 """Makes the outcome of a ledger, live, exported or simulated, for reports.
 
 GPUs count as busy while a lease other than a spare is open on a node that has not failed. The
-ledger does not record checkpoints, so lost work is estimated as for conflicts: by the work since
+ledger does not record checkpoints, so lost work is estimated as for conflicts: as the work since
 the last start, but at most one hour or the pool's minimum runtime, whichever is longer. The work of
-a run that does not count steps is estimated by the time it worked, less the lost work.
+a run that does not count steps is estimated as the time it worked, less the lost work.
 
-A run is preempted when its last open lease ends before the run does, also at the end of a round. It
-is not preempted if other payers or spares take over, or if a round gives it the same GPUs again.
+A run is preempted when its last open lease ends before the run ends, even at the end of a round.
+The run is not preempted if other payers or spares take over, or if a round gives it the same GPUs
+again.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class _Part:
 
 @dataclass(slots=True)
 class _Hold:
-    """An open lease, with the stories of its run and of its partner.
+    """An open lease, with the stories of its run and of the partner that shares the lease.
 
-    The GPUs count for the run, not for the partner.
+    Only the intervals of the run have the GPUs; the intervals of the partner have 0 GPUs.
     """
 
     start_ms: int
@@ -90,10 +91,11 @@ class _Hold:
 class _Story:
     """The recorded history of one run, in attempts: each ends when the run goes back to the queue.
 
-    ``since_ms`` is the start of its current work. ``attempt_ms`` is the time it worked earlier in
-    this attempt, and ``kept_ms`` the time it worked in earlier attempts, less the estimated loss.
-    ``freed`` is the last end of a lease in this attempt, as (recorded, charged) instants, and
-    ``freed_masks`` has the GPUs that became free then, by node.
+    ``since_ms`` is the start of the run's current work. ``attempt_ms`` is the time that the run
+    worked earlier in this attempt. ``kept_ms`` is the time that it worked in earlier attempts, less
+    the estimated loss. ``freed`` is the last end of a lease in this attempt, as two instants: when
+    the end was recorded, and up to when the lease was charged. ``freed_masks`` has the GPUs that
+    became free then, by node.
     """
 
     spec: Run
@@ -128,7 +130,7 @@ class _Story:
         self.preemptions += not self.open
 
     def got(self, event: e.LeaseStarted) -> None:
-        """Start a lease. If the run only continues with it, the run was not preempted."""
+        """Start a lease; if the run only continues with the lease, it was not preempted before."""
         if self.started_ms is None:
             self.started_ms = event.start_ms
         if not self.open:
@@ -143,7 +145,7 @@ class _Story:
         return event.reason in _TAKES_OVER or (keeps and event.start_ms == self.freed[1])
 
     def ended(self, event: e.RunEnded) -> None:
-        """End the run. If its last lease ended with it, this end was no preemption."""
+        """End the run; if its last lease ended at the same time, this end was no preemption."""
         self.outcome = event.outcome
         if not self.open and self.freed is not None:
             self.preemptions -= self.freed[0] == event.at_ms

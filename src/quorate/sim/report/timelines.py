@@ -17,7 +17,7 @@ Timeline = tuple[tuple[int, int], ...]
 
 
 def timeline(changes: Iterable[tuple[int, int]]) -> Timeline:
-    """Return the running sum of ``changes``, (instant, increase) in any order."""
+    """Return the running sum of ``changes``, which are (instant, increase) in any order."""
     found: list[tuple[int, int]] = []
     value = 0
     for at_ms, group in groupby(sorted(changes), key=lambda each: each[0]):
@@ -30,7 +30,7 @@ def timeline(changes: Iterable[tuple[int, int]]) -> Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Cumulated:
-    """The areas under a timeline up to each of its instants, which make many queries fast."""
+    """The areas under a timeline up to each of its instants; they make many queries fast."""
 
     line: Timeline
     sums: tuple[int, ...]
@@ -105,7 +105,7 @@ def waiting(outcome: Outcome, *, gpus: bool = False) -> Timeline:
 
 
 def demanded(outcome: Outcome) -> Timeline:
-    """Return how many GPUs the runs asked for over time, each from its submission to its end."""
+    """Return how many GPUs were asked for over time: by each run, from submission to end."""
     changes: list[tuple[int, int]] = []
     for run in outcome.runs:
         until_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms

@@ -49,7 +49,7 @@ class _Skips:
 
 
 def read_philly(text: str) -> Trace:
-    """Return the digest's jobs; owners are its virtual clusters, and the first job arrives at 0."""
+    """Return the digest's jobs; its virtual clusters are the owners; the first job arrives at 0."""
     read = [
         (line.instant_ms("timestamp"), line, order)
         for order, line in enumerate(headed(text, ",", PHILLY))
@@ -173,7 +173,7 @@ def read_sacct(text: str) -> Trace:
 
 
 def _limit_s(line: Line) -> float | None:
-    """Return the time limit of a job; None if it has none, or if limits are not printed."""
+    """Return the time limit of a job; None if the job has no limit, or limits are not printed."""
     if line.cells.get(LIMIT, "").strip() in ("", "UNLIMITED", "Partition_Limit"):
         return None
     return 60.0 * line.number_of(LIMIT, least=1)

@@ -1,4 +1,4 @@
-"""Gavel's traces: tab-separated, without a header, ten columns or the former seven.
+"""Reads and writes Gavel's traces: tab-separated, no header, ten columns (or seven, if old).
 
 Arrivals are in seconds from the beginning and never decrease. The name of a job is its place in the
 trace.
@@ -39,7 +39,7 @@ _MARK: Final = "\t"
 
 
 def read_gavel(text: str) -> Trace:
-    """Return the trace in ``text``; the number of columns of its first line decides the form."""
+    """Return the trace in ``text``; the number of columns in the first line decides the form."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     width = first.count(_MARK) + 1
     columns: Sequence[str] = OLD_COLUMNS if width == len(OLD_COLUMNS) else COLUMNS
@@ -64,7 +64,7 @@ def _job(line: Line, order: int) -> TraceJob:
         weight = line.number_of("priority_weight", least=1e-9, most=_WEIGHT_MAX)
         slo = line.number_of("SLO", least=NO_SLO, most=_WEIGHT_MAX)
         if slo < 0.0 and slo != NO_SLO:
-            raise line.fault("SLO", f"is {slo:g}", "write -1 where there is none")
+            raise line.fault("SLO", f"is {slo:g}", "write -1 where there is no SLO")
     return TraceJob(
         name=str(order),
         arrives_s=line.number_of("arrival_time"),
@@ -85,7 +85,7 @@ def gavel_line(job: TraceJob) -> str:
             0,
             "job_type",
             f"of job {job.name} is not known, and this form needs the steps of a type",
-            "convert to quorate, which has durations",
+            "convert to the format quorate, which has durations",
         )
     slo = NO_SLO if job.slo is None else job.slo
     cells = (job.job_type, "-", "-", "-", "0", f"{job.steps:.17g}", str(job.gpus))

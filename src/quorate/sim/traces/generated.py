@@ -19,7 +19,8 @@ from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
 DAY_SWING: Final = 0.8
-"""The part by which the rate of diurnal arrivals is higher at noon and lower at midnight."""
+"""The part by which diurnal arrivals are more frequent at noon, and rarer at midnight, than the mean.
+"""
 JOBS_MAX: Final = 1_000_000
 
 
@@ -33,7 +34,7 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Which jobs to draw. ``lam_s`` is the mean time between arrivals; 0 means all at once.
+    """Which jobs to draw. ``lam_s`` is the mean time between arrivals; 0 means no time between.
 
     ``templates`` has the types to draw; by default the published types.
     """

@@ -1,7 +1,8 @@
 """Makes a trace from a ledger: the submissions of runs, and how long each run worked.
 
-The working time of a run is the time its leases were open, weighted by their GPUs, over all its
-starts. Runs that never worked or have not ended are skipped, because their duration is not known.
+The working time of a run is the time for which its leases were open, weighted by the GPUs of each
+lease, and summed over all starts. Runs that never worked or have not ended are skipped, because
+their duration is not known.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads any CSV by a map from fields of jobs to columns, and Quorate's own form of a trace.
 
-Quorate's own form is CSV with a header of these fields, so it needs no map.
+Quorate's own form is CSV whose header has the names of the fields, so it needs no map.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.sim.traces.trace_job import (
 )
 
 FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name not in ("order", "line"))
-"""The fields of a job that a column may have, in the order of the written columns."""
+"""The fields of a job that a column may have, in the order in which columns are written."""
 ARRIVES_AT: Final = "arrives_at"
 """A column with dates and times, instead of ``arrives_s``; the first job then arrives at 0."""
 NEEDED: Final = ("gpus",)
@@ -64,7 +64,7 @@ def column_map(text: str) -> dict[str, str]:
             raise TraceError(0, "", f"the map has no {field}", f"add {field}=COLUMN")
     if ("arrives_s" in found) == (ARRIVES_AT in found):
         raise TraceError(
-            0, "", "the map must have exactly one of arrives_s and arrives_at", "name one of them"
+            0, "", "the map must have exactly one of arrives_s and arrives_at", "name one field"
         )
     if "duration_s" not in found and "steps" not in found:
         raise TraceError(
@@ -102,12 +102,12 @@ def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -
             values[field] = _READ[field](line, column)
     if "duration_s" not in values and "steps" not in values:
         column = columns.get("duration_s") or columns["steps"]
-        raise line.fault(column, "is empty", "give its duration or its steps")
+        raise line.fault(column, "is empty", "give the job's duration or its steps")
     return TraceJob(order=order, line=line.number, **values)  # type: ignore[arg-type] # each is read by its field
 
 
 def read_own(text: str) -> Trace:
-    """Return the trace that ``write_own`` wrote; missing columns are unknown fields."""
+    """Return the trace that ``write_own`` wrote; a job lacks the fields of missing columns."""
     header = header_of(text, ",")
     unknown = [name for name in header if name not in FIELDS]
     if unknown:
