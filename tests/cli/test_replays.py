@@ -123,7 +123,7 @@ def test_a_whatif_after_the_end_of_the_ledger_says_where_it_ends(shell: Shell) -
     end, later = time_text(shell.clock.at_ms), time_text(shell.clock.at_ms + HOUR_MS)
     found = shell("whatif", "--at", later)
     assert (found.code, found.out) == (1, "")
-    assert f"the ledger ends at {end}, before that instant; choose an earlier one" in found.err
+    assert f"the ledger ends at {end}, before that instant; choose an earlier time" in found.err
 
 
 def test_forecasts_of_a_ledger_are_scored(waited: tuple[Shell, str]) -> None:

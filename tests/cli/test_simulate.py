@@ -313,8 +313,7 @@ def test_a_whatif_names_the_added_gpus_that_no_envelope_pays_for(bare: Shell) ->
         ),
         (
             "name,arrives_s,gpus,steps,job_type\nfirst,0,2,5,resnet\n",
-            "job first has no duration_s; add it, or give the job's type and steps, and "
-            "--throughputs",
+            "job first has no duration_s; add it, or give the job's type and steps",
         ),
     ],
 )

@@ -8,9 +8,9 @@ accepts the new time. Until then, the guard's time is the last trusted time plus
 steady clock has counted since. So reads and access tokens work as before (docs/adr/0029).
 
 The file ``LEDGER.clock`` keeps the readings of both clocks from one start of the service to the
-next. Within one boot of the machine the guard compares the stored readings with the present ones.
-After a reboot, the guard can detect only one fault: the wall clock shows an earlier time than the
-stored reading, or than the ledger's last event.
+next. Within one boot of the machine the guard compares the stored readings with the present
+readings. After a reboot, the guard can detect only one fault: the wall clock shows an earlier time
+than the stored reading, or than the ledger's last event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws commands about sensitive claims: submissions, releases, and new limits on their number.
+"""Draws commands about sensitive claims: submissions, releases, changes of the claims' limit.
 
 Some claims cannot be granted. Some reports that a node was wiped name the wrong node or the wrong
 claim.

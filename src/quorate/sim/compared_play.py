@@ -156,7 +156,7 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
 
 
 def _cost(costs: Costs) -> StopCost:
-    """Return what a stop costs a baseline: the same as in a simulation of the engine."""
+    """Return what a stop costs a baseline: the same as in a simulation with the engine."""
     if costs.saves_at_stop:
         return StopCost(stop_ms=costs.stop_ms)
     every_ms = costs.checkpoint_every_ms
@@ -164,7 +164,7 @@ def _cost(costs: Costs) -> StopCost:
 
 
 def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:
-    """Return how long ``job`` takes on ``flavor``: by its steps and ``table``, else as it says."""
+    """Return how long ``job`` takes on ``flavor``: by its steps and the table, or its duration."""
     if table is None or job.steps is None or job.job_type is None:
         if job.duration_s is None:
             raise ScenarioError(

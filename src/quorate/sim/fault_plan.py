@@ -384,7 +384,7 @@ def wipes(chance: Random, *, is_honest: bool) -> Callable[[], tuple[int | None, 
 
 
 def stop_delays(rates: FaultRates, chance: Random) -> Callable[[int], int | None]:
-    """Return a function that draws the duration of a stop: usually within the grace, or endless."""
+    """Return a function that draws how long a stop takes: within its grace, longer, or for ever."""
 
     def delay_ms(left_ms: int) -> int | None:
         odds = chance.randrange(100)

@@ -194,7 +194,7 @@ def needs_of(fleet: Fleet, job: TraceJob) -> tuple[tuple[str, ...], dict[str, fl
         raise TraceError(
             job.line,
             "job_type",
-            f"of job {job.name} runs on none of {', '.join(flavors)} by the table of rates",
+            f"of job {job.name} runs on none of {', '.join(flavors)}, says the table of rates",
             "choose a cluster with other flavors, or leave the job out",
         )
     else:

@@ -32,8 +32,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """The known type ``like`` that ``type`` was matched with, and their distance; None if none was.
-    """
+    """The known type ``like`` with which ``type`` was matched, and their distance, or None."""
 
     type: JobType
     like: JobType | None

@@ -1,4 +1,4 @@
-"""Draws requests over a network: submissions with a key, and commands on tokens and budgets.
+"""Draws requests over a network: submissions with a key, and commands about tokens and budgets.
 
 The requests are drawn from a separate generator, so that all other draws of a world stay the same.
 """

@@ -127,8 +127,7 @@ class Round:
 
 
 class Lasting(NamedTuple):
-    """The work of a row (a job or a pair) in a round: its GPUs, the steps of each job, and its end.
-    """
+    """The work of a row (a job or a pair) in a round: its GPUs, the steps per job, and its end."""
 
     row: Row
     place: Place

@@ -207,7 +207,7 @@ class SimExecutor:
         self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
-        """Forget the stops of leases that have not ended, as if the work's program had crashed."""
+        """Forget the stops of leases that have not ended, as if the executor had been restarted."""
         for held in self._held.values():
             if not held.is_gone:
                 held.stopping_since_ms = held.stop_by_ms = None

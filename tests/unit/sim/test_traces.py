@@ -256,7 +256,7 @@ def test_a_text_of_no_form_is_refused_with_the_forms() -> None:
 
 def test_a_first_line_that_is_nearly_of_a_form_says_what_differs() -> None:
     with pytest.raises(
-        TraceError, match=r"most like that of philly; rename .*: other .* gpu_time, vc"
+        TraceError, match=r"most like the header of philly; rename .*: other .* gpu_time, vc"
     ):
         form_of(PHILLY.replace("cluster", "vc"))
     with pytest.raises(TraceError, match="has 11 columns, where Gavel's jobs have 10 or 7"):

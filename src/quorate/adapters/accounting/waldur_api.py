@@ -112,7 +112,7 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
     code = error.status_code
     text = error.content.decode("utf-8", "replace")
     shown = "".join(c for c in text[:_TOLD_MAX] if c.isprintable())
-    why = _REMEDIES.get(code, shown or "Waldur gave no reason")
+    why = _REMEDIES.get(code, shown or "Waldur did not give a reason")
     is_down = code >= _SERVER_FAULT or code == _TOO_MANY
     kind = AccountingDownError if is_down else AccountingError
     return kind(f"{url} answered {code}: {why}")

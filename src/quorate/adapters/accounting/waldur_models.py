@@ -18,7 +18,7 @@ _NAME: Final = f"{_CLIENT}.models"
 
 
 def leave_models_unread() -> None:
-    """Make an import of a model load only the models that it needs; call before any such import."""
+    """Make an import of a model load only the models that it needs; call this function first."""
     if _NAME in sys.modules:
         return
     client = import_module(_CLIENT)

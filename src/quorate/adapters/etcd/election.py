@@ -83,8 +83,8 @@ class Candidate:
 class Election:
     """One candidate. ``turn`` takes one step; ``start`` runs a thread that repeats ``turn``.
 
-    ``look`` takes a revision and a time limit. It returns the leader's key as soon as the key was
-    read at another revision, or after the time limit. The thread calls ``on_change`` whenever the
+    ``look`` takes a revision and a time limit. It returns the leader's key as soon as the key is
+    known at a later revision, or after the time limit. The thread calls ``on_change`` whenever the
     leader has changed.
     """
 

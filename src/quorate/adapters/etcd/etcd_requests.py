@@ -47,7 +47,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ModifiedAt:
-    """True if ``key`` was last changed at ``revision``; revision 0 means that no key exists."""
+    """True if ``key`` was last changed at ``revision``; 0 means that the key does not exist."""
 
     key: bytes
     revision: int
@@ -55,7 +55,7 @@ class ModifiedAt:
 
 @dataclass(frozen=True, slots=True)
 class CreatedAt:
-    """True if ``key`` was created at ``revision``; revision 0 means that no key exists."""
+    """True if ``key`` was created at ``revision``; 0 means that the key does not exist."""
 
     key: bytes
     revision: int

@@ -273,7 +273,7 @@ class LocalExecutor:
         return dict.fromkeys(text.split("\n")[:-1])
 
     def _try(self, name: str) -> bool:
-        """Handle a run, and schedule a retry if that fails; return whether there is news of it."""
+        """Handle a run, or schedule a retry; return whether there is something to report."""
         self._late.pop(name, None)
         try:
             return self._see_to(name)
@@ -366,7 +366,7 @@ class LocalExecutor:
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Store a run's status, or forget the run if it is over; return whether this is news."""
+        """Store a run's status, or forget a run that is over; return whether the status changed."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status

@@ -42,7 +42,7 @@ DEATHS_MAX: Final = 5
 IN_VAIN_S: Final = 60.0
 """The start of a keeper has failed if the keeper dies sooner than this."""
 AFTER_DEATH_S: Final = 0.1
-"""The time from a failed start to the next start; each further failure in a row doubles it."""
+"""The time from a failed start to the next start; each further failure doubles this time."""
 NONCE_MAX: Final = 64
 """The longest nonce that is used unchanged as a part of a folder's name."""
 SERVICE_LOCK: Final = "lock"

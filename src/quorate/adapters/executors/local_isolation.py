@@ -39,7 +39,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare the isolation of work, and log its limits; raises ``WorkFolderError``."""
+        """Prepare the isolation of work, and log what it lacks; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path
@@ -92,7 +92,7 @@ def faults_of(run_as: RunAs) -> list[str]:
 
 
 def _shared(run_as: RunAs) -> list[list[str]]:
-    """Return groups of map keys: several owners that share one system user."""
+    """Return groups of map keys: each group has the keys of several owners with one system user."""
     by_uid: dict[int, list[str]] = {}
     for key, name in run_as.accounts.items():
         try:

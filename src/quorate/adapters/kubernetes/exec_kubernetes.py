@@ -339,7 +339,7 @@ class KubernetesExecutor:
         return self._keep(name, crew, wanted, status) or is_idle
 
     def _keep(self, name: str, crew: Crew, wanted: Wanted | None, status: Status) -> bool:
-        """Store a run's status, or forget it when the run is over; return whether it changed."""
+        """Store a run's status, or forget a run that is over; return whether the status changed."""
         ready = readiness_of(crew, self._steps.refusals.why(name))
         unstarted = self._steps.overdue(name, wanted, ready)
         with self._lock:

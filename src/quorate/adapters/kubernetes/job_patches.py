@@ -102,7 +102,7 @@ def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
 
 
 def is_pinned_to(job: SeenJob, nodes: Sequence[str]) -> bool:
-    """Return whether the templates of ``job`` name exactly ``nodes``, in the form of a start."""
+    """Return whether the templates of ``job`` name exactly ``nodes``, as ``start_patch`` does."""
     return all(_pins(job, each) == set(nodes) for each in job.pod_sets)
 
 
@@ -117,7 +117,7 @@ def _pins(job: SeenJob, pod_set: PodSet) -> set[str]:
 
 
 def _pin(term: Tree) -> str | None:
-    """Return the node that the last field of a node selector term names; None if there is none."""
+    """Return the node that the last field of a selector term names; None if it names no node."""
     last = (mappings(term.get("matchFields")) or [{}])[-1]
     values = last.get("values")
     if not isinstance(values, list) or last != _pin_to(*values[:1]) or len(values) != 1:

@@ -35,7 +35,7 @@ class PodOrders:
     watch: PodWatch
 
     def start(self, place: Placement, run: Run, wanted: Wanted, generation: int) -> None:
-        """Create all pods of one start of a run, then bind them; create all pods or none.
+        """Create all pods of one start of a run, or no pod at all; then bind the pods.
 
         If the cluster refuses, delete the pods that were created, and raise ``ClusterError``.
         """

@@ -158,8 +158,8 @@ def _pod_sets(tree: Tree, kind: JobKind) -> tuple[tuple[PodSet, ...], str]:
 def _pod_gpus(spec: Any) -> int | str:
     """Return the number of GPUs of one pod, or a text that says what is wrong with the number.
 
-    The GPUs of containers add up. Init containers run one after another, so only the one with the
-    most GPUs counts.
+    The GPUs of containers add up. Init containers run one after another, so only the largest of
+    their numbers is used.
     """
     amounts: dict[str, list[int]] = {"containers": [0], "initContainers": [0]}
     for table, found in amounts.items():

@@ -69,7 +69,7 @@ REFUSED_BLOCKS_MAX: Final = 4
 SETTLE_S: Final = 2.0
 """The time limit of one read of the head that determines the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
-"""The most blocks that one transaction stages; by default, etcd accepts 128 operations."""
+"""The most blocks that one transaction stages; by default, a transaction has 128 operations."""
 
 
 _NO_REVISION: Final = -1

@@ -1,7 +1,7 @@
 """Checks every member of etcd, and the archive with a test file, before a ledger is created.
 
-A ledger can be created even while a member is down. So the operator should learn of such a member
-before.
+A ledger can be created even while a member is down. So this check tells the operator about such a
+member first.
 """
 
 from __future__ import annotations

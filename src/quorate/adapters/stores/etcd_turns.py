@@ -191,7 +191,7 @@ class EtcdTurns:
                 revision = self._until_moved(revision, LOOK_S)
 
     def _has_entered(self) -> bool:
-        """Put a new entry at the end of the queue; return False if its lease ended before."""
+        """Put a new entry at the end of the queue; return False if its lease had ended already."""
         sent_s = self._clock_s()
         self._lease = self._etcd.grant(self._lease_s)
         key, value = self._keys.turns + uuid4().hex.encode(), self._name.encode()

@@ -94,7 +94,7 @@ class EtcdUpkeep:
                 self._client.commit(Txn(compare=unmoved, then=(Delete(row.key),)))
 
     def publish_snapshot(self, height: int, file: Path) -> None:
-        """Store a copy of ``file``, the snapshot at ``height``, for programs that have none."""
+        """Store a copy of ``file``, the snapshot at ``height``, for programs without a snapshot."""
         self._archive.put_file(f"{SNAPSHOTS_ROOM}/{height:012d}.archive", file)
         for name in self._archive.names(SNAPSHOTS_ROOM)[:-SNAPSHOTS_KEPT]:
             self._archive.remove(name)

@@ -156,7 +156,7 @@ class EtcdStore:
         return self._end or self._reader.head()
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head as soon as the log has event ``seq``; after ``within_s``, the known head.
+        """Return the head as soon as the log has event ``seq``, or after ``within_s``.
 
         The call only waits for a watch of etcd, and sends no request. So the head may be out of
         date by the delay of the watch.

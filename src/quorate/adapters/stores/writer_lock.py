@@ -67,9 +67,9 @@ class WriterLock:
 def check_only_link(ledger: Path) -> None:
     """Raise ``StoreError`` if the file of ``ledger`` has another name (a hard link).
 
-    The lock is beside one name, so a writer that uses another name would not find it. Call this
-    function while the lock is held: then a writer that opens a link that was created later is
-    refused by its own call.
+    The lock is beside one name, so a writer that uses another name would not find the lock. Call
+    this function while the lock is held. If someone creates a link later, a writer that opens this
+    link calls this function, too, and is refused.
     """
     links = ledger.stat().st_nlink
     if links > 1:

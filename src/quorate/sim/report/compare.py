@@ -29,8 +29,7 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
-"""The default warm-up, as a part of the time of submissions; figures leave out jobs submitted then.
-"""
+"""The default warm-up, as a part of the time of submissions; figures leave out its jobs."""
 RESAMPLES: Final = 10_000
 BOOTSTRAP_SEEDS: Final = 10
 """The least number of seeds for which the bootstrap interval alone is wide enough."""

@@ -105,7 +105,7 @@ def waiting(outcome: Outcome, *, gpus: bool = False) -> Timeline:
 
 
 def demanded(outcome: Outcome) -> Timeline:
-    """Return how many GPUs were asked for over time: by each run, from submission to end."""
+    """Return how many GPUs the runs asked for over time; a run asks from submission to end."""
     changes: list[tuple[int, int]] = []
     for run in outcome.runs:
         until_ms = outcome.ended_ms if run.ended_ms is None else run.ended_ms

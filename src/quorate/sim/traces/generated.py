@@ -19,8 +19,7 @@ from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
 DAY_SWING: Final = 0.8
-"""The part by which diurnal arrivals are more frequent at noon, and rarer at midnight, than the mean.
-"""
+"""Diurnal arrivals are more frequent at noon, and rarer at midnight, by this part of the mean."""
 JOBS_MAX: Final = 1_000_000
 
 
@@ -34,9 +33,10 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Which jobs to draw. ``lam_s`` is the mean time between arrivals; 0 means no time between.
+    """Which jobs to draw. ``lam_s`` is the mean time between arrivals.
 
-    ``templates`` has the types to draw; by default the published types.
+    If ``lam_s`` is 0, all jobs arrive at once. ``templates`` has the types to draw; by default the
+    published types.
     """
 
     lam_s: float

@@ -1,4 +1,4 @@
-"""Lines of a text table: cells are read by column name, and every fault names its cell."""
+"""Lines of a text table: cells are read by column name, and every fault names the faulty cell."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def separated(text: str, mark: str, columns: Sequence[str]) -> Iterator[Line]:
                 number,
                 "",
                 f"has {len(cells)} columns, where {len(columns)} are expected",
-                f"they are {', '.join(columns)}",
+                f"the columns are {', '.join(columns)}",
             )
         yield Line(number, dict(zip(columns, cells, strict=True)))
 
@@ -123,7 +123,7 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
 
 
 def header_of(text: str, mark: str) -> list[str]:
-    """Return the names of the columns in the first line of ``text``; none if it is empty."""
+    """Return the names of the columns in the first line of ``text``; no names if it is empty."""
     return _header(_rows(text, mark))
 
 
@@ -162,8 +162,8 @@ def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 def _bad_quote(text: str, mark: str) -> tuple[int, int] | None:
     """Return the position of the first opening quote in ``text`` that is not closed.
 
-    The position is the number of lines, and of cells in its line, before the quote. Return None if
-    every quote is closed at the end of its cell.
+    The position is the number of lines before the quote, and the number of cells before the quote
+    in its line. Return None if every quote is closed at the end of its cell.
     """
     breaks = place = at = 0
     while at < len(text):

@@ -67,7 +67,7 @@ def form_of(text: str) -> str:
 
 
 def _no_form(first: str) -> TraceError:
-    """Return the error about a first line of no known form; the error names the nearest form."""
+    """Return the error for a first line of no known form; the error names the most similar form."""
     forms = ", ".join(READERS)
     if not first:
         return TraceError(0, "", "is empty", "choose another file")
@@ -76,7 +76,7 @@ def _no_form(first: str) -> TraceError:
         what = (
             f"has {columns} columns, where Gavel's jobs have {len(COLUMNS)} or {len(OLD_COLUMNS)}"
         )
-        return TraceError(1, "", what, f"they are {', '.join(COLUMNS)}")
+        return TraceError(1, "", what, f"the columns are {', '.join(COLUMNS)}")
     nearest = max(_HEADERS, key=lambda form: _likeness(first, form))
     if _likeness(first, nearest) < _LIKE:
         what = "is not the first line of a known format"
@@ -86,7 +86,7 @@ def _no_form(first: str) -> TraceError:
     missing = [name for name in needed if name not in header]
     others = [name for name in header if name not in (FIELDS if nearest == "quorate" else needed)]
     if missing:
-        what = f"is missing in the header, which is most like that of {nearest}"
+        what = f"is missing in the header, which is most like the header of {nearest}"
         remedy = f"rename or add it: other columns are {', '.join(others)}" if others else "add it"
         return TraceError(1, missing[0], what, f"{remedy}; or map the columns with --map")
     what = f"is not a column of {nearest}, the format with the most similar header"

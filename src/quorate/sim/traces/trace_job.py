@@ -107,5 +107,5 @@ def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
 
 
 def numbered(order: int) -> str:
-    """Return a name for a job without one: its place in the file, padded so that names sort."""
+    """Return the name of a job without a name: its place in the file, padded for sorting."""
     return f"job-{order:0{NAME_DIGITS}d}"

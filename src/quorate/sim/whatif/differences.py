@@ -13,7 +13,10 @@ from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """A run with different outcomes; None for an outcome that does not have the run."""
+    """A run whose outcome in the fork (``now``) differs from its outcome in the history (``was``).
+
+    An outcome is None if the run does not exist there.
+    """
 
     run: str
     owner: str
@@ -49,7 +52,7 @@ class Differences:
 
     @property
     def are_none(self) -> bool:
-        """Whether every run has the same outcome."""
+        """Whether every run has the same outcome in the history and in the fork."""
         return not self.runs
 
 
@@ -74,7 +77,7 @@ def differences(was: Outcome, now: Outcome) -> Differences:
 
 
 def first_difference(was: Sequence[Event], now: Sequence[Event]) -> int | None:
-    """Return the sequence of the first event that differs; None if all are the same."""
+    """Return the sequence of the first event that differs; None if all events are the same."""
     for seq, (one, other) in enumerate(zip_longest(was, now), start=1):
         if one != other:
             return seq

@@ -37,7 +37,7 @@ LATE_MS: Final = 2 * SECOND_MS
 this long after the instant at which the driver is due."""
 _ACTOR: Final = "what-if"
 _WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
-"""The actors of the events that a driver causes when it wakes up; the second begins rounds."""
+"""The actors of events that a driver causes when it wakes up; the second actor begins rounds."""
 
 Action = Callable[[], bool]
 """An action at an instant; it returns False if it is no longer valid and did nothing."""
@@ -79,12 +79,12 @@ class _Fork:
         before, after, first_seq = _parted(blocks, at_ms)
         every = [event for block in blocks for event in block]
         if not before:
-            raise CannotForkError("the ledger had not begun at that instant; choose a later one")
+            raise CannotForkError("the ledger had not begun at that instant; choose a later time")
         self._lengths, self._claims = lengths_of(every), RecordedClaims(every)
         if at_ms > self._lengths.end_ms:
             raise CannotForkError(
                 f"the ledger ends at {time_text(self._lengths.end_ms)}, before that instant; "
-                "choose an earlier one"
+                "choose an earlier time"
             )
         self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
         # Work that became due by time shows that a driver was running. So does an executor, even if
@@ -167,7 +167,7 @@ class _Fork:
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
     def _act(self) -> bool:
-        """Take the next action and all others of its recorded block; return whether any was valid.
+        """Take the next action and the other actions of its block; return whether any was valid.
 
         The actions are taken together, before any due work, because a driver records all reports of
         its executor in one block.
@@ -197,7 +197,7 @@ class _Fork:
         return due_ms
 
     def _late(self, due_ms: int) -> int:
-        """Return when a driver that is due at ``due_ms`` wakes up: as late as in the ledger."""
+        """Return when a driver that is due at ``due_ms`` wakes up: as late as in the history."""
         due_ms = max(due_ms, self._clock.true_ms)
         place = bisect_left(self._wakes, due_ms)
         if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:

@@ -15,9 +15,9 @@ from quorate.sim.whatif.recorded_work import LATER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wipe:
-    """A wipe of a node by ``actor``, ``after_ms`` after the node's claim left it.
+    """A wipe of a node by ``actor``, ``after_ms`` after the claim left the node.
 
-    ``seq`` is the sequence of its event.
+    ``seq`` is the sequence of the event that records the wipe.
     """
 
     after_ms: int
@@ -34,7 +34,7 @@ class ClaimedNodes:
         self._leases: dict[str, tuple[str, str]] = {}
 
     def claim_of(self, lease: str) -> str | None:
-        """Return the claim that has ``lease``; None if no claim has it."""
+        """Return the claim that has ``lease``; None if no claim has this lease."""
         found = self._leases.get(lease)
         return None if found is None else found[0]
 

@@ -12,7 +12,7 @@ Steps = Callable[[Collection[str]], Mapping[str, int]]
 
 
 class RecordedExecutor:
-    """An executor that reports the exits, ended leases and wiped nodes entered into it."""
+    """An executor that reports the exits, ended leases and wipes that the fork enters."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps

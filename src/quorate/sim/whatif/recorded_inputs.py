@@ -2,8 +2,8 @@
 
 All other events follow from these commands, from the work of runs, and from time.
 ``recorded_work.py`` has the duration of work, so a run that starts earlier in the fork also ends
-earlier. A run that was cancelled is cancelled at the same instant in the fork, even if it then has
-another phase.
+earlier. A run that was cancelled is cancelled at the same instant in the fork, even if the run has
+another phase then.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ ACTS = (
     | e.RunStopping
     | e.RunSubmitted
 )
-"""Events that record a command or follow from other events: their fields and blocks show which."""
+"""Events that either record a command or follow from other events. The fields of the event, and
+the other events of its block, show which."""
 
 FOLLOWING = (
     e.BackfillNoted
@@ -100,7 +101,8 @@ FOLLOWING = (
 )
 """Events that record no command, but follow from other events, from time, or from the driver.
 
-``recorded_claims.py`` reads ``NodesClaimed``. A ``RequestKept`` has the key of the command before.
+``recorded_claims.py`` reads ``NodesClaimed``. A ``RequestKept`` has the idempotency key of the
+command before it.
 """
 
 _BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
@@ -139,12 +141,13 @@ def inputs_of(
 ) -> list[RecordedInput]:
     """Return the commands that caused the events of ``blocks``, in order.
 
-    A block is a pair of its first sequence and its events. ``owners`` has the owners that existed
-    before ``blocks``.
+    Each of ``blocks`` is a pair: the sequence of the block's first event, and the block's events.
+    ``owners`` has the owners that existed before ``blocks``.
 
     If a person's block records no known command, the person's command changed nothing, and the
-    block has only due work. Such a block becomes a tick. If ``has_driver`` is False, only commands
-    cause due work, so every block without a known command becomes a tick.
+    block has only due work. Such a block becomes a ``Tick``, a command that only does due work. If
+    ``has_driver`` is False, only commands cause due work, so every block without a known command
+    becomes a ``Tick``.
     """
     found: list[RecordedInput] = []
     known = _Known(claims, set(owners))
@@ -211,7 +214,7 @@ def _keyed(
 
 
 def _command_of(event: e.Event, known: _Known, now: set[str], *, drained: bool) -> Command | None:
-    """Return the command that ``event`` records; None if the event follows from others."""
+    """Return the command that ``event`` records; None if the event follows from other events."""
     if isinstance(event, FOLLOWING):
         return None
     if isinstance(event, REQUESTS):
@@ -261,7 +264,7 @@ def _is_with(event: e.Event, before: DECLARED) -> bool:
 
 
 def _is_reasoned(event: DECLARED) -> bool:
-    """Return whether a declaration has a reason: requests about owners do, documents do not."""
+    """Return whether a declaration has a reason: requests about owners have one, documents none."""
     return isinstance(event, e.OwnerApplied) and bool(event.reason)
 
 
@@ -294,7 +297,7 @@ def _spec_of(event: DECLARED) -> System | Pool | Node | Owner | Budget:
 def _act_of(  # noqa: PLR0911 - one answer per kind of event
     event: ACTS, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
-    """Return the command that ``event`` records; None if it follows from others, or is a release.
+    """Return the command that ``event`` records; None for a release, or if no command caused it.
 
     ``now`` has the runs of this block that were cancelled without grace. If the command cancels one
     of these runs, the run is removed from ``now``.
@@ -327,7 +330,7 @@ def _act_of(  # noqa: PLR0911 - one answer per kind of event
 
 
 def _release_of(event: ACTS, known: _Known) -> Command | None:
-    """Return the release that ``event`` records; None if it records none."""
+    """Return the release that ``event`` records; None if it records no release."""
     if not isinstance(event, e.RunStopping | e.RunEnded):
         return None
     if event.outcome is not e.Outcome.COMPLETED or event.run in known.over:

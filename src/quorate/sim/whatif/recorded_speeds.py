@@ -1,4 +1,4 @@
-"""The rates of runs of rounds pools on each flavor, and the steps they reported.
+"""The rates of runs in pools of rounds, on each flavor, and the steps that the runs reported.
 
 A measured rate is the mean over all step counts of the run. If a run has no measured rate on a
 flavor, its declared rate is used. Rates are in millionths of a step per second of the whole run, as
@@ -49,7 +49,10 @@ class RecordedRates:
         self._flavors[event.node.name] = event.node.flavor
 
     def rate(self, run: Run, node: str, partner: Run | None = None) -> int:
-        """Return the rate, at least 1, of ``run`` on the GPUs of ``node`` with ``partner``."""
+        """Return the rate of ``run`` on GPUs of ``node`` that it may share with ``partner``.
+
+        The rate is at least 1.
+        """
         flavor = self._flavors[node]
         alone = self._alone(run, flavor)
         if partner is None or run.rounds is None or partner.rounds is None:
@@ -77,7 +80,7 @@ class RecordedRates:
 
 @dataclass(slots=True)
 class ToldSteps:
-    """The steps that a run had reported when each round began, and its work done by then."""
+    """The steps that a run had reported when each round began, and the work it had done by then."""
 
     works: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -92,7 +95,8 @@ class ToldSteps:
         """Return the steps that the run reports after ``work``; a step takes ``step`` of work.
 
         If the ledger has one count of steps at exactly this amount of work, return that count. If
-        it has several, because the run waited for some rounds, each call returns the next count.
+        there are several counts, because the run waited for some rounds, each call returns the next
+        count.
         """
         first, last = bisect_left(self.works, work), bisect_right(self.works, work) - 1
         if first <= last:

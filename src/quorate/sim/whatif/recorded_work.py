@@ -2,10 +2,10 @@
 
 The work of a run that keeps its GPUs until it ends is the GPU time of its leases, without spares.
 The work of a run that shares in rounds is counted in steps, by its rate on each flavor
-(``recorded_speeds.py``). A run that ended has done all its work; for a run that had not ended, the
-rest of its declared duration remains, or a small amount of work. A recorded stop takes its recorded
-time; any other stop takes the median time of all stops. The leases of a claim are not work, because
-a claim ends at its stated time.
+(``recorded_speeds.py``). A run that ended has done all its work. A run that had not ended still has
+to do the rest of its declared duration, or a small amount of work if nothing is left. A recorded
+stop takes its recorded time; any other stop takes the median time of all stops. The leases of a
+claim are not work, because a claim ends at its stated time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Effort:
         )
 
     def ends_ms(self, total_work: int) -> int | None:
-        """Return when the work is done if its leases do not change; None without open leases."""
+        """Return when the work is done if the leases do not change; None without open leases."""
         pace = sum(pace for _, pace in self.open.values())
         if not pace:
             return None
@@ -137,7 +137,7 @@ class Lengths:
     told: Mapping[str, ToldSteps]
     """For each run that reported steps, each count of steps and the work done by then."""
     stops: Mapping[str, tuple[int, int]]
-    """For each lease that was stopped, the time its stop took, and the sequence of its end."""
+    """For each lease that was stopped: how long its stop took, and the sequence of its end."""
     usual_stop_ms: int
     end_ms: int
 

@@ -1,4 +1,4 @@
-"""Finds added GPUs that no envelope can pay for, so that a fork with more nodes cannot use them."""
+"""Finds added GPUs that no envelope can pay for: a fork with more nodes cannot use these GPUs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from quorate.model.state.state_view import StateView
 class Unpaid:
     """Of the ``added`` GPUs of a flavor, the number that no envelope can pay for if all are busy.
 
-    ``lever`` is the option that raises the largest envelope enough; None if no envelope selects the
-    added nodes.
+    ``lever`` is the command-line option that raises the largest envelope far enough; None if no
+    envelope selects the added nodes.
     """
 
     flavor: str
@@ -29,7 +29,8 @@ class Unpaid:
 def unpaid_gpus(view: StateView, changes: Sequence[Applied], at_ms: int) -> Iterator[Unpaid]:
     """Yield the flavors of which ``changes`` add GPUs that no envelope can pay for.
 
-    All nodes that have not failed count, and all envelopes whose window ends after ``at_ms``.
+    The result takes into account all nodes that have not failed, and all envelopes whose window
+    ends after ``at_ms``.
     """
     nodes = {
         name: record.spec
@@ -66,7 +67,7 @@ def unpaid_gpus(view: StateView, changes: Sequence[Applied], at_ms: int) -> Iter
 
 
 def _payable(lines: Sequence[Envelope], nodes: Sequence[Node]) -> int:
-    """Return the GPUs of the ``nodes`` that some envelope selects."""
+    """Return the number of GPUs of those ``nodes`` that some envelope selects."""
     return sum(node.gpus for node in nodes if any(_is_in(line, node) for line in lines))
 
 
