@@ -1,7 +1,7 @@
 """Quorate: a GPU-fleet scheduler and quota system.
 
 Work is paid for before it is placed, every decision is an event in a hash-chained ledger, and
-everything else is derived from it.
+everything else is derived from the ledger.
 
 ``Client`` and ``AsyncClient`` send requests to a service; they are imported when first used.
 """

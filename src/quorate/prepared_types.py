@@ -1,8 +1,9 @@
 """Types that several threads may read at once.
 
-msgspec gathers the fields of a struct when the struct is first read, and crashes the process when
-two threads do that together (seen with msgspec 0.22). So there are two ways for a type that several
-threads read: a ``Decoder`` that is made while its module is imported, or a call of ``prepared``.
+msgspec gathers the fields of a struct when the struct is first read, and crashes the process if two
+threads first read the struct at the same time (seen with msgspec 0.22). So a type that several
+threads read needs one of two things: a ``Decoder`` that is made while the type's module is
+imported, or a call of ``prepared``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The module uses only the standard library, so importing it is cheap, and a scrip
 anywhere. Without Quorate the world is one process, and no stop is ever requested.
 
 ``SIGTERM`` is the warning before a stop. In a process of a run, this module handles the signal
-unless the script has its own handler: it sets a flag, and the process continues.
+unless the script has its own handler: the module sets a flag, and the process continues.
 ``stop_requested()`` returns the flag. The script then saves a checkpoint, reports it with
 ``saved()``, and exits. If the work is complete, the script calls ``done()``; otherwise a run that
 exits after the warning is started again.
@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = "QUORATE_FOLDER"
-"""The variable with the folder that a run and its keeper share."""
+"""The environment variable with the folder that a run and its keeper share."""
 NOTICE: Final = "QUORATE_NOTICE"
-"""The variable with the path of the notice, if the notice is not in the run's folder."""
+"""The environment variable with the path of the notice, if it is not in the run's folder."""
 LEASE_STEPS: Final = "QUORATE_LEASE_STEPS"
 LEASE_SECONDS: Final = "QUORATE_LEASE_SECONDS"
 LEASE_UNTIL_MS: Final = "QUORATE_LEASE_UNTIL_MS"
-"""The variables with bounds of the round in which a run starts: its steps, seconds and end."""
+"""Environment variables with bounds of the round in which a run starts: steps, seconds and end."""
 NOTICE_FILE: Final = "notice.json"
 DONE_FILE: Final = "done.json"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -60,7 +60,7 @@ class World:
 class Notice:
     """The order to stop by ``deadline_ms``; its ``kind`` is ``stop`` or ``resize``.
 
-    After ``stop`` the run ends or waits again. After ``resize`` its processes start again in
+    After ``stop`` the run ends or waits again. After ``resize`` the run's processes start again in
     another world, from the last checkpoint.
     """
 
@@ -78,8 +78,8 @@ class Lease:
     """The round in which the run started. The run has its GPUs for ``seconds``, until ``until_ms``.
 
     ``steps`` is the number of steps that the run is expected to do in this time, and at most the
-    number of steps that it has left. A run that keeps its GPUs in the next round gets no message. A
-    run that loses them is stopped.
+    number of steps that the run has left. A run that keeps its GPUs in the next round gets no
+    message. A run that loses its GPUs is stopped.
     """
 
     steps: int
@@ -166,7 +166,7 @@ def saved(path: str | os.PathLike[str], step: int) -> None:
 def report(step: int, **figures: float) -> None:
     """Report that ``step`` was done, with figures such as ``loss``; a no-op without Quorate.
 
-    A failed write does not end the work: it is logged once.
+    If a write fails, the work continues, and the failure is logged once.
     """
     run_folder = _folder()
     if run_folder is None:
@@ -240,7 +240,7 @@ _warned = threading.Event()
 
 
 def _attend() -> None:
-    """Handle warnings from now on; only in the main thread of a run's processes."""
+    """Handle ``SIGTERM`` from now on, if this is the main thread of a process of a run."""
     is_ours = os.environ.get(FOLDER) and threading.current_thread() is threading.main_thread()
     if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _note)
@@ -253,7 +253,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _forget() -> None:
-    """Restore the default handler of SIGTERM in a process that this one has forked."""
+    """Restore the default handler of SIGTERM in a child process that this process has forked."""
     if signal.getsignal(signal.SIGTERM) is _note:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -265,7 +265,7 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
     found = place.exited("r")
     assert (found.code, found.note) == (
         137,
-        "its work was lost 4 times together with its keeper; check the machine",
+        "the run's work and keeper were lost together 4 times; check the machine",
     )
     assert not place.ranks("r")
 

@@ -146,7 +146,7 @@ def test_one_that_ignores_the_warning_is_killed_in_time_and_not_before(place: Ro
     assert time.time() * 1_000 >= by_ms
     assert not any(is_alive(pid) for pid in pids)
     assert not place.ranks("r")
-    assert "quorate: its grace period is over, and its processes are killed" in place.lines("r")
+    assert "quorate: the run's grace period is over, and its processes are killed" in place.lines("r")
     assert [each for each in place.reports() if isinstance(each, RunExited)] == []
 
 

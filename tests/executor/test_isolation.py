@@ -500,7 +500,7 @@ def test_nothing_is_left_of_a_job_that_hides_when_its_keeper_is_killed(common_si
     home = job_folder(site.work, "hidden") / "home"
     escaped = int((home / "escaped").read_text())
     first = next(iter(site.processes("hidden")))
-    has_cgroup = "it has its own cgroup" in site.said("hidden", "work runs as")
+    has_cgroup = "work has its own cgroup" in site.said("hidden", "work runs as")
     keeper = site.keeper("hidden")
     assert is_alive(escaped)
     os.kill(keeper, signal.SIGKILL)
@@ -547,7 +547,7 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
         with program(folder, "--config", "q.toml") as refused:
             assert refused.process.wait(WAIT_S) == 1
             assert (
-                "l.db: other users, and so jobs, may read or change it; run: chmod 600 l.db"
+                "l.db: other users, and so jobs, may read or change them; run: chmod 600 l.db"
                 in refused.err
             )
         (folder / "l.db").unlink()

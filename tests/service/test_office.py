@@ -100,7 +100,7 @@ def test_what_fails_after_its_block_was_recorded_may_be_recorded() -> None:
         async with opened(small_ledger) as ledger_thread:
             with pytest.raises(StoreFullError):
                 await ledger_thread.run(fails)
-            with pytest.raises(CommandError, match="it may be recorded") as caught:
+            with pytest.raises(CommandError, match="the command may be recorded") as caught:
                 await ledger_thread.run(fails_later)
             assert caught.value.fault == TIMED_OUT
 

@@ -101,7 +101,7 @@ def test_write_given_up_at_the_end_may_be_recorded_and_is_not_called_unavailable
     assert head.startswith(b"HTTP/1.1 504 ")
     assert b"content-type: application/problem+json" in head
     assert json.loads(body)["code"] == "timed-out"
-    assert b"it may be recorded: check first, or repeat it" in body
+    assert b"the command may be recorded: check first, or repeat it" in body
     # A read does not wait for writes.
     assert answers[1].startswith(b"HTTP/1.1 200 ")
 

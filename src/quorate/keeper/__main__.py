@@ -16,7 +16,7 @@ from quorate.keeper.wanted import LOCK_FILE
 
 
 def _keep(folder: Path) -> None:
-    """Keep the run in ``folder`` until its work ends; return at once if the run has a keeper."""
+    """Be the keeper of the run in ``folder``; return at once if the run has a keeper already."""
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locked(lock):
         return

@@ -21,10 +21,12 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 OWN: Final = Path("/proc/self/cgroup")
 RUNS: Final = "quorate-runs"
 SERVICE: Final = "quorate-service"
-"""The service moves into this child cgroup. A cgroup that limits its children may not have
-processes itself."""
+"""The name of the child cgroup into which the service moves itself.
+
+The kernel allows no processes in a cgroup that limits its children.
+"""
 CGROUP_FILE: Final = "cgroup"
-"""The file in a run's folder that names its cgroup, for a later keeper."""
+"""The file in a run's folder with the path of the run's cgroup, for a later keeper."""
 _NAME_CHARS_MAX: Final = 100
 _BOUNDS: Final = ("memory", "pids")
 
@@ -43,7 +45,8 @@ class Parent:
 def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
     """Return the parent of all runs' cgroups, made below the cgroup of this process.
 
-    ``mounts`` and ``own`` are the kernel's files of mounts and of this process's cgroup.
+    ``mounts`` is the kernel's list of mounts, and ``own`` is the kernel's file with the cgroup of
+    this process.
     """
     here, note = _here(mounts, own)
     if here is None:

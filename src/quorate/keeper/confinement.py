@@ -1,10 +1,10 @@
 """The confinement of a run's processes.
 
 Confinement separates the processes from the service, and from runs of other system users. The
-keeper stays root. Each process that it starts first joins the run's cgroup, hides the processes of
-other users from itself, and becomes the run's system user for good. Only then does the process
-enter the working folder and start its program. Bounds that the kernel or the container does not
-allow are reported in the run's output.
+keeper itself stays root. Each process that the keeper starts first joins the run's cgroup, hides
+the processes of other users from itself, and becomes the run's system user for good. Only then does
+the process enter the working folder and start its program. Protections that the kernel or the
+container does not allow are named in the run's output.
 """
 
 from __future__ import annotations
@@ -28,21 +28,25 @@ from quorate.runtime import NOTICE, NOTICE_FILE
 PASSED_ON: Final = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
-"""The variables that a confined process gets from the service's environment; it also gets all
-variables ``LC_*``."""
+"""The variables that a confined process gets from the service's environment.
+
+The process also gets all variables ``LC_*``.
+"""
 _CLONE_NEWNS: Final = 0x20000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REC_SLAVE: Final = 0x4000 | 1 << 19
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""Type of processor -> number of the system call ``keyctl``. The C library has no function for
-this call."""
+"""Type of processor -> number of the system call ``keyctl``.
+
+The number is needed because the C library has no function for this call.
+"""
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The bounds of one start of a run. ``gaps`` names the bounds that could not be set."""
+    """The protections of one start of a run; ``gaps`` names those that could not be set."""
 
     account: Account
     folder: Path
@@ -53,20 +57,20 @@ class Confinement:
 
     @property
     def home(self) -> str:
-        """The folder in which work starts if its run does not name one."""
+        """The folder in which work starts if its run names no working folder."""
         return str(self.folder / HOME)
 
     def summary(self) -> str:
-        """Return, in one line, which bounds are set and which could not be set."""
+        """Return, in one line, which protections are set and which could not be set."""
         had = [f"work runs as {self.account}"]
         if self.hides_others:
             had.append("other users' processes are hidden")
         if self.cgroup is not None:
-            had.append("it has its own cgroup")
+            had.append("work has its own cgroup")
         return "; ".join([*had, *self.gaps])
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that each process gets: its user's, and a few of the service's."""
+        """Return the environment of each process: its user's variables, and some of the service."""
         own = self.account
         kept = {k: v for k, v in inherited.items() if k in PASSED_ON or k.startswith("LC_")}
         name = own.name or str(own.uid)
@@ -80,7 +84,7 @@ class Confinement:
         }
 
     def show_notice(self, content: bytes) -> None:
-        """Write ``content`` as the notice of the run, readable only by its user; raises OSError."""
+        """Write ``content`` as the run's notice, which only its user can read; raises OSError."""
         draft = self.notice.with_name(f".{self.notice.name}")
         draft.unlink(missing_ok=True)
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
@@ -92,8 +96,8 @@ class Confinement:
     def enter(self, working_dir: str, die_with_keeper: Callable[[], None]) -> None:
         """Confine this process, and make it the run's user; raises ``StartError``.
 
-        Only a process that is about to start a program calls this, because confinement cannot be
-        undone.
+        Only a process that is about to start a program may call this method, because confinement
+        cannot be undone.
         """
         try:
             if self.cgroup is not None:
@@ -107,7 +111,7 @@ class Confinement:
             _leave_keyring()
             _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if {*os.getresuid(), *os.getresgid()} != {own.uid, own.gid}:
-                raise PermissionError(errno.EPERM, "it still runs as another user")
+                raise PermissionError(errno.EPERM, "the process still runs as another user")
         except OSError as error:
             raise StartError(
                 CODE_NOT_STARTED,
@@ -119,7 +123,7 @@ class Confinement:
         self._go_to(working_dir)
 
     def _go_to(self, working_dir: str) -> None:
-        """Enter the working folder as the run's user, who may lack a right that root has."""
+        """Enter the working folder as the run's user, who may lack rights that root has."""
         try:
             if working_dir == self.home:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
@@ -129,7 +133,7 @@ class Confinement:
         except (OSError, ValueError) as error:
             what = (
                 f"cannot be entered by the run's system user, {self.account}: "
-                f"{error_words(error)}; let it in (each folder above must be executable for the "
+                f"{error_words(error)}; let the user in (each folder above must be executable for the "
                 "user), or name another one"
             )
         else:
@@ -138,7 +142,7 @@ class Confinement:
 
 
 def confined(isolation: Isolation, run_folder: Path) -> Confinement:
-    """Make and return all bounds of a run that is about to start; raises ``StartError``."""
+    """Set up and return all protections of a run that is about to start; raises ``StartError``."""
     own = _account(isolation)
     place = Path(isolation.folder)
     try:
@@ -147,7 +151,7 @@ def confined(isolation: Isolation, run_folder: Path) -> Confinement:
     except OSError as error:
         raise StartError(
             CODE_NOT_STARTED,
-            f"its private folder cannot be created in {place}: {error_words(error)}",
+            f"the run's private folder cannot be created in {place}: {error_words(error)}",
         ) from None
     if os.uname().machine not in _KEYCTL:
         gaps.append("work can read keys in the session keyring of the service")
@@ -204,7 +208,7 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
     The cgroup is None if the run does not have its own.
     """
     if not isolation.cgroup:
-        return None, ["it does not have its own cgroup; not bounded: memory, processes"]
+        return None, ["work does not have its own cgroup; not bounded: memory, processes"]
     try:
         path, unbounded = cgroups.make(
             isolation.cgroup,
@@ -213,7 +217,7 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
             processes=isolation.processes,
         )
     except OSError as error:
-        return None, [f"it does not have its own cgroup: {error_words(error)}"]
+        return None, [f"work does not have its own cgroup: {error_words(error)}"]
     return path, [f"not bounded: {', '.join(unbounded)}"] if unbounded else []
 
 
@@ -221,8 +225,8 @@ def _cgroup(isolation: Isolation, run_folder: Path) -> tuple[Path | None, list[s
 def why_others_show() -> str:
     """Return why a process cannot hide other users' processes from itself; empty if it can.
 
-    A child process tries to hide them, because hiding cannot be undone. The caller must have only
-    one thread.
+    A child process tries this, because hiding cannot be undone. The calling process must have only
+    one thread, because it forks.
     """
     child = os.fork()
     if child == 0:
@@ -243,8 +247,8 @@ def why_others_show() -> str:
 def hide_others() -> None:
     """Hide other users' processes from this process and its descendants; raises OSError.
 
-    This needs Linux 5.8. In older kernels, all mounts of /proc share their options, and the option
-    ``hidepid=invisible`` is unknown.
+    Hiding needs Linux 5.8. In older kernels, all mounts of /proc share their options, and the
+    option ``hidepid=invisible`` is unknown.
     """
     _called("unshare", _CLONE_NEWNS)
     slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)

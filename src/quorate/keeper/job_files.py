@@ -19,8 +19,8 @@ _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def read_job_file(folder: Path, *names: str, most: int = JOB_FILE_BYTES_MAX) -> bytes | None:
     """Return the last bytes of a regular file below ``folder`` that belongs to the folder's user.
 
-    Return None if the file does not exist, if a link leads to it, or if it belongs to another user.
-    Raises OSError for disk errors.
+    Return None if the file does not exist, if its name is a symbolic link, or if the file belongs
+    to another user. Raises OSError for disk errors.
     """
     *folders, name = names
     try:

@@ -49,18 +49,22 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""How many times lost work is restarted after its keeper was killed. After one more loss, the run
-fails."""
+"""How many times a run's work is restarted after its keeper was killed and the work was lost.
+
+After one more loss, the run fails.
+"""
 UNDISTURBED_MS: Final = 3_600_000
-"""After work has run for this long, earlier losses do not count."""
+"""After work has run for this long, earlier losses of the work do not count."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""How long the other processes may still run when one process has failed: not long, because the
-work of the run is lost anyway."""
+"""How long the other processes of a run may still run after one process has failed.
+
+The time is short, because the work of the run is lost anyway.
+"""
 KILL_EVERY_S: Final = 0.05
-"""The interval at which processes are killed again, because they may have forked."""
+"""The interval at which a run's processes are killed again, because they may have forked."""
 AGAIN_S: Final = 1.0
-"""The time until a failed write is tried again."""
+"""How long a keeper waits before it repeats a failed write."""
 
 
 @dataclass(slots=True)
@@ -75,9 +79,9 @@ class _Work:
     """The processes of one generation.
 
     ``failure`` has the exit code of the first process that failed, and the cause. ``is_dropping``
-    is True while processes on lost slots are being killed. ``is_stuck`` is True when the keeper has
-    reported processes that it could not kill. ``confinement`` has the bounds of the processes; None
-    if they run as the service's user.
+    is True while processes on lost slots are being killed. ``is_stuck`` is True after the keeper
+    has reported processes that it could not kill. ``confinement`` has the protections of the
+    processes; it is None if the processes run as the service's user.
     """
 
     gang: Gang
@@ -94,7 +98,7 @@ class _Work:
 
 
 class Keeper:
-    """Keeps the run of one folder. The lock of the folder ensures that it has only one keeper."""
+    """Keeps the run of one folder; the folder's lock ensures that it has only one keeper."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -128,7 +132,7 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Stop listening: a daemon that sends a notice then sees that the keeper has ended."""
+        """Stop listening, so that a daemon that sends a notice sees that the keeper has ended."""
         os.close(self._poke)
         self._output.close()
 
@@ -137,7 +141,7 @@ class Keeper:
     def _take_steps(self) -> int | None:
         """Take the steps that are due.
 
-        Return the time of the next step, by ``_clock_ms``. None: no step is due until something
+        Return the time of the next step, by ``_clock_ms``; None if no step is due until something
         changes.
         """
         while True:
@@ -177,7 +181,7 @@ class Keeper:
             return
         losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
         if losses > LOSSES_MAX:
-            note = f"its work was lost {losses} times together with its keeper; check the machine"
+            note = f"the run's work and keeper were lost together {losses} times; check the machine"
             exited = Exited(life=status.life, code=CODE_LOST, note=note)
         self._say(f"the work was lost, {losses} of at most {LOSSES_MAX} times")
         self._status = replace(status, losses=losses, slots=(), exited=exited)
@@ -219,7 +223,7 @@ class Keeper:
         return True
 
     def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
-        """Start a process for each rank; if a process cannot be started, kill the started ones."""
+        """Start a process for each rank; if one cannot be started, kill those already started."""
         asked = self._wanted.work
         try:
             base = self._confine(work)
@@ -241,7 +245,7 @@ class Keeper:
                 self._complain(error)  # Leftovers can still be found by their mark and cgroup.
 
     def _confine(self, work: _Work) -> dict[str, str]:
-        """Set the bounds of the processes, if any, and return their common environment.
+        """Set up the processes' protections, if any, and return the processes' common environment.
 
         Raises ``StartError``.
         """
@@ -297,7 +301,7 @@ class Keeper:
         work = self._work
         assert work is not None
         if work.gang.stop_by_ms is not None:
-            self._say("its grace period is over, and its processes are killed")
+            self._say("the run's grace period is over, and its processes are killed")
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
@@ -311,7 +315,7 @@ class Keeper:
             work.is_stuck = True
             which = ", ".join(str(pid) for pid in unkilled)
             self._say(
-                f"cannot kill {which}, which runs as another user; its GPUs become free when it "
+                f"cannot kill {which}, because it runs as another user; its GPUs become free when it "
                 "has ended"
             )
 
@@ -339,7 +343,7 @@ class Keeper:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Record the first failure of a process that was not stopped; warn the other processes."""
+        """Record the first failure of a process that nobody stopped; warn the other processes."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -383,7 +387,7 @@ class Keeper:
             return False
 
     def _sleep(self, until_ms: int | None) -> None:
-        """Wait for the next event, reading output while waiting."""
+        """Wait for the next event, and read the processes' output while waiting."""
         timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
         if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
@@ -434,7 +438,7 @@ class Keeper:
                 self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
         except (UnreadableError, OSError) as error:
             self._say(
-                f"the wanted state cannot be read, so the previous one remains in force: {error}"
+                f"the wanted state cannot be read, so the previous state is still wanted: {error}"
             )
 
     def _read_status(self) -> Status:
@@ -464,7 +468,7 @@ def was_undisturbed(status: Status, now_ms: int) -> bool:
 
 
 def notify(folder: Path) -> None:
-    """Notify the daemon of the run's new status; a daemon that is down reads it at its start."""
+    """Notify the daemon of the run's new status; if it is down, it reads the status later."""
     try:
         room = os.open(folder.parent.parent / ROOM_FIFO, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -494,7 +498,7 @@ def _clock_ms() -> int:
 
 
 def _ahead_ms() -> int:
-    """Return the time of day minus ``_clock_ms``, rounded so that no deadline is early."""
+    """Return the time of day minus ``_clock_ms``, rounded down so that no deadline is early."""
     return math.floor((time.time() - time.monotonic()) * 1_000)
 
 

@@ -7,12 +7,12 @@ import time
 from typing import Final
 
 LOOK_S: Final = 0.4
-"""How long to wait for a lock that another process may hold briefly for a check."""
+"""How long to wait for a lock, because another process may hold the lock briefly for a check."""
 LOCK_EVERY_S: Final = 0.02
 
 
 def locked(lock: int, wait_s: float = LOOK_S) -> bool:
-    """Return whether this process got the lock; wait ``wait_s`` at most for another process."""
+    """Return whether this process got the lock; wait at most ``wait_s`` seconds for it."""
     until_s = time.monotonic() + wait_s
     while True:
         try:

@@ -1,7 +1,7 @@
-"""The port at which the processes of a run meet.
+"""The port at which the processes of a run find each other (``MASTER_PORT``).
 
-The port is chosen before rank 0 listens at it, and another program could take it in between. The
-kernel gives ports of its local range to programs that connect, or that ask for any port. So the
+The port is chosen before rank 0 listens at it, so another program could take the port in between.
+The kernel gives ports of its local range to programs that connect, or that ask for any port. So the
 chosen port is outside of this range if possible.
 """
 
@@ -22,10 +22,10 @@ _ANY: Final = 0
 
 
 def free_port(host: str, ports: range = PORTS, given_away: Path = GIVEN_AWAY) -> int:
-    """Return a free port of ``host``: if possible one of ``ports``, else any port.
+    """Return a free port of ``host``: if possible a port in ``ports``, else any port.
 
-    ``ports`` are not used if one of them is in the kernel's local range, which the file
-    ``given_away`` states. Raises ``OSError`` if no port is left.
+    ``ports`` are not used if a port among them is in the kernel's local range. The file
+    ``given_away`` states this range. Raises ``OSError`` if no port is left.
     """
     tried: Sequence[int] = ()
     if _are_kept_back(ports, given_away):

@@ -15,7 +15,7 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """The processes of one generation. If they were warned, ``stop_by_ms`` is their deadline.
+    """The processes of one generation; ``stop_by_ms`` is their deadline if they were warned.
 
     Processes on ``lost`` slots have already been killed.
     """
@@ -97,10 +97,10 @@ Dues = Mapping[tuple[str, int], int]
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
-    """Return ``wanted`` with deadlines on the keeper's clock, and all of these deadlines.
+    """Return ``wanted`` with deadlines on the keeper's clock, and a table of these deadlines.
 
-    ``ahead_ms`` is the time of day minus the time on the keeper's clock. A ``known`` deadline is
-    not converted again, so a change of the time of day does not change it.
+    ``ahead_ms`` is the time of day minus the time on the keeper's clock. A deadline in ``known`` is
+    not converted again, so it does not change when the time of day is set.
     """
     dues = {
         (part.lease, part.stop_by_ms): known.get(

@@ -1,8 +1,9 @@
 """Keeps the output of a run's processes in segments, and drops the oldest segments.
 
-A segment is named by the number of its first line. It is a sequence of records. Each record begins
-with one line of text, its head; whole lines follow as a process wrote them. At most
-``SEGMENTS_MAX`` segments are kept, so that no run fills a disk. The number of a line never changes.
+A segment is a file that is named by the number of its first line. A segment is a sequence of
+records. Each record begins with one line of text, its head. After the head come whole lines, as a
+process wrote them. At most ``SEGMENTS_MAX`` segments are kept, so that no run fills a disk. The
+number of a line never changes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import IO, Final
 SEGMENT_BYTES: Final = 4 * 1024 * 1024
 SEGMENTS_MAX: Final = 16
 LINE_BYTES_MAX: Final = 64 * 1024
-"""A longer line is kept as several lines."""
+"""The most bytes of one line; a longer line is kept as several lines."""
 _DIGITS: Final = 15
 _NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\.log")
 _HEAD: Final = re.compile(rb"(\d+) (-?\d+) ([!-~]+) (out|err) (\d+) (\d+)\n")
-"""Time, rank, node, stream, number of lines, number of bytes."""
+"""The head of a record: time, rank, node, stream, number of lines, number of bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class OutputWriter:
         self._bytes = 0
         self._lines_lost = 0
         self.trouble = ""
-        """Why the existing output cannot be continued; empty if it can."""
+        """Why the existing output cannot be continued; empty if the output can be continued."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._go_on()
@@ -73,7 +74,7 @@ class OutputWriter:
         self._next, self._bytes, self._file = number, sound_bytes, file
 
     def take(self, source: tuple[int, str, str], data: bytes, at_ms: int) -> None:
-        """Keep output of ``source``; an incomplete last line waits until it is complete."""
+        """Keep output of ``source``; an incomplete last line is kept later, when it is complete."""
         rank, node, stream = source
         whole = self._buffers.pop((rank, stream), b"") + data
         end = whole.rfind(b"\n") + 1
@@ -166,7 +167,7 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
 
 
 def lines_end(folder: Path) -> int:
-    """Return the number after the last line that can be read; 0 if there is none."""
+    """Return the number after the last line that can be read; 0 if no line can be read."""
     for path in reversed(segments(folder)):
         try:
             return _end(path)

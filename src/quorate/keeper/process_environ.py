@@ -1,4 +1,4 @@
-"""Reads the environment of a process from /proc; variables in it mark the processes of a run.
+"""Reads the environment of a process from /proc; its variables mark the processes of a run.
 
 While a process executes another program, it shows no environment for an instant: its old memory is
 gone, and the new memory is not filled yet. A search by environment must not miss such a process.
@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Final
 
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1, 0.4)
-"""While a process starts another program, its environment is read again after each of these
-pauses."""
+"""The pauses after which the environment of a process is read again while it starts a program."""
 _BYTES, _START, _END = 20, 47, 48
-"""The positions, in the kernel's record of a process, of the memory size and of the start and end
-of the environment."""
+"""Positions of values in ``/proc/PID/stat``, after the program's name.
+
+The values are the memory size, and the start and the end of the environment.
+"""
 
 
 def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[bytes]:
-    """Return the variables of a process, as ``NAME=value``; none if it has ended.
+    """Return the variables of a process, as ``NAME=value``; empty if the process has ended.
 
-    The result is also empty if the process belongs to another user, or takes longer than the pauses
-    to execute its program. A slow file system may delay the process, but must not delay the caller.
+    The result is also empty if the process belongs to another user, or if it needs longer than all
+    the pauses to start its program. A slow file system may delay the process, but must not delay
+    the caller.
     """
     for pause_s in pauses_s:
         try:
@@ -39,8 +41,8 @@ def environ_of(pid: int, pauses_s: Iterable[float] = PAUSES_S) -> frozenset[byte
 def may_show_more(pid: int) -> bool:
     """Return whether a process that showed no environment may show its environment soon.
 
-    A process without memory will not: it has ended, or is a thread of the kernel. A process that
-    was started with an empty environment will not, either.
+    A process without memory will show none, because it has ended or is a thread of the kernel. A
+    process that was started with an empty environment will show none, either.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

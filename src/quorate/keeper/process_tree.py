@@ -1,4 +1,4 @@
-"""Finds processes and their descendants in /proc; on systems without /proc, finds none."""
+"""Finds processes and their descendants in /proc; finds no process on systems without /proc."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def descendants(
     """Yield (process, group) of all living descendants of ``roots``, parents first.
 
     Each process is yielded as soon as it is found. Processes that start during the search may be
-    missing. ``by_lists`` says whether to read the kernel's lists of children; None reads them if
-    the kernel has them.
+    missing. ``by_lists`` says whether to read the kernel's lists of children. If ``by_lists`` is
+    None, the lists are read if the kernel has them.
     """
     reads_lists = has_lists() if by_lists is None else by_lists
     children_of = _listed_children if reads_lists else _scanned_children()
@@ -53,8 +53,8 @@ def has_lists() -> bool:
 def _listed_children(parent: int) -> list[int]:
     """Return the children of all threads of a process.
 
-    Few files are read for this. The alternative, a scan of all processes, takes longer than a fork,
-    and so misses processes that fork quickly.
+    Only a few files are read for this. The alternative, a scan of all processes, takes longer than
+    a fork, and so misses processes that fork quickly.
     """
     found: list[int] = []
     try:

@@ -25,18 +25,20 @@ from quorate.keeper.wanted import JOB_FOLDER, JOBS, Work
 from quorate.runtime import FOLDER
 
 CODE_SIGNAL: Final = 128
-"""Added to the number of the signal that ended a process."""
+"""The number to which a shell adds the number of the signal that ended a process."""
 _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
 )
-"""The variables of a service's environment that keepers and their work get; no secrets."""
+"""The variables of the service's environment that keepers and their work get; none is secret."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 KILL_PASSES_MAX: Final = 8
-"""The most searches for newly forked processes in one call. The keeper reaps ended processes before
-it calls again."""
+"""The most searches for newly forked processes in one call.
+
+Before the next call, the keeper reaps the processes that have ended.
+"""
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +62,7 @@ def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -
 
 
 def adopt() -> Callable[[], None]:
-    """Make this process the parent of orphaned descendants from now on.
+    """Make this process the parent of its orphaned descendants from now on.
 
     Return a function that each new process calls before it starts its program.
     """
@@ -123,7 +125,7 @@ def start(
 def _start_confined(
     work: Work, env: Mapping[str, str], before: Callable[[], None], confinement: Confinement
 ) -> tuple[int, int, int]:
-    """Do what ``start`` does, in a process that becomes the run's user before its program begins.
+    """Start a process, as ``start`` does, that becomes the run's user before its program begins.
 
     Files that the run names are not read here, because root can read files that the run's user must
     not read.
@@ -177,7 +179,7 @@ def _close(*files: int) -> None:
 def reap() -> tuple[list[tuple[int, int]], bool]:
     """Return (process, exit code) of ended children, and whether any children are left.
 
-    The code of a process that a signal ended is the negative number of the signal.
+    If a signal ended a process, its exit code is the negative number of the signal.
     """
     found: list[tuple[int, int]] = []
     while True:
@@ -191,7 +193,7 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def shell_code(code: int) -> int:
-    """Return an exit code as a shell reports it; signals have codes above ``CODE_SIGNAL``."""
+    """Return an exit code as a shell reports it: for a signal, ``CODE_SIGNAL`` plus its number."""
     return code if code >= 0 else CODE_SIGNAL - code
 
 
@@ -217,11 +219,11 @@ def warn_all(groups: Iterable[int]) -> None:
 
 
 def kill_all(groups: Iterable[int]) -> list[int]:
-    """Kill all descendants of this process; the next call kills descendants that escape.
+    """Kill all descendants of this process; descendants that escape are killed by the next call.
 
-    ``groups`` has only groups of processes that the keeper has not reaped yet, because the number
-    of another group may have been reused. Return the processes that may not be killed, because they
-    run as another user.
+    ``groups`` has only groups of processes that the keeper has not reaped yet. The number of any
+    other group may have been reused by other processes. Return the processes that this process may
+    not kill, because they run as another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
@@ -239,11 +241,11 @@ def kill_all(groups: Iterable[int]) -> list[int]:
 
 
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
-    """Kill the processes of ``ranks`` and their descendants; return whether any existed.
+    """Kill the processes of ``ranks`` and their descendants; return whether any process existed.
 
-    ``pids`` has the processes of ranks that the keeper has not reaped yet. A detached descendant is
-    found by ``QUORATE_RANK`` in its environment (launchers give their workers another ``RANK``), or
-    by the session that one of ``leaders`` has begun.
+    ``pids`` has those processes of ``ranks`` that the keeper has not reaped yet. A detached
+    descendant is found by ``QUORATE_RANK`` in its environment, because launchers give their workers
+    another ``RANK``. It is also found if a process in ``leaders`` began its session.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
@@ -267,8 +269,8 @@ def kill_leftovers(folder: Path) -> int:
     """Kill the processes that an earlier keeper of ``folder`` left behind; return their number.
 
     Processes are found by the mark of the folder in their environment, by the sessions of the
-    keeper and its work, or by the run's cgroup. A keeper also has the mark. So if its folder was
-    removed, and with it the lock, the old keeper is killed together with its work.
+    keeper and its work, or by the run's cgroup. A keeper has the mark, too. So if the folder and
+    its lock were removed while an old keeper ran, the old keeper is killed together with its work.
     """
     own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
     marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}
@@ -289,8 +291,8 @@ def kill_leftovers(folder: Path) -> int:
 def _kill(found: Sequence[tuple[int, int]]) -> list[int]:
     """Kill processes given as (process, group).
 
-    Their groups are killed first, because a process cannot escape the kill of its group by a fork.
-    Return the processes that may not be killed.
+    The groups are killed first, because a process cannot escape the kill of its group by a fork.
+    Return the processes that this process may not kill.
     """
     own = os.getpgrp()
     for group in {group for _, group in found} - {own, 0}:

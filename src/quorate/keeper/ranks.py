@@ -11,7 +11,7 @@ from quorate.runtime import LEASE_SECONDS, LEASE_STEPS, LEASE_UNTIL_MS
 
 LOOPBACK: Final = "127.0.0.1"
 RANK: Final = "QUORATE_RANK"
-"""The variable that marks every descendant of a process with its rank."""
+"""The variable that marks every descendant of a rank's process with the rank's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Rank:
     def is_hit(self, lost: Collection[Slot]) -> bool:
         """Return whether the process has lost a slot on the node on which it runs.
 
-        A process that does the work of several nodes runs on the first of them.
+        A process that does the work of several nodes runs on the first of these nodes.
         """
         return any(slot in lost for slot in self.slots if slot[0] == self.node)
 

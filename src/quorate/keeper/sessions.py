@@ -1,7 +1,7 @@
 """The sessions of a keeper and of its work, by which a later keeper finds processes left behind.
 
-Each confined process has its own session, because a process in the keeper's session may send the
-keeper a signal. Other processes stay in the keeper's session.
+Each confined process has its own session, because every process in the keeper's session is allowed
+to send the keeper some signals. Other processes stay in the keeper's session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.keeper.wanted import SESSION_FILE, replace_file
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session: its number, its start, and the boot and container where the number is valid."""
+    """One session: its number, its start, and in which boot and container the number is valid."""
 
     number: int
     since: int
@@ -26,9 +26,10 @@ class Session:
 
 
 def note(folder: Path, leaders: Iterable[int] = ()) -> None:
-    """Record the sessions of this keeper: its own, and the sessions that ``leaders`` have begun.
+    """Record the sessions of this keeper: its own session, and those that ``leaders`` began.
 
-    Call this only after the processes of earlier keepers have ended.
+    Call this function only after the processes of earlier keepers have ended, because the earlier
+    record is replaced.
     """
     where = _where()
     found = [
@@ -56,7 +57,7 @@ def left(folder: Path) -> Sequence[Session]:
 
 
 def _is_past(session: Session) -> bool:
-    """Return whether the number of ``session`` is no longer valid, or is this process's session."""
+    """Return whether the number of ``session`` is no longer valid, or is of our own session."""
     leader = stat(session.number)
     is_reused = leader is not None and leader.since != session.since
     return session.where != _where() or is_reused or session.number == os.getsid(0)
@@ -73,7 +74,7 @@ def is_of(pid: int, sessions: Collection[Session]) -> bool:
 
 
 def number_of(pid: int) -> int | None:
-    """Return the session of a process; None if it has ended."""
+    """Return the session of a process; None if the process has ended."""
     found = stat(pid)
     return None if found is None else found.session
 
@@ -87,7 +88,7 @@ def _where() -> str:
 
 
 def boot_id() -> str:
-    """Return an id of this boot of the machine; empty if there is none."""
+    """Return an id of this boot of the machine; empty if the system has no such id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -104,7 +105,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """Return the kernel's record of a process; None if it has ended."""
+    """Return the kernel's record of a process; None if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -14,14 +14,13 @@ from quorate.keeper.wanted import Work
 
 CODE_NOT_FOUND: Final = 127
 CODE_NOT_STARTED: Final = 126
-"""The exit codes that shells use for a command that does not exist, and for a command that cannot
-be run."""
+"""Exit codes as in shells: 127 if a command does not exist, 126 if a command cannot be run."""
 FIRST_LINE_BYTES_MAX: Final = 256
 _NO_ROOM: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class StartError(Exception):
-    """A process could not be started; the text names the cause and the remedy."""
+    """A process could not be started; the error's text names the cause and the remedy."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -41,7 +40,7 @@ def check_folder(folder: str) -> None:
         if not stat.S_ISDIR(mode):
             what = "is not a folder; name a folder"
         elif not os.access(folder, os.X_OK):
-            what = "may not be entered by the service's user; let it in, or name another one"
+            what = "may not be entered by the service's user; let the user in, or name another one"
         else:
             return
     raise StartError(CODE_NOT_STARTED, f"workingDir {folder!r} {what}")
@@ -53,8 +52,8 @@ def start_error(
     """Return ``error`` as a message for the author of the command.
 
     ``account`` is the system user that the process had become. If ``account`` is given, the
-    command's file is not read: this process might have a right to read it that the system user
-    lacks.
+    command's file is not read, because this process might read a file that the system user must not
+    read.
     """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):
@@ -75,7 +74,7 @@ def start_error(
         )
     if isinstance(error, PermissionError) and account:
         what = (
-            f"may not be run by the run's system user, {account}; let it read and run the file and "
+            f"may not be run by the run's system user, {account}; let the user read and run the file and "
             "pass the folders above it, or name another command"
         )
     elif isinstance(error, PermissionError):

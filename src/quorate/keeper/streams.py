@@ -10,10 +10,12 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""The most reads of one pipe in a row: enough for the content of a pipe. With this bound, a process
-that keeps writing does not delay the reading of other pipes."""
+"""The most reads of one pipe in a row, which is enough for all that a pipe can hold.
+
+Without this bound, a process that keeps writing would delay the reading of other pipes.
+"""
 WORDS_BYTES_MAX: Final = 200
-"""The most bytes that are reported of a failed process's last line."""
+"""The most bytes of a failed process's last line that the keeper reports."""
 
 Source = tuple[int, str, str]
 """Rank, node and stream."""
@@ -41,7 +43,7 @@ class Streams:
         return "".join(each if each.isprintable() else " " for each in text).strip()
 
     def take(self, key: selectors.SelectorKey, at_ms: int) -> bool:
-        """Keep output of a process; return whether more output may be ready."""
+        """Read and keep output of a process; return whether more output may be ready."""
         pid, source = key.data
         try:
             data = os.read(key.fd, READ_BYTES)

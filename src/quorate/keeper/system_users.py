@@ -1,4 +1,4 @@
-"""Looks up the system user of a run's processes, again at each start of the processes."""
+"""Looks up the system user of a run's processes, anew at each start of the processes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 ID_MAX: Final = 2**32 - 2
-"""The largest user id: the one above it means "unchanged" to the kernel."""
+"""The largest user id; the next number means "unchanged" to the kernel."""
 
 
 class AccountError(Exception):
-    """Runs may not become this system user; the text names the cause and the remedy."""
+    """Runs may not use this system user; the error's text names the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A system user: ``name`` and ``home`` are empty if only its number is known."""
+    """A system user; ``name`` and ``home`` are empty if only the user's number is known."""
 
     uid: int
     gid: int
@@ -32,7 +32,7 @@ class Account:
 
 
 def account(text: str) -> Account:
-    """Return the system user whose name or number is ``text``; a number needs no entry.
+    """Return the system user with the name or number ``text``; a number needs no passwd entry.
 
     Raises ``AccountError`` for a user that does not exist, for root, which cannot be confined, and
     for a user in root's group.

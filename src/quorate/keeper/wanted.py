@@ -1,4 +1,4 @@
-"""The wanted state and the status of a keeper: the two files it shares with the daemon.
+"""The wanted state and the status of a run: the two files that keeper and daemon share.
 
 The daemon writes ``wanted.json``: every lease of the run that is open in the ledger. The keeper
 writes ``status.json``. Both files are complete at every instant, and writing a file twice changes
@@ -18,16 +18,16 @@ WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
 LOCK_FILE: Final = "keeper.lock"
 SESSION_FILE: Final = "session.json"
-"""The file with the sessions of the last keeper, which identify processes it left behind."""
+"""The file with the sessions of the last keeper, by which processes left behind are found."""
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
 HOME: Final = "home"
-"""The folder in which work starts if its run does not name one."""
+"""The folder in which work starts if its run names no working folder."""
 JOBS: Final = "jobs"
-"""The folder, beside the folder of runs, for runs that do not work as the service's user."""
+"""The folder, beside the folder of runs, for runs that work as another user than the service."""
 JOB_FOLDER: Final = "folder"
-"""The private folder of such a run, ``jobs/RUN/folder``; it belongs to the run's system user."""
+"""The run's private folder, ``jobs/RUN/folder``, which belongs to the run's system user."""
 
 Slot = tuple[str, int]
 """A node, and the ordinal of one of its GPUs."""
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """The system user of a run's processes, and their bounds.
+    """The system user of a run's processes, and the limits of these processes.
 
     ``account`` is the name or number of a system user. If the run has no system user, ``why_not``
     says why, and no process starts. ``subject`` is the owner or user to whom the system user
@@ -132,7 +132,7 @@ class Wanted:
 class Exited:
     """The work of the run has ended for good, and does not start again in this ``life``.
 
-    It has succeeded or failed; it was not just stopped.
+    The work has succeeded or failed; it was not merely stopped.
     """
 
     life: str
@@ -146,8 +146,8 @@ class Status:
 
     ``slots`` has the slots with work, and is empty without work. ``boot`` is the boot of the
     machine in which ``slots`` are valid. ``generation`` counts the starts of the processes.
-    ``losses`` counts the times in this ``life`` that they were lost together with their keeper.
-    ``since_ms`` is the last start of the processes; 0 if it is not known.
+    ``losses`` counts how often, in this ``life``, the processes were lost together with their
+    keeper. ``since_ms`` is the last start of the processes; 0 if it is not known.
     """
 
     life: str = ""
@@ -161,7 +161,7 @@ class Status:
 
 
 class UnreadableError(ValueError):
-    """The content of a file is invalid; the text names the file."""
+    """The content of a file is invalid; the error's text names the file."""
 
 
 def read_wanted(folder: Path) -> Wanted | None:

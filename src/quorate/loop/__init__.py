@@ -1,1 +1,1 @@
-"""The loop: the engine reads, decides, appends and acts, and reaches the outside through ports."""
+"""The loop: the engine reads the state, decides, appends events, and acts through ports."""

@@ -1,8 +1,8 @@
 """The block that an engine is making: decisions in order, and the state after them.
 
 The state after the decisions is an overlay if the engine's state must not change before the block
-is in the store. Else it is the engine's own state. Events are always applied before they are
-recorded, so that no block has an event that cannot be applied.
+is in the store. Otherwise the state after the decisions is the engine's own state. Events are
+always applied before they are recorded, so that no block has an event that cannot be applied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ A server accepts that many bytes in one request.
 
 
 class BlockDraft:
-    """Decisions over ``state``; ``ahead`` is the state after them.
+    """Decisions that begin at ``state``; ``ahead`` is the state after these decisions.
 
     The events of several commands may have up to ``group_bytes_max`` bytes. The events of one
     command alone may have up to ``block_bytes_max`` bytes.
@@ -50,7 +50,7 @@ class BlockDraft:
         self._size = 0
         self.events: list[Event] = []
         self.encoded = b""
-        """The block's events as bytes if they are from one decision, else empty."""
+        """The block's events as bytes if all of them are from one decision, else empty."""
         self.decided: list[tuple[Decision, int, Exception | None]] = []
 
     def deny(self, error: Exception) -> None:
@@ -60,7 +60,7 @@ class BlockDraft:
     def room_for(self, events: Sequence[Event]) -> bytes | None:
         """Return ``events`` as bytes; None if the block has no room for them.
 
-        Raises ``BlockTooLargeError`` if they do not fit into any block.
+        Raises ``BlockTooLargeError`` if the events do not fit even into an empty block.
         """
         encoded = encode_events(events) if events else b""
         size = len(encoded)
@@ -73,7 +73,8 @@ class BlockDraft:
     def add(self, decision: Decision, encoded: bytes, *, is_apart: bool) -> None:
         """Add ``decision``, whose events ``room_for`` has returned as ``encoded``.
 
-        If ``is_apart``, only an overlay changes, else the engine's own state.
+        If ``is_apart`` is true, the events change only an overlay. Otherwise they change the
+        engine's own state.
         """
         self.decided.append((decision, self.ahead.seq + 1, None))
         if not decision.events:

@@ -1,8 +1,8 @@
 """The secrets of the lottery's chains on this machine, and when to record a secret.
 
 The secret of the first chain is in a file beside the ledger. The ledger itself has the encrypted
-(sealed) secrets of later chains. If several machines share the ledger, it also has the sealed
-secret of the present chain (docs/adr/0052).
+(sealed) secrets of later chains. If several machines share the ledger, the ledger also has the
+sealed secret of the present chain (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class ChainSecrets:
-    """``secret`` is from the file; ``seal`` decrypts the secrets in the ledger. Either may be None.
+    """Finds the secrets of the lottery's chains, and encrypts them for the ledger.
 
-    If a secret cannot be decrypted, this is logged once for each chain.
+    ``secret`` is the secret from the file, and ``seal`` decrypts the secrets in the ledger. Each of
+    the two may be None.
+
+    If a secret cannot be decrypted, the failure is logged once for each chain.
     """
 
     def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
@@ -40,7 +43,7 @@ class ChainSecrets:
         return self._seal is not None
 
     def links(self, lottery: Lottery) -> Preimages | None:
-        """Return the links of the present chain; None if this machine does not have its secret."""
+        """Return the links of the present chain; None if this machine lacks the chain's secret."""
         sought = (lottery.commitment, bool(lottery.sealed))
         if self._sought != sought:
             self._sought = sought
@@ -48,11 +51,12 @@ class ChainSecrets:
         return self._links
 
     def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
-        """Return the command that records a chain now, or None.
+        """Return the command that records a chain in the ledger now; None if no chain is due.
 
         The command records the secret of the present chain if the ledger ``is_shared`` and lacks
-        this secret. Else it records the next chain, if a renewal is due. The result is None if
-        there is no chain to record, or if this machine has no key to encrypt its secret.
+        this secret. Otherwise the command records the next chain, if a renewal is due. The result
+        is None if there is no chain to record, or if this machine has no key to encrypt the chain's
+        secret.
         """
         seal = self._seal
         if seal is None or not lottery.commitment:
@@ -77,7 +81,7 @@ class ChainSecrets:
             links = Preimages(self._secret, lottery.length)
             if links.link(0).hex() == lottery.commitment:
                 return links
-            what = "the secret is not that of the ledger's chain"
+            what = "the secret in the file does not fit the ledger's chain"
         if lottery.sealed and self._seal is not None:
             try:
                 links = Preimages(
@@ -88,7 +92,7 @@ class ChainSecrets:
             else:
                 if links.link(0).hex() == lottery.commitment:
                     return links
-                what = "the encrypted secret in the ledger is not that of its chain"
+                what = "the encrypted secret in the ledger does not fit the ledger's chain"
         self._warn(lottery.commitment, f"conflicts that need a draw stay open: {what}")
         return None
 

@@ -14,10 +14,11 @@ from quorate.model.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The head at which a command was made and allowed, and a function that makes it again.
+    """The head at which a command was made and allowed, and how to make the command again.
 
     ``again`` makes the command for the engine's present head. ``again`` raises an error if the
-    command is no longer allowed: a version has changed, or a permission or a token was revoked.
+    command is no longer allowed, because a version has changed, or because a permission or a token
+    was revoked.
     """
 
     at: Head
@@ -29,8 +30,8 @@ class Asked:
     """A command and its actor.
 
     The decision is abandoned if ``go_on`` returns False. If ``made`` is given and the engine's head
-    has moved since, the command is made again. ``denied`` is the error that forbids the command at
-    the engine's head.
+    has moved since the command was made, the command is made again. ``denied`` is the error that
+    forbids the command at the engine's head.
     """
 
     command: Command
@@ -52,11 +53,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The result of a command: its decision, and the head under which it is recorded.
+    """The result of a command: its decision, and the ledger's head after the decision.
 
-    ``first_seq`` is the sequence of its first event, or the next sequence if it has no event.
-    ``denied`` is the error that forbids the command at that head, if any. In that case no decision
-    was made.
+    ``first_seq`` is the sequence of the command's first event. If the command has no event,
+    ``first_seq`` is the next sequence of the ledger. ``denied`` is the error that forbids the
+    command at that head, or None. If the command is forbidden, no decision was made.
     """
 
     decision: Decision
@@ -67,9 +68,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """Invariants that are broken after ``events``, the block after ``head``.
+    """Invariants that are broken by ``events``, the events of the block after ``head``.
 
-    A block of this engine is then not recorded. A block of another writer ``is_recorded`` already.
+    If this engine made the block, the block is not recorded. If another writer made the block, it
+    ``is_recorded`` already.
     """
 
     head: Head

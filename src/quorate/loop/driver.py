@@ -1,8 +1,8 @@
 """The driver: sleeps until an action is due, and then calls the engine.
 
-The driver commits the executor's reports, lets the engine settle conflicts that are due, and ticks
-when a hold must be renewed or a planned start is due. The caller supplies the function that waits.
-So a daemon can be woken early, and a simulation need not sleep at all.
+The driver commits the executor's reports, lets the engine settle conflicts that are due, and
+executes ``Tick`` when a hold must be extended or a planned start is due. The caller supplies the
+function that waits. So a daemon can be woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPORTS_MAX: Final = 1_000
 """How many reports are committed together; the executor repeats the rest at the next step."""
 
 Wait = Callable[[int | None], bool]
-"""Waits until an instant of the clock or, if that is None, until something wakes it.
+"""Waits until the given instant of the clock; None means to wait until something wakes the driver.
 
 Returns False to end the driver.
 """
@@ -41,9 +41,10 @@ class Driver:
     def step(self) -> int | None:
         """Carry out everything due now; return when to step again, or None to wait until woken.
 
-        A second call at the same instant changes nothing. A tick may record nothing: for example, a
-        lease has outlasted its expected end, but no start has to move. The state then still reports
-        the same instant as due. The driver ignores this instant until another block is recorded.
+        A second call at the same instant changes nothing. A tick may record nothing, for example if
+        a lease has outlasted its expected end but no start has to move. The state then still
+        reports the same instant as due. The driver ignores this instant until another block is
+        recorded.
         """
         self._relay()
         self._engine.settle_due()
@@ -56,7 +57,7 @@ class Driver:
         return self._due_ms(after_ms=now_ms)
 
     def _ticked_ms(self, now_ms: int) -> int | None:
-        """Return the instant of the last tick; None if a block was recorded since."""
+        """Return the instant of the last tick; None if a block was recorded after it."""
         if self._ticked is None:
             return None
         head, ticked_ms = self._ticked

@@ -1,8 +1,8 @@
 """Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
-Each settlement and each round is committed in a block of its own. If the engine has the lottery's
-secret, it settles a conflict only after the block that declared the conflict is durable. So nobody
-knows the link before the entrants are fixed.
+Each settlement and each round is committed as a separate block. An engine that has the lottery's
+secret settles a conflict only after the block that declared the conflict is durable. So nobody
+knows the next link of the lottery's chain before the entrants of the lottery are fixed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Committing(Protocol):
 class DueWork:
     """Carries out the due work of one engine.
 
-    Without the secret of the present chain no draw is made.
+    Without the secret of the lottery's present chain, no run is drawn.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class DueWork:
     # --- Rounds ---
 
     def _share_out_due(self) -> None:
-        """Begin the next round of every pool whose last round is over, each in a block of its own.
+        """Begin the next round of every pool whose last round is over, each in a separate block.
 
         A pool whose round cannot begin is tried again after a delay.
         """
@@ -212,10 +212,10 @@ class DueWork:
     # --- Chains of the lottery ---
 
     def _seal_due(self) -> None:
-        """Record the encrypted secret of the present chain, or the next chain, if that is due.
+        """Record the encrypted secret of the lottery's present chain, or the next chain, if due.
 
-        A ledger with one writer has the secret of its first chain in a file, so only the next chain
-        is recorded.
+        If a ledger has only one writer, the secret of its first chain is in a file. So only later
+        chains are recorded in that ledger.
         """
         chain = self._secrets.due(self._engine.view.lottery, is_shared=self._engine.is_shared)
         if chain is None:

@@ -1,24 +1,26 @@
-"""The engine: one state over one store. It follows, decides, commits and acts (docs/adr/0044).
+"""The engine: reads one store into one state, decides, commits and acts (docs/adr/0044).
 
 Commands that arrive together are decided one after the other, each on the state after the previous
-ones. All of these commands are committed as one block with one flush: a group commit. No response
-is sent before that block is durable, and no block is appended whose events cannot be applied. If
-another writer committed first, the engine applies that writer's blocks and decides again.
+command. All of these commands are committed as one block with one flush: a group commit. No
+response is sent before that block is durable. A block is appended only after its events were
+applied without an error. If another writer committed first, the engine applies that writer's blocks
+and decides again.
 
-If other programs write to the store, commands are decided on an overlay. The state changes when the
-block is in the store, so a failed commit leaves the state unchanged. An engine that is the only
-writer needs no overlay. During its commit the state is ahead of the ledger, and after a failed
+If other programs write to the store, commands are decided on an overlay. The state changes only
+when the block is in the store, so a failed commit leaves the state unchanged. An engine that is the
+only writer needs no overlay. During its commit the state is ahead of the ledger, and after a failed
 commit the state is read again.
 
-With an executor, a stop is two events, and the engine sends the executor the orders of each commit.
-If this program ends before it has sent the orders of a commit, it sends them when it opens the
-ledger again.
+With an executor, a stop is two events: the order to stop, and the end of the work. After each
+commit the engine sends the executor the orders that follow from the commit. If this program ends
+before it has sent the orders of a commit, it sends them when it opens the ledger again.
 
 If the caller wants reports of violations, the engine checks the invariants of all records that a
 block changes, before it appends the block. After a violation it decides nothing more, and does not
 record the block.
 
-Conflicts and rounds that a commit makes due are settled in blocks of their own (``due_work.py``).
+Conflicts that are due after a commit are settled in separate blocks, and rounds that are due begin
+in separate blocks (``due_work.py``).
 """
 
 from __future__ import annotations
@@ -82,13 +84,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
-"""How many events after the last snapshot the next one is stored, unless set otherwise."""
+"""The default number of events from one snapshot to the next."""
 TURN_AFTER_S: Final = 1.0
-"""An engine that loses the race for the head for this many seconds asks for its turn."""
+"""If other writers commit first for this many seconds, the engine asks the store for its turn."""
 
 
 class Engine:
-    """Owns the state. One thread uses it, and it carries out one command or group at a time."""
+    """Owns the state of a ledger; one thread uses it, for one command or group at a time."""
 
     def __init__(  # noqa: PLR0913 - an engine has this many parts
         self,
@@ -136,13 +138,14 @@ class Engine:
         lottery_seal: LotterySeal | None = None,
         snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> Self:
-        """Return the engine of a ledger, read from its last snapshot and the log after it.
+        """Return the engine of a ledger; its state is read from a snapshot and the log after it.
 
         The engine stores a snapshot when ``snapshot_events`` events were recorded since the last
-        one. The engine sends ``executor`` an order for every open lease and every stop that is
-        under way. Conflicts that need a draw stay open unless the caller gives the secret of the
-        ledger, or a seal that decrypts the secret in the ledger. Raises ``CorruptLedgerError`` if
-        the log does not verify, and ``LedgerEmptyError`` if the ledger has no event.
+        snapshot. The engine sends ``executor`` an order for every open lease and every stop that is
+        under way. To settle a conflict that needs a draw, the engine needs ``lottery_secret``, or a
+        ``lottery_seal`` that decrypts the secret in the ledger. Without both, the conflict stays
+        open. Raises ``CorruptLedgerError`` if the log does not verify, and ``LedgerEmptyError`` if
+        the ledger has no event.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
@@ -177,8 +180,8 @@ class Engine:
     ) -> Self:
         """Return the engine of a new ledger in the empty ``store``.
 
-        With a secret, the first block commits a chain for ``lottery_length`` lotteries. Without a
-        secret, no draw is ever made.
+        With ``lottery_secret``, the first block publishes the start of a chain for
+        ``lottery_length`` lotteries. Without a secret, no run can be drawn.
         """
         engine = cls(store, clock, State(), store.head(), executor, lottery_secret=lottery_secret)
         assert engine._head == GENESIS, engine._head
@@ -208,13 +211,14 @@ class Engine:
     def taken_over(self, store: EventStore) -> Engine:
         """Return a read-only engine with this engine's state; do not use this engine afterwards.
 
-        The log of ``store`` continues this engine's log. The new engine has not read ``store`` yet.
+        The log in ``store`` has this engine's log and perhaps more blocks. The new engine has not
+        read these blocks yet.
         """
         return Engine(store, self._clock, self._state, self._head)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use reads the store first, because an append or apply did not return."""
+        """Whether the next use first reads the store, because an append or apply did not end."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -225,9 +229,9 @@ class Engine:
     def follow(self) -> int:
         """Apply the blocks that other writers have appended after this engine's head.
 
-        Return their number. The cost grows with these blocks, not with the ledger. The executor
-        gets the orders of these blocks. Raises ``CorruptLedgerError`` if the store no longer
-        continues the ledger that was read before.
+        Return the number of these blocks. The cost grows with this number, not with the length of
+        the ledger. The executor gets the orders of these blocks. Raises ``CorruptLedgerError`` if
+        the store no longer continues the ledger that was read before.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -237,7 +241,7 @@ class Engine:
     def _catch_up(self, stale: StaleHeadError) -> int:
         """Apply the blocks that ``stale`` reports as new; return how many there are.
 
-        ``stale`` may have some of these blocks; the remaining ones are read from the store.
+        ``stale`` may have some of these blocks; the remaining blocks are read from the store.
         """
         height = self._head.height
         self._reload_if_torn()
@@ -284,11 +288,12 @@ class Engine:
     def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        Without an executor, the engine reads the new blocks and decides. After its answer to this
-        engine, the executor refuses orders of older terms. The previous leader may have recorded
-        starts after this engine's head. So the executor ends work that is not in the orders only
-        after this engine has read the new blocks. Raises ``OldTermError`` if the executor has a
-        newer leader; then this engine does not lead.
+        Without an executor, the engine reads the new blocks and then decides. With an executor, the
+        engine sends its orders twice. After the first time the executor refuses orders of older
+        terms, but ends no work, because the previous leader may have recorded starts that this
+        engine has not read. Then the engine reads the new blocks and sends its orders again. Now
+        the executor ends all work that is not in the orders. Raises ``OldTermError`` if the
+        executor has a newer leader; then this engine does not lead.
         """
         self.follow()
         if executor is not None:
@@ -298,14 +303,14 @@ class Engine:
         self.executor, self._term, self.deposed = executor, term, ""
 
     def step_down(self, why: str) -> None:
-        """Decide nothing and send no orders until this engine leads again; ``why`` is shown."""
+        """Decide nothing and send no orders until this engine leads again; callers see ``why``."""
         self.executor, self.deposed = None, why
 
     @property
     def halted(self) -> str:
         """Why this engine may not decide even as the leader; empty if it may.
 
-        The reason is a violation, or a clock that stepped.
+        The reason is a broken invariant, or a clock that jumped.
         """
         return self.violated or self.clock_trouble()
 
@@ -320,7 +325,7 @@ class Engine:
         return self._state.at_ms
 
     def now_ms(self) -> int:
-        """Return the time of a decision made now; it never goes back."""
+        """Return the time of a decision made now; this time never goes back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
     def execute(
@@ -340,8 +345,8 @@ class Engine:
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Decide ``commands`` in order and commit them, as one block if they fit into one.
 
-        If they need several blocks, the blocks before an error stay recorded. See
-        ``execute_group``.
+        If the commands need several blocks and one block fails, the blocks before it stay recorded.
+        See ``execute_group``.
         """
         asked = [Asked(command, actor) for command in commands]
         receipts: list[Receipt] = []
@@ -375,7 +380,8 @@ class Engine:
     def commit_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide and commit one block, without settling conflicts that are due.
 
-        The block has the commands that have a receipt; see ``execute_group``.
+        The block has the events of the commands for which a receipt is returned; see
+        ``execute_group``.
 
         If another writer committed first, its blocks are applied and the commands are decided again
         on the state after them. After ``TURN_AFTER_S`` of lost attempts the engine asks the store
@@ -470,9 +476,9 @@ class Engine:
             raise StaleHeadError(expected=self._head, actual=actual)
 
     def _check_draft(self, draft: BlockDraft, events: Sequence[Event]) -> None:
-        """Stop deciding if ``events``, the last ones of ``draft``, break an invariant.
+        """Stop deciding if ``events``, the last events of ``draft``, break an invariant.
 
-        Raises ``DecidingStoppedError`` in that case, so that the block is not recorded. Each
+        If they do, raises ``DecidingStoppedError``, so that the block is not recorded. Each
         decision is checked right after it was applied, while its records are in the processor's
         cache. A check of the whole block would have to fetch all these records again.
         """
@@ -514,7 +520,7 @@ class Engine:
         return Receipt(Decision(events, (), changes, record.warnings), block.head, first_seq)
 
     def settle_due(self) -> None:
-        """Settle every conflict that is due, each in a block of its own, and begin due rounds.
+        """Settle every conflict that is due, each in a separate block, and begin the due rounds.
 
         A conflict that cannot be settled stays open, and is tried again after the next commit.
         """
@@ -535,9 +541,9 @@ class Engine:
         self._due.policies = policies
 
     def _recover(self) -> None:
-        """Set the state to the recorded one, after an append or an apply that did not return.
+        """Make the state equal to the recorded state, if an append or an apply did not end.
 
-        If this fails, the next use of the engine first tries it again.
+        If recovery fails, the next use of the engine first tries it again.
         """
         self._reload_if_torn()
         if self._is_behind:
@@ -546,8 +552,9 @@ class Engine:
     def _try_to_recover(self, failed: BaseException) -> None:
         """Recover after a commit that ``failed``; if recovery fails, the next use tries it again.
 
-        The block may be in the store after all; then its orders are sent. If the store did not
-        answer, it is not read until the next use, so that the caller does not wait for it twice.
+        The block may be in the store although the commit failed. In that case the block's orders
+        are sent. If the store did not answer, the store is read only at the next use, so that the
+        caller does not wait for the store twice.
         """
         if isinstance(failed, StoreDownError):
             return
@@ -557,7 +564,7 @@ class Engine:
             _LOG.warning("whether the last block was recorded is not known yet: %s", error)
 
     def _reload_if_torn(self) -> None:
-        """Read the state again from the store if applying a block to it did not return."""
+        """Read the state again from the store, if a block was applied to the state only in part."""
         if not self._is_whole:
             # Without this wait, a run that is being archived would be found neither in memory nor
             # in the archive.
@@ -615,7 +622,7 @@ class Engine:
         self._snapshots.wait(within_s)
 
     def write_snapshots_beside(self) -> None:
-        """Write snapshots on a thread of their own from now on."""
+        """Write snapshots on a separate thread from now on."""
         self._snapshots.is_beside = True
 
     def _append(self, events: Sequence[Event], ahead: State, encoded: bytes = b"") -> None:
@@ -644,7 +651,8 @@ class Engine:
     def _send(self, executor: Executor, orders: Sequence[Order]) -> None:
         """Send ``orders``, whose events are recorded.
 
-        If the executor refuses them, a newer leader sends them.
+        If the executor refuses the orders, there is a newer leader, which sends the orders itself.
+        This engine then steps down.
         """
         if not orders:
             return

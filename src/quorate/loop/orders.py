@@ -34,7 +34,7 @@ from quorate.ports.executor_port import (
 
 
 def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
-    """Return the orders for an executor that follow from ``events``, all applied to ``view``."""
+    """Return the executor's orders that follow from ``events``, which ``view`` already includes."""
     orders: list[Order] = []
     bounds = LeaseBounds(view)
     for event in events:
@@ -72,7 +72,7 @@ def _wipes(view: StateView) -> list[WipeNode]:
 
 
 def standing_orders(view: StateView) -> list[Order]:
-    """Return the orders for the state ``view``: every open lease, and every stop under way.
+    """Return the orders for the state ``view``: for every open lease, and for every stop under way.
 
     A failed node is fenced even if it has no lease any more, because its work may still run.
     """
@@ -93,9 +93,9 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
     A report about a lease that is over in the ledger yields no command, because the exit of an
     earlier start of a run must not end the next start. Work that ends under a claim leaves the
-    claim unchanged. A run that was cancelled or completed by hand stays so, however its work ends.
-    All ends of runs and leases are one command, because one waiting run may need the GPUs of
-    several ended leases.
+    claim unchanged. A run that was cancelled or completed by hand stays cancelled or completed,
+    however its work ends. All ends of runs and leases are one command, because one waiting run may
+    need the GPUs of several ended leases.
     """
     for report in reports:
         if isinstance(report, WipeDone):
@@ -110,7 +110,7 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
 
 def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | Confirm | None:
-    """Return the command for a reported end of a run or a lease; None if there is none."""
+    """Return the command for a reported end of a run or a lease; None if nothing has to change."""
     match report:
         case RunExited():
             if report.lease not in view.leases or _is_settled(view, report.run):
@@ -133,7 +133,7 @@ def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | C
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether ``run`` is a claim or is stopping, so that its work's exit does not end it."""
+    """Return whether the exit of the work of ``run`` is ignored: it is a claim, or is ending."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

@@ -1,9 +1,9 @@
 """The lottery's secret, and the links of the chain that ends with it.
 
-The cost of a link, in hashes, is its distance from the secret. So one link in every ``STRETCH`` is
-remembered: the first call computes the whole chain, and a later call at most one stretch. The
-process remembers the last chains that it used, because a service that begins a ledger also checks
-the secret.
+A link costs one hash for each step from the secret to the link. So one link in every ``STRETCH`` is
+remembered: the first call computes the whole chain, and a later call at most ``STRETCH`` hashes.
+The process remembers the last chains that it used. So a service that creates a ledger and then
+checks the secret computes the chain only once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHAINS_MAX: Final = 4
 class Preimages:
     """The links of the chain that ends with ``secret``.
 
-    Link 0 is public; the others are revealed one by one.
+    Link 0 is public; the other links are revealed one by one.
     """
 
     __slots__ = ("length", "secret")

@@ -1,6 +1,6 @@
 """The resolver's decisions in the program's log: which GPUs were missing, and which runs made room.
 
-Each record has its values as ``fields``, so that a log in JSON can be searched by them.
+Each log record has its values as ``fields``, so that a log in JSON can be searched by these values.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class SeenStore:
         return self._seen()
 
     def kept_end(self) -> Checkpoint | None:
-        """Return the last record of the log's end that is stored apart from the log."""
+        """Return the last record of where the log ends, which is stored apart from the log."""
         return self._store.kept_end()
 
     def verified_head(self) -> Head:

@@ -1,8 +1,9 @@
-"""Snapshots of an engine's state, written on its thread or on another one.
+"""Snapshots of an engine's state, written on the engine's thread or on another thread.
 
 If there is another thread, the thread that owns the state copies only the live part of the state.
-The other thread encodes and writes the copy, and the next block does not wait for it. After the
-snapshot is stored, the owner's thread removes the archived runs from the state.
+The other thread encodes and writes the copy, so the next block does not wait for the snapshot.
+After the snapshot is stored, the thread that owns the state removes the archived runs from the
+state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CLOSE_S_MAX: Final = 5.0
 
 @dataclass(slots=True)
 class _Writing:
-    """A snapshot that is being written: its state and head, and the error if it failed."""
+    """A snapshot that is being written: its state and head, and the error if writing failed."""
 
     state: State
     head: Head
@@ -39,7 +40,7 @@ class _Writing:
 class Snapshots:
     """Stores snapshots of a state; used by the state's owner only.
 
-    If ``is_beside``, snapshots are written on a thread of their own, one at a time.
+    If ``is_beside`` is true, snapshots are written on a separate thread, one at a time.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -62,7 +63,7 @@ class Snapshots:
             self.settle()
 
     def settle(self) -> bool:
-        """Return, without waiting, whether no snapshot is being written, so that one may begin.
+        """Return, without waiting, whether a new snapshot may begin: no other is being written.
 
         If a snapshot was stored since the last call, remove the runs that it archived from the
         state.
@@ -79,7 +80,7 @@ class Snapshots:
         return True
 
     def wait(self, within_s: float | None = None) -> bool:
-        """Wait for a snapshot that is being written; return whether it is settled."""
+        """Wait for a snapshot that is being written; return whether it is finished."""
         if self._thread is not None:
             self._thread.join(within_s)
         return self.settle()
@@ -87,7 +88,8 @@ class Snapshots:
     def keep_on_the_way(self, state: State, head: Head) -> bool:
         """Store a snapshot of ``state`` while the log is still being read.
 
-        Return whether it is stored. A store that was opened for reading stores none.
+        Return whether the snapshot is stored. A store that was opened for reading stores no
+        snapshot.
         """
         writing = _Writing(state, head, cut(state))
         self._write(writing)
@@ -109,7 +111,7 @@ class Snapshots:
             writing.is_kept = True
 
     def _release(self, writing: _Writing) -> None:
-        """Drop the runs that a stored snapshot archived; if it is not stored, thaw the runs."""
+        """Remove the runs that a stored snapshot archived; if it is not stored, thaw the runs."""
         made, runs = writing.made, writing.state.runs
         if writing.is_kept and made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)

@@ -13,10 +13,10 @@ from quorate.ports.store_port import EventStore
 
 
 def load_state(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
-    """Return the state and head of the ledger in ``store``, and the sequence of its snapshot.
+    """Return the state and head of the ledger in ``store``, and the sequence of its last snapshot.
 
-    A long log is read in parts. After each part a snapshot archives the ended runs, if the store
-    can keep snapshots, so that they need not all be in memory.
+    A long log is read in parts. If the store can keep snapshots, a snapshot after each part
+    archives the ended runs, so that the ended runs of the whole log need not be in memory at once.
     """
     state, head = State(), GENESIS
     kept = store.load_snapshot()

@@ -37,10 +37,12 @@ from quorate.views.exits import CommandError
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 30.0
-"""How often all workloads are compared even if nothing has changed, and how often the service looks
-again for workload kinds that a cluster lacked."""
+"""How often all workloads are compared with the ledger even if nothing has changed.
+
+After the same time the service looks again for kinds of workloads that a cluster lacked.
+"""
 UNSURE_S: Final = 0.5
-"""How long until pods that must end are checked again."""
+"""How long the service waits before it checks again whether pods have ended."""
 TROUBLE_S: Final = 5.0
 """How long to wait after a failed commit, or a failed change of the cluster."""
 PAUSE_S: Final = 0.05
@@ -48,8 +50,10 @@ PAUSE_S: Final = 0.05
 PART: Final = 20
 """Comparisons take at most 1/PART of the ledger thread's time."""
 ROUNDS_MAX: Final = 4
-"""How many times in a row commands are executed and ledger and cluster compared again, because one
-change may lead to others."""
+"""How often in a row commands are executed, and ledger and cluster are then compared again.
+
+This is repeated because one change may lead to others.
+"""
 INVALID: Final = 422
 
 Patch = tuple[SeenJob, dict[str, Any]]
@@ -57,11 +61,11 @@ Patch = tuple[SeenJob, dict[str, Any]]
 
 @dataclass(slots=True)
 class Compared:
-    """The changes to make in the cluster, after the ledger has recorded the new state of its runs.
+    """The changes to make in a cluster, after the ledger has recorded the new state of its runs.
 
     ``seq`` is the sequence of the compared state. ``refused`` has the refused commands with their
-    reasons, ``broken`` has the workloads that wait because of a bug. ``spent_s`` is the time that
-    the ledger thread spent.
+    reasons, and ``broken`` has the workloads that wait because of a bug. ``spent_s`` is the time
+    that the ledger thread spent.
     """
 
     seq: int
@@ -77,7 +81,7 @@ class Compared:
 def record_jobs(
     engine: Engine, rules: JobRules, seen: SeenJobs, gone: Collection[str] = ()
 ) -> Compared:
-    """Record the workloads of a cluster, on the ledger thread.
+    """Record the workloads of a cluster in the ledger; called on the ledger thread.
 
     The reason of a refusal is written to the workload that it concerns.
     """
@@ -126,7 +130,7 @@ def _execute(engine: Engine, rules: JobRules, commands: Sequence[Command]) -> di
         if len(commands) > 1:
             return {k: v for each in commands for k, v in _execute(engine, rules, [each]).items()}
         _LOG.exception("cluster %s: a bug keeps a Job waiting", rules.cluster)
-        why = f"a bug keeps it waiting ({type(error).__name__}); see the log of the service"
+        why = f"a bug keeps the Job waiting ({type(error).__name__}); see the log of the service"
         return {_key(commands[0]): why}
     return {
         _key(command): sentence(refusal)
@@ -225,7 +229,7 @@ class JobKeeper:
             _LOG.warning("cluster %s: its Jobs cannot be handled: %s", self._rules.cluster, trouble)
 
     async def _news(self, wait_s: float) -> None:
-        """Wait until the cluster or the ledger has changed, at most ``wait_s``."""
+        """Wait until the cluster or the ledger has changed, but at most ``wait_s`` seconds."""
         if self._changed.is_set():
             self._changed.clear()
             return
@@ -274,7 +278,7 @@ class JobKeeper:
         return UNSURE_S if done.unsure else LOOK_S
 
     async def _kill(self, workload: Workload) -> bool:
-        """Kill the pods of a workload; return False if that must be tried again."""
+        """Kill the pods of a workload; return False if the kill must be tried again."""
         try:
             await asyncio.to_thread(kill_pods, self._api, workload)
         except ClusterRefusedError as error:
@@ -283,7 +287,7 @@ class JobKeeper:
         return True
 
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
-        """Change a workload; return False if that must be tried again.
+        """Change a workload; return False if the change must be tried again.
 
         If the workload was changed or deleted meanwhile, this change is dropped, because the watch
         reports the new state. If the API server refuses a start as invalid, the run fails.
@@ -296,7 +300,7 @@ class JobKeeper:
             if error.status != INVALID or "spec" not in patch or not job.is_suspended:
                 self._complain(str(error))
                 return False
-            note = f"the API server rejects the change that starts it: {error}"
+            note = f"the API server rejects the change that starts the workload: {error}"
             command = Fail(run_name(job.workload), note, has_gone=True)
             await self._ledger_thread.run(
                 lambda engine: engine.execute_all([command], actor=self._rules.actor)

@@ -74,7 +74,7 @@ class NodeChanges:
 def node_changes(view: StateView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
     """Return the commands that bring the ledger's nodes into agreement with the cluster.
 
-    The number of GPUs that a node offers is compared only if the rules declare nodes.
+    The number of GPUs that a node offers is compared only if ``rules.declares`` is true.
     """
     pools = {name for name, pool in view.pools.items() if pool.executor_name == rules.actor}
     commands: list[Command] = []
@@ -111,7 +111,7 @@ def _moved_nodes(view: FleetView, pools: Collection[str], seen: SeenNodes) -> tu
         if _place_of(node.declared) != _place_of(record.spec):
             found.append(
                 f"node {name} is {_place_text(record.spec)} in the ledger, but its labels say "
-                f"{_place_text(node.declared)}; if the labels are right, declare it again: "
+                f"{_place_text(node.declared)}; if the labels are right, declare the node again: "
                 f"quorate node discover"
             )
     return tuple(found)
@@ -129,8 +129,9 @@ def _place_text(node: Node) -> str:
 def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
     """Return whether a run has to leave ``node`` because of ``taint``.
 
-    Sensitive runs and runs that tolerate the taint stay. The cluster deletes the pods of other
-    runs; while such a run has leases, the executor would create new pods.
+    Sensitive runs and runs that tolerate the taint stay. The cluster deletes the pods of all other
+    runs. As long as such a run has leases, the executor would create new pods for it, so the run
+    has to leave.
     """
     if taint is None:
         return False
@@ -147,7 +148,7 @@ def wanted_status(
 ) -> NodeStatus | None:
     """Return the new status of a node with ``status`` and ``mark``; None if the status stays.
 
-    A failure or a cordon is undone only if ``actor`` has recorded it.
+    A failure or a cordon is undone only if ``actor`` itself has recorded it.
     """
     if health is Health.UNSURE:
         return None
@@ -181,7 +182,7 @@ def _new_nodes(
         elif node.declared is not None and node.is_ready:
             health = seen.finding(name, now_s, rules.tolerance)
             if view.pool_of(node.declared) not in pools:
-                left_out.append(LeftOut(name, "no pool of this cluster selects it"))
+                left_out.append(LeftOut(name, "no pool of this cluster selects this node"))
             elif health.health is Health.READY:
                 found.append(node.declared)
             else:

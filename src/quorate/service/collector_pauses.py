@@ -1,11 +1,11 @@
 """Shortens the pauses of the garbage collector in a process with a large state.
 
 A collection visits every live object, and stops all threads meanwhile. For the state of 10,000
-nodes and their runs this takes 100 ms, every few seconds under load. After a collection that took
-long, the objects that it found alive are excluded from later collections. The state has no cycles,
-so reference counting still frees the parts that are replaced later. But reference cycles that are
-in use at that moment are never freed. This happens only after long collections, so the lost memory
-stays small.
+nodes and their runs, a collection takes 100 ms, every few seconds under load. After a long
+collection, the objects that were found alive are excluded from later collections. The state has no
+reference cycles, so reference counting still frees the parts of the state that are replaced later.
+But other objects that are in a reference cycle, and are in use during the long collection, are
+never freed. Long collections are rare, so the lost memory stays small.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from time import perf_counter
 from typing import Any, Final
 
 LONG_S: Final = 0.02
-"""If a collection takes longer than this, later collections skip the objects that it found
-alive."""
+"""The number of seconds from which on a collection counts as long.
+
+Later collections skip the objects that a long collection found alive.
+"""
 _OLDEST: Final = 2
 
 

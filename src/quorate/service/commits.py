@@ -50,8 +50,8 @@ class CommitHealth:
 
     A load balancer sends nothing to a service that is not ready, so no commit would show that the
     store has recovered. Therefore the service calls ``check_writable``, which raises a
-    ``QuorateError`` while the store accepts no writes. The call runs on a thread of its own,
-    because a store on other machines may answer slowly.
+    ``QuorateError`` while the store accepts no writes. The call runs on a separate thread, because
+    a store on other machines may answer slowly.
     """
 
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
@@ -62,7 +62,7 @@ class CommitHealth:
         self.trouble = ""
 
     def begin(self) -> None:
-        """At the start of the service, before any commit, check if the store accepts writes."""
+        """Check whether the store accepts writes, when the service starts and before any commit."""
         if self._check_writable is None:
             return
         try:

@@ -40,39 +40,45 @@ class Configuration:
 
     listen: Address
     grpc_listen: Address | str
-    """Empty if gRPC is off."""
+    """The address for gRPC; empty if gRPC is off."""
     ledger: str
     insecure: bool
     tls_cert: str
     tls_key: str
     executor: str
     run_as: RunAs | str
-    """Empty if work runs as the user of the service."""
+    """The system users of work; empty if work runs as the user of the service."""
     allow_root: bool
     run_memory_bytes: int
     run_processes_max: int
     clusters: Clusters | str
-    """Empty if no clusters are configured."""
+    """The clusters by name; empty if no clusters are configured."""
     kubernetes_namespace: str
     kubernetes_home: str
     node_not_ready_s: float
     pods_ready_s: float
     tolerated_taints: str
-    """The keys of taints, separated by commas."""
+    """The keys of the taints that work tolerates, separated by commas."""
     declare_nodes: str
-    """The names of clusters, separated by commas; the next two fields have the same form."""
+    """The names of clusters whose nodes the service declares, separated by commas.
+
+    ``kubernetes_resources`` and ``job_clusters`` are names of clusters in the same form.
+    """
     kubernetes_resources: str
     job_clusters: str
     kubernetes_admission: Address | str
-    """Empty if the admission webhook is off."""
+    """The address of the admission webhook; empty if the webhook is off."""
     kubernetes_admission_ca: str
-    """Empty if any client may call the webhook."""
+    """The CA of the webhook's clients; empty if any client may call the webhook."""
     kubernetes_account: str
     work_folder: str
     reports_folder: str
     quorum_name: str
     quorum_advertise: str
-    """Empty if other services reach this one at its listen address; the same for the next field."""
+    """The address at which other services reach this service; empty means the listen address.
+
+    ``quorum_grpc_advertise`` is the same for gRPC.
+    """
     quorum_grpc_advertise: Address | str
     quorum_ca: str
     log_format: str
@@ -120,7 +126,7 @@ class Configuration:
 
     @property
     def oidc(self) -> Oidc | None:
-        """The OIDC issuer that is trusted in addition to access tokens; None if not configured."""
+        """The OIDC issuer whose tokens are accepted too; None if no issuer is configured."""
         if not self.oidc_issuer:
             return None
         return Oidc(
@@ -309,7 +315,7 @@ def _cluster_faults(made: Configuration) -> list[str]:
         )
     if made.kubernetes_admission_ca and not made.kubernetes_admission:
         wrong.append(
-            "kubernetes.admission_ca: needs the webhook; give kubernetes.admission, or remove it"
+            "kubernetes.admission_ca: needs the webhook; give kubernetes.admission, or leave this out"
         )
     return wrong
 
@@ -326,7 +332,7 @@ def _quorum_faults(made: Configuration) -> list[str]:
         if isinstance(listen, Address) and listen.is_wildcard and not given:
             wrong.append(
                 f"{key}: this service listens at {listen}, which is not the address of one "
-                f"machine; give the address at which the other services of the ledger reach it"
+                f"machine; give the address at which the other services of the ledger reach this one"
             )
     parts = urlsplit(made.quorum_advertise)
     is_near = Address(host=parts.hostname or "localhost", port=0).is_loopback

@@ -17,7 +17,10 @@ from quorate.ports.errors import StoreUrlError
 
 PORT_MAX: Final = 65_535
 _NAMESPACE_MAX: Final = 23
-"""The longest template: a namespace may have 63 characters, 40 of them for an owner's name."""
+"""The longest template of a namespace's name.
+
+A namespace may have 63 characters, and 40 of these are for an owner's name.
+"""
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
 
@@ -55,7 +58,7 @@ class WrongSettingError(Exception):
 
 
 def text(value: object) -> str:
-    """Return the value, if it is one printable line."""
+    """Return ``value`` if it is one line of printable text."""
     if isinstance(value, str) and value.isprintable():
         return value
     raise WrongSettingError("must be text on one line")

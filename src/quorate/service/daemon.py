@@ -82,18 +82,20 @@ _LOG = logging.getLogger(__name__)
 KEEP_ALIVE_S: Final = 75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 ELECTED_S: Final = 15.0
-"""How long a starting service waits until some service leads, itself or another: several lease
-durations."""
+"""How long a starting service waits until it leads itself or another service leads.
+
+The time is several durations of a leader's lease.
+"""
 
 Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
-"""A part of the daemon besides REST, as a context manager that yields its description."""
+"""A part of the daemon besides REST: a context manager that yields the part's description."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
     """Additions to the daemon: further surfaces, and the ledger's key.
 
-    ``surfaces`` are entered when the ledger is open, and left before it is closed;
+    ``surfaces`` are entered when the ledger is open, and left before the ledger is closed;
     ``leader_surfaces`` are active while this service leads. ``open_store`` opens the ledger;
     ``clock`` is the clock of all parts; ``make_executor`` makes the executor.
     """
@@ -119,8 +121,8 @@ def _first_token(engine: Engine) -> str | None:
 def _admitted(ledger_thread: LedgerThread, tell: Callable[[str], None]) -> Part:
     """Return a leader's part that passes the first access token to ``tell``, if one is needed.
 
-    A service that leads when it starts may lose the leadership before its token is recorded. Then
-    the next leader issues the first token.
+    A service that leads when it starts may lose the leadership before its token is recorded. In
+    that case the next leader issues the first token.
     """
 
     @asynccontextmanager
@@ -149,7 +151,7 @@ def _reports(configuration: Configuration) -> ReportFolder | None:
 
 
 def _code_sign_in(configuration: Configuration, clock: Clock) -> CodeSignIn | None:
-    """Return the client for signing in at the issuer; None if it is not configured."""
+    """Return the client for signing in at the issuer; None if sign-in is not configured."""
     if configuration.oidc is None or configuration.oidc_client is None:
         return None
     return CodeSignIn(configuration.oidc, configuration.oidc_client, clock)
@@ -293,7 +295,7 @@ class Daemon:
     async def _serve(
         self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread
     ) -> None:
-        """Answer until stopped; raises ``CommandError`` when the ledger thread has ended."""
+        """Answer requests until stopped; raises ``CommandError`` if the ledger thread has ended."""
         ending = asyncio.ensure_future(ledger_thread.ended.wait())
         ending.add_done_callback(lambda _: self.stop())
         try:
@@ -379,7 +381,7 @@ class _Server(GuardedServer):
                 loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, and let the open ones finish."""
+        """Accept no more connections, and let the open connections finish."""
         _LOG.info("stopping: accepting no more requests, and finishing those under way")
         self._watchers.close()
         await super().shutdown(sockets)

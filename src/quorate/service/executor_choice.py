@@ -199,6 +199,6 @@ def _check_shut(ledger: Path) -> None:
         files = " ".join(map(str, wide))
         raise CommandError(
             Exit.REFUSED,
-            f"executor.run_as: {files}: other users, and so jobs, may read or change it; run: "
+            f"executor.run_as: {files}: other users, and so jobs, may read or change them; run: "
             f"chmod 600 {files}",
         )

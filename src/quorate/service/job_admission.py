@@ -1,9 +1,9 @@
-"""Compares the ledger with the suspended workloads of a cluster. Pure.
+"""Compares the ledger with the suspended workloads of a cluster (pure functions).
 
 A workload with an owner becomes a run. When the run starts, the workload is pinned to the nodes of
-its leases and resumed. When the run must stop, the workload is suspended, and the leases end when
-no pod of the workload is left. This module stores nothing: after a restart it finds each difference
-again.
+the run's leases and resumed. When the run must stop, the workload is suspended, and the leases end
+when no pod of the workload is left. This module stores nothing: after a restart it finds each
+difference again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 LATE_MS: Final = 10 * SECOND_MS
 """Pods that still run this long after the deadline of their stop are killed.
 
-They may run beyond the deadline, because the grace period of a pod begins later than the stop.
+Pods may run beyond the deadline, because the grace period of a pod begins later than the stop.
 """
 
 
@@ -40,10 +40,10 @@ class JobChanges:
     """The commands to record, and the changes to the cluster.
 
     ``unsure`` has the workloads whose pods must be looked up. ``submitted`` has the workloads of
-    the ``Submit`` commands, by run. ``gone`` has the workloads whose pods were looked up, with no
-    pod found. ``overdue`` has the workloads whose pods have outlived the deadline of their stop.
-    ``broken`` has the workloads that could not be compared because of a bug; other workloads do not
-    wait for them.
+    the ``Submit`` commands, by run. ``gone`` has the workloads for which a look-up found no pod.
+    ``overdue`` has the workloads whose pods have outlived the deadline of their stop. ``broken``
+    has the workloads that could not be compared because of a bug; the other workloads do not wait
+    for these workloads.
     """
 
     now_ms: int
@@ -114,7 +114,7 @@ def _is_home(rules: JobRules, record: RunRecord, workload: Workload) -> bool:
 
 
 def _live_runs(view: StateView, rules: JobRules) -> list[str]:
-    """Return the runs that belong to workloads of this cluster, and wait or have leases."""
+    """Return the runs of this cluster's workloads that wait or have leases."""
     names = dict.fromkeys([*view.pending, *(lease.fact.run for lease in view.leases.values())])
     pools = pools_of(view, rules)
     found = [(name, view.runs[name].spec) for name in names]
@@ -187,19 +187,19 @@ def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChan
             wrong = _changed(job, record)
             if not wrong and not is_pinned_to(job, nodes):
                 wrong = (
-                    f"its pod template must name exactly the nodes of its run: {', '.join(nodes)}"
+                    f"the pod template must name exactly the nodes of the run: {', '.join(nodes)}"
                 )
             if wrong:
                 _suspend(job, wrong, found)
 
 
 def _changed(job: SeenJob, record: RunRecord) -> str:
-    """Return how a workload differs from its run; empty if it does not."""
+    """Return how a workload differs from its run; empty if it does not differ."""
     if job.fault:
         return job.fault
     if job.gpus != record.spec.gpus:
         return (
-            f"it asks for {job.gpus} GPUs, but its run {record.spec.name} is for "
+            f"the workload asks for {job.gpus} GPUs, but its run {record.spec.name} is for "
             f"{record.spec.gpus}; create another workload"
         )
     return ""
@@ -243,8 +243,8 @@ def _confirm(
 ) -> None:
     """Confirm the end of leases that must end, when no pod is left.
 
-    If ``is_own``, the workload belongs to the run, and pods that have outlived the deadline are
-    killed.
+    ``is_own`` is true if the workload belongs to the run. In that case, pods that have outlived the
+    deadline are killed.
     """
     stops = {each: view.leases[each].ending for each in record.leases}
     ending = {each: stop for each, stop in stops.items() if stop is not None}
@@ -279,12 +279,12 @@ def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: Jo
     if _ends_leases(view, record):
         _confirm(view, record, workload, found, is_own=False)
     else:
-        note = f"its workload is in the namespace {workload.namespace}, which is not its owner's"
+        note = f"the workload is in namespace {workload.namespace}, which is not that of its owner"
         found.commands.append(Cancel(record.spec.name, note))
 
 
 def _end_foreign(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Cancel a run that names the workload of another run, and so has no pods of its own."""
+    """Cancel a run that names the workload of another run; such a run has no pods itself."""
     if _ends_leases(view, record):
         found.commands += [Confirm(lease) for lease in record.leases]
     else:

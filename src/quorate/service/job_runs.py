@@ -1,4 +1,4 @@
-"""Makes a run from a cluster's workload, or returns why that is not possible. Pure."""
+"""Makes a run from a cluster's workload, or returns why that is not possible (pure functions)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
 def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
     """Return why a workload cannot become a run of its owner; empty if it can."""
     if not job.is_suspended:
-        return "it is not suspended, so it runs without Quorate; create it with suspend: true"
+        return "the workload is not suspended, so it runs without Quorate; create it with suspend: true"
     if job.fault:
         return job.fault
     if job.owner not in view.owners:
@@ -96,9 +96,10 @@ class _Chosen:
 
 
 def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return the chosen name, or the fault if none can be chosen.
+    """Return the chosen name, or the fault if no name can be chosen.
 
-    It is ``said``; if ``said`` is empty, it is the only name in ``there``.
+    The chosen name is ``said``. If ``said`` is empty, the chosen name is the only name in
+    ``there``.
     """
     if said and said not in there:
         return _Chosen(

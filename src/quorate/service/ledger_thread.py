@@ -2,7 +2,7 @@
 
 Submits that wait while a commit is under way are committed together, as one block with one flush:
 group commit without a timer. Between two groups the thread answers other requests, for a bounded
-time. No caller is answered before the block is durable (docs/adr/0019).
+time. No caller is answered before the block with its changes is durable (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ _LOG = logging.getLogger(__name__)
 WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; above that, callers must try again later."""
 OTHERS_S_MAX: Final = 0.05
-"""How long submits may wait while other requests are answered. At least one other request is
-answered in between, however long it takes."""
+"""How long submits may wait while other requests are answered.
+
+At least one other request is answered before the next submits, however long that request takes.
+"""
 SUBMITS_CPU_S_MAX: Final = 0.25
-"""How much CPU time deciding the submits of one block may take before other requests are answered.
+"""How much CPU time deciding one block's submits may take before other requests are answered.
 """
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU time deciding one large request may take; a slower request is refused."""
@@ -115,8 +117,8 @@ class LedgerThread:
     ``beside`` has what answers need in addition to the ledger. ``reading`` opens the ledger for
     reads on other threads. Without ``reading``, the ledger thread also answers reads. If
     ``ledger``, the URL of the store, is given, separate processes answer reads. If a ``supply`` of
-    executors is given, other services may share the ledger: this one decides only while it leads,
-    and otherwise follows the ledger.
+    executors is given, other services may share the ledger: this service decides only while it
+    leads, and otherwise follows the ledger.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -196,7 +198,7 @@ class LedgerThread:
             self._readers.open()
 
     async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
-        """Accept no more requests, answer the waiting ones, and close the ledger.
+        """Accept no more requests, answer the waiting requests, and close the ledger.
 
         Raises ``CommandError`` if that takes too long; the thread is then abandoned.
         """
@@ -232,8 +234,8 @@ class LedgerThread:
     def outages(self) -> Mapping[str, str]:
         """Why some pools or clusters are not served, by executor.
 
-        The ledger can be used nevertheless.
-        A key is an executor that pools name, such as ``kubernetes/west``, or a part of a cluster.
+        The ledger can be used nevertheless. A key is the name of an executor, such as
+        ``kubernetes/west``, or a part of a cluster, such as ``kubernetes/west nodes``.
         """
         found = dict({} if self._served is None else self._served.outages)
         for each in self.outage_sources:
@@ -246,12 +248,12 @@ class LedgerThread:
 
     @property
     def _served(self) -> ServedExecutor | None:
-        """The executor in use; None if there is none, or if this service follows."""
+        """The executor in use; None without an executor, or if this service follows."""
         return self._executor if self._role is None else self._role.executor
 
     @property
     def crowding(self) -> str:
-        """The limits that are reached, so that callers must try again later; empty if none."""
+        """The limits that are reached, so that callers must try again later; empty if none is."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -265,7 +267,7 @@ class LedgerThread:
         return len(self._line)
 
     async def stand(self, own: CandidateAddress, within_s: float) -> None:
-        """Stand for election; wait until some service leads, at most ``within_s``."""
+        """Stand for election, and wait until some service leads, at most ``within_s`` seconds."""
         self.own_name = own.name
 
         def stand(engine: Engine) -> None:
@@ -286,9 +288,9 @@ class LedgerThread:
 
     @property
     def lag_s(self) -> float:
-        """The lag: how long ago the state was known to have all events of the ledger.
+        """The seconds since the state was last known to have all events of the ledger.
 
-        0 if this service leads, or is the only service of its ledger.
+        The lag is 0 if this service leads, or if it is the only service of its ledger.
         """
         return max(0.0, monotonic() - self.whole_s)
 
@@ -301,7 +303,7 @@ class LedgerThread:
         """Return whether the state has everything that was recorded before this call.
 
         A leader asks etcd where the ledger ends, because programs that are not services may append
-        to it, too. False if etcd does not answer, or if this service follows.
+        to the ledger, too. Return False if etcd does not answer, or if this service follows.
         """
         if not self.is_led:
             return True
@@ -321,8 +323,9 @@ class LedgerThread:
     def held_term(self) -> int:
         """The term in which this service leads now; 0 if it does not lead, or is the only service.
 
-        ``leadership`` is from the last turn of the ledger thread. A service that was suspended for
-        a while, or whose thread waits for the store, may have lost its lease since.
+        ``leadership`` may be out of date, because it is from the last turn of the ledger thread. A
+        service that was suspended for a while, or whose thread waits for the store, may have lost
+        its leader's lease since then.
         """
         is_settled = self._role is not None and self.leadership.leads
         return self._role.held_term if self._role is not None and is_settled else 0
@@ -341,7 +344,8 @@ class LedgerThread:
     def _reads_here(self) -> bool:
         """Whether the ledger thread answers reads of a page, because the store cannot be reached.
 
-        A reader may not have read the ledger yet. The ledger thread has all that the service knows.
+        A separate reader may not have read the ledger yet, but the ledger thread has all that the
+        service knows.
         """
         others = self._others
         return others is not None and others.has_all_there_is and not self.leadership.leads
@@ -353,7 +357,7 @@ class LedgerThread:
             listener()
 
     def token(self, name: str) -> TokenRecord | None:
-        """Return the access token called ``name``; None if there is none.
+        """Return the access token called ``name``; None if there is no such token.
 
         Any thread may call this, because it only reads a dict.
         """
@@ -362,7 +366,7 @@ class LedgerThread:
     async def ask(
         self, caller: Caller, operation: Operation, asked: Struct, form: Form = Form.TREE
     ) -> Reply:
-        """Return the answer; all changes that the request made are durable.
+        """Return the answer to a request; all changes that the request made are durable.
 
         Raises ``CommandError`` if the request is refused, and a ``QuorateError`` if the ledger
         fails.
@@ -418,7 +422,7 @@ class LedgerThread:
         return True
 
     async def reached(self, seq: int, within_s: float) -> bool:
-        """Wait until ``seq`` is recorded here; return whether that was in time."""
+        """Wait until this service has event ``seq``; return whether it came within ``within_s``."""
         end_s = monotonic() + within_s
         while self.recorded_seq < seq:
             left_s = end_s - monotonic()
@@ -458,7 +462,7 @@ class LedgerThread:
         return replace(context, go_on=within_cpu(LARGE_CPU_S_MAX)) if queued.is_large else context
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
-        """Open the ledger, report whether an executor runs its work, and answer until stopped."""
+        """Open the ledger, report whether it has an executor, and answer requests until stopped."""
         began_s = monotonic()
         try:
             engine = self._opening()
@@ -527,7 +531,7 @@ class LedgerThread:
         self._tell(self._led_as, self._role.leadership)
 
     def _led_as(self, leadership: Leadership) -> None:
-        """Wake callers that wait for another leadership; in the event loop."""
+        """Wake callers that wait for a change of the leadership; runs in the event loop."""
         self.leadership = leadership
         led, self._led = self._led, asyncio.Event()
         led.set()
@@ -618,7 +622,7 @@ class LedgerThread:
         self._settle(engine, settled)
 
     def _answer_large(self, engine: Engine) -> None:
-        """Answer one large request; small requests come before the next large request."""
+        """Answer one large request; before the next one, waiting small requests are answered."""
         queued = self._line.large()
         if queued is None:
             return
@@ -673,7 +677,7 @@ class LedgerThread:
         self._tell(self._moved_to, engine.head.seq)
 
     def _moved_to(self, seq: int) -> None:
-        """Wake the callers that wait for new events; in the event loop."""
+        """Wake the callers that wait for new events; runs in the event loop."""
         self.recorded_seq = max(self.recorded_seq, seq)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
@@ -696,10 +700,10 @@ def _set(event: asyncio.Event) -> None:
 
 
 def _shown(engine: Engine, error: Exception, before: Head) -> Exception:
-    """Return ``error`` for the caller, who may ask again if another service decides now.
+    """Return ``error`` for the caller; if another service leads now, the error says to ask again.
 
     ``before`` is the ledger's head when the request began. If the head has moved, the error may
-    have come after the commit, so the caller must not take it for a refusal.
+    have come after the commit, so the caller must not take the error for a refusal.
     """
     if isinstance(error, QuorateError) and engine.head != before:
         return unsure(str(error))

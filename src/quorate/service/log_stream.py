@@ -44,7 +44,7 @@ class StreamLog(logging.Handler):
         self._is_closing = Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write ``record``, or keep it; the caller holds the lock."""
+        """Write ``record``, or keep it to write it later; the caller holds the lock."""
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
         except Exception:  # noqa: BLE001 - a line that cannot be made must not end its thread
@@ -87,7 +87,7 @@ class StreamLog(logging.Handler):
         if not self._left_out:
             return
         lines = "1 line was" if self._left_out == 1 else f"{self._left_out} lines were"
-        text = f"{lines} left out of the log here: not read in time, or not written"
+        text = f"{lines} left out of the log here: the reader was too slow, or a write failed"
         told = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
         self._left_out = 0
         self._keep(f"{self.format(logging.makeLogRecord(told))}\n".encode())

@@ -3,7 +3,7 @@
 Only a ledger in a shared store is followed. A store with a leader reports when its head has moved,
 so this service has the new events a moment later. In addition the service reads the head every half
 second, so that it knows how old its state may be, even if the store stops reporting. ``HeadWatch``
-receives the reports and reads the head on threads of its own, so that the ledger thread answers
+receives the reports and reads the head on separate threads, so that the ledger thread answers
 requests while the store cannot be reached.
 """
 
@@ -24,11 +24,11 @@ from quorate.ports.leader_port import LedStore
 _LOG = logging.getLogger(__name__)
 
 FOLLOW_S: Final = 0.5
-"""How often the head is read: a token that another service revokes is refused within 1 s."""
+"""How often the head is read, so that a token that another service revokes is refused in 1 s."""
 WATCH_S: Final = 0.5
-"""The longest wait for a new head. Closing may take as long."""
+"""The longest wait for a new head; closing the watch may take as long."""
 LOOK_S: Final = 2.0
-"""The longest wait for an answer to a read of the head. Closing may take as long."""
+"""The longest wait for an answer to a read of the head; closing the watch may take as long."""
 AWAY_S: Final = 5.0
 """How long reads may fail before a service is not ready: longer than etcd's elections take."""
 
@@ -37,8 +37,8 @@ AWAY_S: Final = 5.0
 class HeadLook:
     """A read of the head: at ``asked_s`` of the monotonic clock, ``seq`` was the last event.
 
-    If a read got no answer, ``trouble`` says why, and ``seq`` and ``asked_s`` are those of the last
-    answer.
+    If a read got no answer, ``trouble`` says why, and ``seq`` and ``asked_s`` are from the last
+    read that got an answer.
     """
 
     seq: int
@@ -50,8 +50,8 @@ class HeadWatch:
     """Tracks the end of a ledger.
 
     ``wake`` is called when a watch reports a new end, and after each read of the head. ``look`` is
-    replaced, never changed, so that other threads may read it. ``on_look`` is called with each
-    look.
+    replaced, never changed, so that other threads may read it. ``on_look`` is called with each new
+    ``look``.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class HeadWatch:
 
 
 class OtherWriters:
-    """Follows the ledger for one engine, on the ledger thread. ``trouble`` is why reading fails.
+    """Follows the ledger for one engine, on the ledger thread; ``trouble`` says why reading fails.
 
     The state has all events that the ledger had at ``read_s``.
     """
@@ -148,7 +148,7 @@ class OtherWriters:
         return bool(self.away) and not self._engine.is_behind
 
     def wait_s(self) -> float:
-        """Return how long until the next read is due; infinite if a watch wakes the thread."""
+        """Return the seconds until the next read is due; infinite if a watch wakes the thread."""
         if not self._engine.is_shared:
             return inf
         if self.watch is not None:
@@ -186,7 +186,7 @@ class OtherWriters:
         return is_known and not self.away and not self.trouble
 
     def _followed(self) -> bool:
-        """Apply blocks that other services have appended; return whether there were any."""
+        """Apply blocks that other services have appended; return whether there were new blocks."""
         began_s = monotonic()
         try:
             blocks = self._engine.follow()

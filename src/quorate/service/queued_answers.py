@@ -15,7 +15,7 @@ from quorate.service.reply import reply_of
 from quorate.service.request_queue import QueuedRequest
 
 Response = tuple["asyncio.Future[Any]", Any, BaseException | None]
-"""The future of the caller, and the result or the exception for it."""
+"""The future of the caller, and the result or the exception to set in the future."""
 
 
 def caller_of(queued: QueuedRequest) -> Caller:
@@ -32,7 +32,7 @@ def asking_of(context: RequestContext, queued: QueuedRequest) -> Asking:
 
 
 def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
-    """Return ``found`` in the requested form, or the error of making that form."""
+    """Return ``found`` in the requested form, or the error if that form cannot be made."""
     if isinstance(found, Exception):
         return queued.done, None, found
     assert queued.operation is not None, queued
@@ -43,7 +43,7 @@ def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
 
 
 def deliver(responses: list[Response]) -> None:
-    """Set the results of the futures of ``responses``; in the event loop."""
+    """Set the results of the futures of ``responses``; runs in the event loop."""
     for done, found, error in responses:
         if done.done():
             continue  # The caller has disconnected.

@@ -31,9 +31,9 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    The ``lines`` of a long answer (``is_long``) may be read only in the read pool, those of other
-    answers only on the ledger thread. ``LedgerThread.parts_of`` reads them there. ``cpu_s`` is the
-    CPU time that a reader took for the answer.
+    The ``lines`` of a long answer (``is_long``) may be read only in the read pool. The ``lines`` of
+    other answers may be read only on the ledger thread. ``LedgerThread.parts_of`` reads both in the
+    right place. ``cpu_s`` is the CPU time that a reader took for the answer.
     """
 
     body: bytes = b""
@@ -51,7 +51,7 @@ def to_json(tree: object) -> bytes:
 
 
 def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
-    """Return ``found`` in ``form``; raises ``CommandError`` if there is no such form."""
+    """Return ``found`` in ``form``; raises ``CommandError`` if it has no such form."""
     body, tree, lines = b"", None, None
     match form:
         case Form.TREE:

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 KEY: Final = "quorate.handled"
-"""The key of the record in the scope of a request."""
+"""The key under which the ASGI scope of a request has its ``Handled`` record."""
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES: Final = 8
 _IDS_AT_ONCE: Final = 256
@@ -20,7 +20,8 @@ _IDS_AT_ONCE: Final = 256
 class Handled:
     """The data about a request so far.
 
-    ``said`` is only for a refused request: the headers on the age of the state that was used.
+    ``said`` has the headers about the age of the state that was used. They are set only for a
+    refused request.
     """
 
     request_id: str
@@ -35,7 +36,7 @@ class Handled:
 
 
 def request_id_of(sent: str) -> str:
-    """Return the id that the client sent if it is valid, else a new one."""
+    """Return the id that the client sent if the id is valid, else a new id."""
     return sent if _ID.fullmatch(sent) else _new_id()
 
 
@@ -50,7 +51,7 @@ def _new_id() -> str:
 
 
 _DRAWN: Final = deque[str]()
-"""Ids that are not used yet; every thread takes from them."""
+"""Random request ids that are not used yet; every thread takes its ids from here."""
 
 
 def handled(scope: Any) -> Handled:

@@ -1,7 +1,7 @@
 """Three queues for the ledger thread: submissions, committed together; large requests; all others.
 
 A large request is one decision and one block, which nothing can interrupt. So large requests wait
-in a queue of their own: before each of them, the waiting small requests are answered.
+in a separate queue: before each large request, the waiting small requests are answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quorate.views.statuses import TIMED_OUT, UNAVAILABLE
 _DOCUMENTS: Final = "documents"
 _DOCUMENT: Final = "document"
 _UNSURE: Final = (
-    "it may be recorded: check first, or repeat it with the same idempotency key (Idempotency-Key)"
+    "the command may be recorded: check first, or repeat it with the same key (Idempotency-Key)"
 )
 
 
@@ -162,7 +162,7 @@ class Line:
             return nudged
 
     def close(self) -> None:
-        """Accept no more requests; the waiting ones are still answered."""
+        """Accept no more requests; the waiting requests are still answered."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
@@ -181,8 +181,8 @@ class Line:
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Put back submits that were taken and not handled, in front of later submits.
 
-        Tenants and users still take turns: of several submits of a tenant or user, only the first
-        comes before those of others.
+        Tenants and users still take turns: if a tenant or user has several submits, only the first
+        of these comes before the submits of others.
         """
         with self._wake:
             for queued in reversed(queued_requests):

@@ -1,4 +1,4 @@
-"""Checks that the secrets beside a ledger belong to it, and says what fails without them."""
+"""Checks that the secrets beside a ledger fit the ledger, and says what fails without them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from quorate.model.state.state_view import StateView
 from quorate.ports.errors import KeyFileError
 
 _UNSIGNED = "no checkpoint can be signed, and the record of the ledger's end is not signed"
-_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do not start"
+_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for such a conflict do not start"
 
 
 def trouble_with_secrets(url: str) -> list[str]:
     """Return a line for each missing or wrong secret beside the ledger at ``url``.
 
-    The line says what fails without the right secret. Only the first block is read: it says which
-    secrets the ledger needs.
+    The line says what fails without the right secret. Only the first block is read, because this
+    block says which secrets the ledger needs.
     """
     with read_store(url) as store:
         state, _ = replay(islice(store.blocks(), 1))
@@ -61,7 +61,7 @@ def _key_trouble(path: Path, public_key: str) -> str:
 
 
 def _seal_trouble(key: Path, view: StateView) -> str:
-    """Return the fault of the encrypted secret in the ledger; empty if there is none."""
+    """Return the fault of the encrypted secret in the ledger; empty if it can be decrypted."""
     try:
         KeyFileSeal(key).open(view.lottery.sealed, view.lottery.commitment)
     except KeyFileError as error:

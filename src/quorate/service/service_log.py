@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each record, and a traceback below it if there is one."""
+    """One line for each record, and below the line a traceback if the record has one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return ``record`` as text."""
@@ -71,7 +71,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(found: Handled) -> dict[str, Any]:
-    """Return the logged fields of a request; none of its content, which may be secret."""
+    """Return the logged fields of a request, without its content, which may be secret."""
     return {
         "request": found.request_id,
         "method": found.method,
@@ -92,7 +92,7 @@ def _printable(text: str) -> str:
 
 @contextmanager
 def logged(form: str, level: str) -> Iterator[None]:
-    """Log everything from ``level`` on in ``form`` until the block ends."""
+    """Log everything from ``level`` on in ``form`` until the ``with`` block ends."""
     # A service that was started without standard error has no place for a log.
     handler = logging.NullHandler() if sys.stderr is None else StreamLog(sys.stderr.fileno())
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

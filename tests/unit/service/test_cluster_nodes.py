@@ -85,7 +85,7 @@ def test_a_node_whose_labels_say_something_else_is_named_and_stays_as_it_was_dec
     (told,) = found.moved
     assert told == (
         "node g1 is H100 in us/west/A in the ledger, but its labels say H100 in us/west/C in rack "
-        "r7; if the labels are right, declare it again: quorate node discover"
+        "r7; if the labels are right, declare the node again: quorate node discover"
     )
     assert node_changes(engine.view, RULES, seen, 0).moved == ()
     assert node_changes(engine.view, DECLARING, SeenNodes(nodes={"g1": READY}), 0).moved == ()

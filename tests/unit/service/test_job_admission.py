@@ -423,7 +423,7 @@ def test_the_bug_of_one_job_is_not_that_of_others() -> None:
     assert world.phase(honest) is Phase.RUNNING
     assert [run_name(jobs[key].workload) for key in done.broken] == [broken]
     (said,) = [patch for job, patch in done.patches if run_name(job.workload) == wild]
-    assert "a bug keeps it waiting" in said["metadata"]["annotations"][MESSAGE_NOTE]
+    assert "a bug keeps the Job waiting" in said["metadata"]["annotations"][MESSAGE_NOTE]
 
 
 @pytest.mark.parametrize("pods", [2**31 - 1, 2, 0])
@@ -448,7 +448,7 @@ def test_a_job_that_grows_while_it_works_is_suspended_and_fails_without_pods() -
     world.change(name, parallelism=8)
     world.settle()
     assert world.is_suspended(name)
-    assert "it asks for 8 GPUs, but its run" in world.note(name)
+    assert "the workload asks for 8 GPUs, but its run" in world.note(name)
     assert world.phase(name) is Phase.RUNNING
     world.is_slow = False
     world.control()
@@ -464,7 +464,7 @@ def test_a_job_whose_template_names_other_nodes_is_suspended() -> None:
     world.change(name, template=template(), suspend=False)
     world.compare()
     assert world.is_suspended(name)
-    assert "its pod template must name exactly the nodes of its run: n0" in world.note(name)
+    assert "the pod template must name exactly the nodes of the run: n0" in world.note(name)
 
 
 def test_pods_that_outlive_the_deadline_of_a_stop_are_killed() -> None:

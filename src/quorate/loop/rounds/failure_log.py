@@ -17,8 +17,9 @@ _NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*")
 class FailureLog:
     """The cause of the last failure of each pool's policy.
 
-    A cause is the text of a failure without its numbers and without the job or flavor that it
-    names, because these differ from round to round. The log belongs to one process.
+    A cause is the failure's message, without numbers and without the job or flavor that the message
+    names. These details differ from round to round, and would make each failure look new. The
+    causes are in the memory of one process only.
     """
 
     _causes: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -26,7 +27,7 @@ class FailureLog:
     def failed(
         self, pool: str, policy: str, refusal: Unsolved, error: Exception | None = None
     ) -> None:
-        """Log a failure of the policy of ``pool``, unless its cause is that of the last one."""
+        """Log a failure of a pool's policy, unless the previous failure had the same cause."""
         what = refusal.message.replace(refusal.subject, "")
         cause = (policy, _NUMBER.sub("", what))
         if self._causes.get(pool) == cause:
@@ -42,5 +43,5 @@ class FailureLog:
         )
 
     def worked(self, pool: str) -> None:
-        """Note that the policy of ``pool`` has an answer, so that its next failure is logged."""
+        """Record that the policy of ``pool`` had an answer; the next failure is then logged."""
         self._causes.pop(pool, None)

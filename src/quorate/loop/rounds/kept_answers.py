@@ -1,7 +1,8 @@
 """The last answer of each pool's policy, so that an unchanged problem is not solved again.
 
-A policy is a function of its problem, so a cached answer equals the one that a solver would return
-again. The cache belongs to one process, and no round depends on whether an answer is cached.
+A policy's answer depends only on the problem, so a cached answer equals the answer that the solver
+would compute again. The cache is in the memory of one process. A round has the same result with and
+without a cached answer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Answer = Allocation | Unsolved
 class KeptAnswers:
     """For each pool: the policy that was called last, its problem, and its answer.
 
-    ``policies`` are the policies that pools can name: all that are installed, unless set otherwise.
+    ``policies`` are the policies that pools can name. None means all installed policies.
     """
 
     policies: Mapping[str, PoolPolicy] | None = None
@@ -34,12 +35,12 @@ class KeptAnswers:
     _last: dict[str, tuple[PoolPolicy, Problem, Answer]] = field(default_factory=dict)
 
     def policy(self, name: str | None) -> PoolPolicy | None:
-        """Return the policy called ``name``; None if there is none."""
+        """Return the policy called ``name``; None if no policy has this name."""
         policies = known_policies().by_name if self.policies is None else self.policies
         return policies.get(name or "")
 
     def of(self, pool: str, policy: PoolPolicy, problem: Problem) -> Answer:
-        """Return the answer of ``policy``: the cached one if the problem has not changed."""
+        """Return the answer of ``policy``; the cached answer if the problem has not changed."""
         if policy.reads_progress:
             return self.solve(policy, problem)
         last = self._last.get(pool)

@@ -1,9 +1,10 @@
-"""The shares of a pool in a round: its policy's answer, or without one, shares by weight.
+"""The shares of a pool's runs in a round: the answer of the pool's policy, or shares by weight.
 
-The numbers of one run, or an error of the policy, must not stop the round for the other runs. If a
+Bad numbers of one run, or an error in the policy, must not stop the round for the other runs. If a
 policy has no answer because of some runs, it names these runs. The named runs are left out of the
 round, and the policy is called again. If the policy still has no answer, all runs share by weight,
-which needs no solver. Owners then get their targets instead of the policy's shares.
+which needs no solver. Each owner then gets its target share instead of the share that the policy
+would compute.
 """
 
 from __future__ import annotations
@@ -22,14 +23,20 @@ from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, solver
 from quorate.policy.policies.by_weight import BY_WEIGHT
 
 ASKED_MAX: Final = 4
-"""How often a policy is called in a round; each call leaves out the runs named before."""
+"""How often a policy is called in one round, at most.
+
+If a policy has no answer because of some runs, the next call leaves these runs out.
+"""
 FLAVORS_USUAL: Final = 3
-"""The number of flavors for which a policy's limits on jobs are stated."""
+"""The number of flavors that a policy's limit on jobs assumes; with more flavors it is lower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The answer of a round, its policy, the runs that share, and the causes that are recorded."""
+    """The shares of a round, with the policy that computed them and the runs that get them.
+
+    ``causes`` say what was wrong with the policy's answer; the round records them.
+    """
 
     policy: str
     members: Sequence[Member]
@@ -38,7 +45,7 @@ class Answered:
     is_thrifty: bool = False
     """Whether the policy considers the price of GPUs."""
     is_for_the_last: bool = False
-    """Whether the policy's objective is the end of the last run."""
+    """Whether the policy's objective is that the last run ends as early as possible."""
 
 
 def answered(
@@ -51,7 +58,8 @@ def answered(
     """Return the answer by which ``members`` share the next round of a pool.
 
     A cached answer to an equal problem is used again. If the policy has no answer, the runs share
-    by weight. Sharing by weight has an answer for all runs that can run, so its errors are raised.
+    by weight. Sharing by weight has an answer for all runs that can run. So an error of sharing by
+    weight is a bug, and is raised.
     """
     policy, kept = by
     if policy is None:
@@ -92,9 +100,9 @@ def _asked(
     by: tuple[PoolPolicy, KeptAnswers],
     now_ms: int,
 ) -> Allocation | Unsolved | RoundCause:
-    """Return the checked answer of a policy, its refusal, or the cause for not calling it.
+    """Return the checked answer of a policy, its refusal, or why the policy was not called.
 
-    A failure of the policy is logged.
+    If the policy fails, the failure is logged.
     """
     policy, kept = by
     pool = floor.pool.name
@@ -117,9 +125,9 @@ def _asked(
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> RoundCause | None:
-    """Return a cause if ``policy`` would take too long; else None.
+    """Return a cause if ``policy`` would take too long with so many runs; else None.
 
-    No run is served while a policy computes.
+    While a policy computes, the engine serves no run.
     """
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
@@ -136,7 +144,8 @@ def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Ro
 def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
     """Yield (number of runs, number of GPUs) for each set of flavors that some run can use.
 
-    The runs are those that can use no flavor outside the set. The GPUs are those of the set.
+    A run is counted if it can use no flavor outside the set. The GPUs are the pool's GPUs of the
+    flavors in the set.
     """
     runs_on = Counter(
         frozenset(place for place, rate in enumerate(member.rates) if rate) for member in members
@@ -158,8 +167,8 @@ def _equal(
 def _cause(policy: str, refusal: Unsolved) -> RoundCause:
     """Return the recorded form of a policy's refusal.
 
-    The record names no run, because owners in a pool do not see each other's runs. The shares of
-    the round show which runs were left out, and the log has the error of a policy.
+    The recorded cause names no run, because owners in a pool do not see each other's runs. The
+    shares of the round show which runs were left out. The log has the text of a policy's error.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
         return RoundCause(RoundCode.FAILED, policy)

@@ -21,7 +21,7 @@ from quorate.policy.rounds.round_book import Row, Rules, Standing, over_slack, t
 from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
 
 SHARE_MIN: Final = 1e-6
-"""The least share that counts: shares are recorded in millionths."""
+"""The smallest share that does not count as zero, because shares are recorded in millionths."""
 
 
 def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
@@ -35,18 +35,19 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
-    The time that every run is owed comes from the ledger, so a choice needs no memory of its own. A
-    run is skipped if more deserving runs leave no room for it, or if its owner's money or quotas
-    are not enough. The next run in order is then chosen, and the skipped run is still owed its
-    time.
+    The ledger says how much GPU time each run is owed, so nothing is remembered from one choice to
+    the next. A run is skipped if more deserving runs leave no room for it, or if its owner's money
+    or quotas are not enough. The next run in order is then chosen, and the skipped run is still
+    owed its time.
 
     Left-over GPUs go first to chosen runs that are faster on these GPUs than on the flavor chosen
-    for them. Then they go to other runs that can use them, whatever the shares of these runs. A
-    policy may withhold GPUs (``discounts``) so that no run gains by misstating its rates. In that
-    case no run gets more than its share. ``is_thrifty`` is true if the policy considers prices.
-    Then no run is moved to a faster flavor that the policy did not choose. ``is_for_the_last`` is
-    true if the policy's objective is the end of the last run. Then the order depends on the slack
-    of each run, which is the part of its time in which it should have no GPUs.
+    for them. The GPUs that are still free go to other runs that can use them, even to runs without
+    a share. A policy may withhold GPUs (``discounts``) so that no run gains by misstating its
+    rates. In that case no run gets more than its share. ``is_thrifty`` is true if the policy
+    considers prices. Then no run is moved to a faster flavor that the policy did not choose.
+    ``is_for_the_last`` is true if the policy's objective is that the last run ends as early as
+    possible. Then the order depends on the slack of each run. The slack is the fraction of time in
+    which the run should have no GPUs.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -101,10 +102,10 @@ class _ChoicePass:
         self._held = held
         self.rows: list[Candidate] = []
         self.moved: set[Row] = set()
-        """Rows that keep their GPUs, but need other payers than before."""
+        """The rows (runs or pairs) that keep their GPUs, but get other payers than before."""
 
     def admits(self, candidate: Candidate) -> bool:
-        """Return whether ``candidate`` is within all limits and has nodes; if so, count it."""
+        """Return whether ``candidate`` is within all limits and gets nodes; if so, count it."""
         bill, seats = self._limits.bill(candidate), self._seats
         if bill is None and seats is not None:
             seats.pass_over(candidate)
@@ -128,9 +129,9 @@ class _ChoicePass:
         return bool(leases) and is_scattered(view, [lease.fact.slots for lease in leases])
 
     def nodes(self, chosen: Candidate) -> Nodes:
-        """Return the nodes meant for a chosen run; empty if it stays, or if any nodes will do.
+        """Return the nodes for a chosen run; empty if it keeps its nodes, or may use any nodes.
 
-        A run whose payers have to change starts again, on its present nodes.
+        If a run's payers have to change, the run starts again on its present nodes.
         """
         meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
         if meant or chosen.row not in self.moved:
@@ -142,7 +143,7 @@ class _ChoicePass:
 def _spare(
     floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return further runs, to use the GPUs that no run with a share of them can use."""
+    """Return further runs, for the GPUs that no run with a share of their flavor can use."""
     left = dict(free)
     for each in choices.rows:
         if each.flavor in left:
@@ -174,12 +175,13 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
     *,
     is_for_the_last: bool = False,
 ) -> Iterator[Candidate]:
-    """Yield a candidate for each row and each flavor on which the row has a share and can run.
+    """Yield a candidate for each row and each flavor, if the row has a share of it and can use it.
 
-    Runs without a share get only GPUs that these candidates leave over. The priority and the
-    deficit of a candidate are computed as in ``policy.rounds`` if the allocation begins now. Among
-    rows with equal values on a flavor, the row with the most time owed over all flavors comes
-    first, then the row that had GPUs for the least time.
+    A row is a run alone, or a pair of runs. Runs without a share get only GPUs that these
+    candidates leave over. The priority and the deficit of a candidate are computed as in
+    ``policy.rounds`` for an allocation that begins now. If two rows have equal values on a flavor,
+    the row that is owed more time over all flavors comes first. If this time is equal, too, the row
+    that had GPUs for less time comes first.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint
@@ -207,24 +209,28 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 
 
 class _Whole(NamedTuple):
-    """The shares and the owed time of a run in all its rows; for a pair, the runs' averages."""
+    """The shares of a run and the time that it is owed, alone and in pairs together.
+
+    For a pair, both values are the averages of its two runs.
+    """
 
     parts: Sequence[float]
     owed_ms: Sequence[float]
 
     def is_ahead(self, place: int, standing: Standing, rules: Rules) -> bool:
-        """Return whether the run had more than its share of a flavor, alone and in pairs."""
+        """Return whether a run had more than its share of a flavor, alone and in pairs in total."""
         owed_s = self.owed_ms[place] / SECOND_MS
         turn = turn_s(owed_s, self.parts[place], rules.round_s, standing)
         return is_ahead(owed_s, turn, rules)
 
 
 class _Row(NamedTuple):
-    """A run, or two that share GPUs: its shares, its flavors, and the time it is owed.
+    """A run alone, or two runs that share GPUs: the shares, the flavors, and the owed time.
 
-    ``parts`` are the shares from which ``owed_ms`` follows. For one run, these are its shares
-    alone. For a pair, they are the averages of its two runs, each with its shares in all its pairs.
-    ``whole`` is None if there are no pairs.
+    ``parts`` are the shares from which ``owed_ms`` was computed. For a run alone, ``parts`` are the
+    run's shares without a partner. For a pair, the shares of each run in all its pairs are added,
+    and ``parts`` are the averages of the two sums. ``whole`` is None if the policy's answer has no
+    pairs.
     """
 
     names: Row
@@ -238,11 +244,12 @@ class _Row(NamedTuple):
 
 
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed the average of the amounts of its two runs.
+    """Yield the rows of ``answer``; a pair is owed the average of what its two runs are owed.
 
-    The order of rows follows from the time that is owed to a run alone, or in pairs. Whether a row
-    is ahead of its share follows from all the time of its runs. So a run that is ahead does not get
-    GPUs through another of its rows before the runs that are not ahead.
+    Rows are ordered by the time that a run is owed without a partner, or that two runs are owed in
+    pairs. But whether a row is ahead of its share depends on all the time of its runs, alone and in
+    pairs. So a run that is ahead in total does not get GPUs through one of its other rows before
+    runs that are not ahead.
     """
     shares = answer.shares.tolist()
     count = len(members)
@@ -281,9 +288,10 @@ def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
 def _owed_by_part(
     member: Member, alone: Sequence[float], paired: Sequence[float]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the time that a run is owed alone, and in pairs, by flavor.
+    """Return the time that a run is owed alone, and the time that it is owed in pairs, by flavor.
 
-    If a run has a share of a flavor only alone, or only in pairs, all its owed time counts there.
+    If a run has a share of a flavor only alone, or only in pairs, both results have all the time
+    that the run is owed on this flavor.
     """
     if not any(paired):
         return member.owed_ms, member.owed_ms

@@ -1,8 +1,8 @@
-"""Funds: the payers of a run, and how many GPUs of a flavor each can pay for during a round.
+"""Funds: the payers of a run, and how many GPUs of a flavor each payer can pay for in a round.
 
 A round should choose runs whose payers can pay, because GPUs granted to other runs are idle until
 the next round. This module only estimates, because it considers each payer separately. The decision
-then checks the payers of each grant, as for every start. docs/adr/0024-rounds-pools.md.
+then checks the payers of each grant, as for every start. See docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quorate.model.state.state_view import StateView
 
 _Alike = tuple[str, Funding, Selector, int]
 Bound = tuple[str, str]
-"""The kind of a payer's limit (envelope, lending, or a cap over several), and its name."""
+"""One limit on what a payer pays: the limit's kind (envelope, lending or cap), and its name."""
 _ENVELOPE: Final = "envelope"
 _LENDING: Final = "lending"
 _CAP: Final = "cap"
 _BORROWED: Final = Tier.BORROWED
 GPUS_MAX: Final = 2**62
-"""The number of GPUs left under a bound that has no limit."""
+"""The number of GPUs that counts as left under a bound without a limit."""
 
 
 class Payer(NamedTuple):
-    """A payer, how many GPUs each of its bounds leaves, and whether it would lend them."""
+    """A payer, how many GPUs each of its bounds leaves, and whether the payer would lend them."""
 
     bounds: tuple[tuple[Bound, int], ...]
     is_lent: bool
@@ -51,10 +51,10 @@ class Part(NamedTuple):
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return how many GPUs of ``run`` each payer would pay for, in addition to those in ``used``.
+    """Return how many GPUs of ``run`` each payer would pay for, in addition to GPUs in ``used``.
 
-    The parts may add up to fewer GPUs than the run needs. Payers pay in cover order. The borrowed
-    part is at most the number that the run may borrow.
+    The parts may add up to fewer GPUs than the run needs. Payers pay in cover order: own envelopes
+    first, sponsors last. Sponsors pay for at most as many GPUs as the run may borrow.
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
@@ -82,7 +82,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
 
 
 def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
-    """Return whether the bounds of the payers leave room for ``parts`` besides ``used``."""
+    """Return whether the bounds of the payers leave room for ``parts`` in addition to ``used``."""
     taken: dict[Bound, int] = {}
     for part in parts:
         for bound, most in part.payer.bounds:
@@ -130,7 +130,7 @@ class Funds:
     def payers(self, run: Run, flavor: str) -> tuple[Payer, ...]:
         """Return the payers of ``run``, in cover order, and how many GPUs each could pay for.
 
-        Several owners may have the same payer.
+        The same payer may also pay for runs of other owners.
         """
         known = self._known.setdefault(_alike(run), {})
         if flavor not in known:
@@ -138,7 +138,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return the payers of ``leases`` with their GPUs; None if a payer cannot continue."""
+        """Return the payers of ``leases`` with their GPUs; None if one can no longer pay."""
         payers = self._by_key(self.payers(run, flavor))
         found = []
         for lease in leases:
@@ -180,9 +180,9 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
 
-        GPUs that runs of the pool use at present count as left, because the chosen runs can get
-        them. The unused GPU-hours that those runs hold do not count, because they are released too
-        late.
+        GPUs that runs of the pool use at present count as left, because the runs chosen next can
+        get these GPUs. GPU-hours that the present runs hold and have not used do not count as left,
+        because they are released too late.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

@@ -13,7 +13,7 @@ from quorate.policy.rounds.round_book import Row
 
 
 class _Held(NamedTuple):
-    """The flavor of which a row has GPUs, and the leases that it would keep."""
+    """The flavor of the GPUs that a row has now, and the leases that the row would keep."""
 
     flavor: str
     leases: list[Lease]
@@ -35,17 +35,19 @@ class HeldLeases:
         self.holders = frozenset(name for name, each in members.items() if each.record.leases)
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
-        """Return the leases that a row keeps if it stays; empty if it can keep none.
+        """Return the leases that a row keeps if it gets ``flavor`` again; empty if none.
 
-        In a pair, the first run by name has the leases, and the pair must be the same as before.
+        In a pair, the run whose name comes first has the leases. A pair keeps leases only if the
+        same two runs already share them.
         """
         found = self._held(row)
         return found.leases if found.flavor == flavor else _NOTHING.leases
 
     def may_stay_on(self, row: Row) -> str:
-        """Return the flavor on which a row has GPUs that it can give back within a round, or "".
+        """Return the flavor of a row's GPUs if the row can release them within one round; else "".
 
-        A run whose grace is longer than a round would keep its GPUs during rounds of other runs.
+        A run whose grace is longer than a round would still keep its GPUs in a round that gives
+        them to other runs.
         """
         found = self._held(row)
         if not found.leases:

@@ -1,7 +1,7 @@
-"""Limits of a choice: how many GPUs payers can pay for, and how many runs quotas let begin.
+"""Limits of a choice: how many GPUs payers can pay for, and how many runs may begin under quotas.
 
-Each choice is counted at once. If a run exceeds a limit, the next run in order is chosen. The
-decision then checks the limits of each grant, as for every start.
+Each chosen run is counted at once. If a run would exceed a limit, it is skipped, and the next run
+in order is considered. The decision later checks the limits of each grant, as for every start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from quorate.policy.rounds.row_choice import Candidate
 
 
 class Bill(NamedTuple):
-    """The cost of one choice: GPUs by payer, and runs that begin under the quotas ``bounds``.
+    """The cost of one choice: the GPUs of each payer, and the number of runs that begin.
+
+    ``bounds`` are the owners whose quotas limit how many runs begin.
 
     ``is_moved`` is true if the run keeps its GPUs, but other payers have to pay for them, because a
     more deserving run needs the present payers.
@@ -34,8 +36,9 @@ class Bill(NamedTuple):
 class Limits:
     """The GPUs and runs chosen in one round so far, by payer and by owner.
 
-    ``kept`` are all candidates with a share. For a candidate that would stay, its present payers
-    set GPUs aside. Runs chosen before it use these GPUs only if other GPUs are not enough.
+    ``kept`` are all candidates with a share. If a candidate would keep its leases, its present
+    payers set GPUs aside for it. Runs that are chosen earlier use these GPUs only if the other GPUs
+    of the payers are not enough.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Limits:
     def bill(self, chosen: Candidate) -> Bill | None:
         """Return the cost of ``chosen``; None if payers or quotas have no room for it.
 
-        A run that stays keeps its payers, if they have room. Else payers pay in cover order. Payers
-        first use GPUs that are kept for no run. If these are not enough, they use all that remain.
+        A run that keeps its leases keeps its payers, if the payers have room. Otherwise payers pay
+        in cover order. They first use GPUs that are set aside for no run. If these are not enough,
+        they also use GPUs that are set aside.
         """
         spec = self._members[chosen.row[0]].record.spec
         present = self._waiting.pop((chosen.row, chosen.flavor), None)
@@ -103,7 +107,7 @@ class Limits:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
     def _paid(self, leases: Sequence[Lease], flavor: str) -> list[Part] | None:
-        """Return the payers of ``leases``, which a row keeps; None if a payer cannot continue."""
+        """Return the payers of a row's ``leases``; None if a payer cannot pay any longer."""
         spec = self._members[leases[0].fact.run].record.spec
         return self._funds.present(spec, leases, flavor)
 

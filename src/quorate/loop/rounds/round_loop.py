@@ -4,7 +4,7 @@ The state of the pool becomes a ``Problem``, and the pool's policy answers it wi
 mechanism of rounds chooses runs by these shares, and the choice becomes a command of whole numbers.
 ``decide`` then checks quotas, money and room, as for any other start.
 
-Importing this module imports numpy, so an installation without pools of rounds does not import it.
+This module imports numpy. So a service imports this module only if it has pools of rounds.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def share_out(
     steps: Mapping[str, int],
     kept: KeptAnswers,
 ) -> ShareOut:
-    """Return the command that begins the next round of ``pool``, with the policies in ``kept``.
+    """Return the command that begins the next round of ``pool``; ``kept`` has the policies.
 
     If the policy has no answer, all runs share by weight, and the round records the cause. All runs
-    keep their GPUs if no run can run, or if the choice fails because of a bug. A bug does not end
-    the service, because the same round would be due again when the service restarts.
+    keep their GPUs if no run can run, or if the choice fails because of a bug. A bug must not end
+    the service: when the service restarts, the same round would be due, and would fail again.
     """
     funds = Funds(view, pool, now_ms)
     policy = kept.policy(view.pools[pool].policy)
@@ -87,7 +87,7 @@ def _answer(
 
 
 def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
-    """Return the round that follows from a policy's answer, as far as payers have money."""
+    """Return the command for a round by a policy's answer, for the runs whose payers have money."""
     answer = by_what.allocation
     grants = choose_rows(
         floor,
@@ -152,7 +152,7 @@ def _paired_shares(names: Sequence[str], answer: Allocation) -> dict[str, tuple[
 def _micro(amounts: Floats) -> list[Any]:
     """Return ``amounts`` in whole millionths; a policy's numbers are rounded only here.
 
-    An amount that is too large to be recorded becomes the largest possible one.
+    An amount that is too large to be recorded becomes the largest amount that can be recorded.
     """
     bounded = np.clip(amounts * MICRO, -_MICRO_MAX, _MICRO_MAX)
     whole: list[Any] = np.rint(bounded).astype(np.int64).tolist()

@@ -19,25 +19,25 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.problem import Pairs
 
 PAIRS_MAX: Final = 20_000
-"""The most pairs that a policy is called with, unless it allows fewer.
+"""The most pairs with which a policy is called, if the policy states no limit itself.
 
-200 runs of one owner have this many pairs. If there are more pairs, each owner gets a part of this
-number, and the newest runs of an owner may be in no pair.
+200 runs of one owner have about this many pairs. If there are more pairs, each owner gets a part of
+this number, and the newest runs of an owner may be in no pair.
 """
 
 _Both = tuple[float, float]
 _Kind = tuple[str, int]
-"""A job type and its GPUs."""
+"""A job type and its number of GPUs."""
 
 
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return the pairs of equal runs of one owner that can share GPUs, as their types allow.
+    """Return the pairs of runs of one owner that may have one lease and whose types can share GPUs.
 
-    There must be a flavor on which both runs make progress and have a payer. Two runs are not a
-    pair if a limit of their owner forbids running both at once. A run that is still stopping is in
-    no pair, so that no run has to wait for another run.
+    On at least one flavor both runs must make progress and have a payer. Two runs are not a pair if
+    a quota forbids their owner to run both at once. A run that is still stopping is in no pair,
+    because its partner would have to wait until the stop is complete.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []
@@ -65,7 +65,7 @@ class _Table:
         self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
 
     def alone(self, kind: _Kind) -> list[int]:
-        """Return the rate of a type without a partner on each flavor; 0 if it is not known."""
+        """Return the rate of a type without a partner on each flavor; 0 if not known."""
         if kind not in self._alone:
             known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
             self._alone[kind] = [0 if each is None else each.alone for each in known]
@@ -126,7 +126,7 @@ def _parts(
 def _alike(
     table: _Table, members: Sequence[Member], free: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rows in ``free`` that may have one lease and whose types can share GPUs.
+    """Yield the pairs of runs in ``free`` that may have one lease and whose types can share GPUs.
 
     Both runs of a pair have one owner. Pairs of older runs come first.
     """
@@ -146,8 +146,8 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
-    A run's rate without a partner may have been measured. The ratio of that rate to the rate in the
-    table then also scales the run's rate in the pair.
+    If a run's rate without a partner was measured, the run's rate in the pair is scaled by the
+    ratio of the measured rate to the rate in the table.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

@@ -24,19 +24,21 @@ MICRO: Final = float(PPM)
 FLAVORS_APART: Final = 10_000.0
 """The largest ratio of a run's rates on two flavors; the smaller rate is raised if necessary."""
 WORK_MAX: Final = 200_000_000
-"""How much work (``work_count``) a policy that can stop early may do: about one second."""
+"""The limit on the work (``work_count``) of a policy that can stop early: about one second."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
-"""The most work that a run may have left, or have done: three years.
+"""The most work that a problem states for a run, left or done: about three years.
 
-The work is counted in seconds on the run's fastest flavor.
+The work that is left is counted in seconds on the run's fastest flavor. The work that is done is
+counted in seconds on an equal share of every flavor.
 """
 
 
 class PoolPolicy(Asked, Protocol):
-    """The properties of a policy that a pool reads.
+    """The properties of a policy that matter to a pool.
 
-    The properties say which fields the policy uses, and how many runs it can take.
+    The properties say which fields of a problem the policy uses, and how many runs a problem may
+    have.
     """
 
     @property
@@ -56,7 +58,7 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def is_for_the_last(self) -> bool:
-        """Whether the policy's objective is the end of the last run."""
+        """Whether the policy's objective is that the last run ends as early as possible."""
         ...
 
     @property
@@ -85,7 +87,7 @@ def problem_of(
 ) -> Problem:
     """Return the problem for ``policy``; its entities are owners, weighted by their targets.
 
-    A run's own weight only divides its owner's part among the owner's runs. If the policy reads no
+    The weights of runs only divide an owner's part among the owner's runs. If the policy reads no
     entities, the weights of an owner's runs are scaled to add up to the owner's target.
     """
     specs = [member.record.spec for member in members]
@@ -123,7 +125,7 @@ def problem_of(
 
 
 def _costs(floor: Floor) -> Floats:
-    """Return the price of a GPU of each flavor for an hour; 0 if the pool states none."""
+    """Return the price of one GPU-hour of each flavor; 0 if the pool states no price."""
     known = dict(floor.pool.costs_micros)
     return np.array([known.get(flavor, 0) for flavor in floor.flavors]) / MICRO
 
@@ -157,7 +159,7 @@ def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Flo
 
 
 def _steps_left(member: Member) -> float:
-    """Return how many steps a run has left, at least one; 0 if its total is not known."""
+    """Return how many steps a run has left, at least one; 0 if the run's total is not known."""
     work = member.record.spec.rounds
     assert work is not None, member
     total = work.total_steps
@@ -174,8 +176,8 @@ def _deadlines_s(
 ) -> Floats:
     """Return the time within which each run has to end.
 
-    The time ends one round before the run's deadline, if the run can be that fast. Runs get their
-    shares in whole rounds, so a run may be one round behind its share.
+    The time ends one round before the run's deadline, if the run can end that early. The round is a
+    reserve: runs get their shares in whole rounds, so a run may be one round behind its share.
     """
     due = np.array([_deadline_s(member, now_ms) for member in members])
     found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))

@@ -1,8 +1,9 @@
-"""Seats: the nodes of every run that is chosen for a round, so that all of them have room.
+"""Seats: the nodes for each run that is chosen for a round, so that all chosen runs have room.
 
-Candidates come in the order of rank. A run that already has the flavor keeps its nodes, unless a
-more deserving run fits nowhere else. In that case the least deserving runs make room, and are
-placed again when their rank comes. A run that fits nowhere waits for the next round.
+Candidates get nodes in the order of rank. A run that already has GPUs of its flavor keeps its
+nodes, unless a more deserving run fits nowhere else. In that case the least deserving runs make
+room, and are placed again when the order reaches their rank. A run that fits nowhere waits for the
+next round.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RISEN_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The slots of a row on a flavor now, lease by lease."""
+    """The slots that a row (a run or a pair) has on a flavor now, lease by lease."""
 
     row: Row
     run: str
@@ -69,7 +70,7 @@ class Seats:
         self._open: dict[tuple[str, Selector], frozenset[IslandKey]] = {}
         self._risen_left = RISEN_MAX
         self.nodes: dict[Row, Nodes] = {}
-        """The nodes meant for runs that do not stay where they are."""
+        """The nodes for the chosen runs that do not keep their present nodes."""
         for place, each in enumerate(likely):
             kept = self._held(each, place)
             if kept is not None:
@@ -119,7 +120,7 @@ class Seats:
             self._rise(held)
 
     def _gather(self, chosen: Candidate, held: _Held) -> None:
-        """Move a run from its present nodes to fewer nodes, if these have room for it."""
+        """Move a run from its present nodes to fewer nodes, if fewer nodes have room for it."""
         if not is_scattered(self._view, held.parts):
             return
         self._rise(held)
@@ -132,7 +133,7 @@ class Seats:
         self._sit(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Place ``chosen`` on GPUs that no run has, and take them; None if it does not fit."""
+        """Place ``chosen`` on free GPUs, and take these GPUs; None if ``chosen`` does not fit."""
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -143,7 +144,7 @@ class Seats:
         return plan
 
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
-        """Let less deserving runs make room for ``chosen``, and return its placement there.
+        """Let less deserving runs make room for ``chosen``, and return the placement of ``chosen``.
 
         First only the least deserving run makes room. Each further attempt moves twice as many
         runs. Moved runs that were not in the way get their nodes back. If ``chosen`` does not fit
@@ -170,8 +171,8 @@ class Seats:
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
         """Yield the runs whose kept room ``chosen`` could use.
 
-        These runs are in domains that ``chosen`` may use, or their nodes count towards a limit that
-        also binds the owner of ``chosen``.
+        These runs are in domains that ``chosen`` may use, or their nodes count towards a quota that
+        also limits the owner of ``chosen``.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -186,7 +187,7 @@ class Seats:
                         yield held
 
     def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
-        """Return the domains that ``run`` may use; all of them if its owner's nodes are limited."""
+        """Return the domains that ``run`` may use; all if its owner has a limit on nodes."""
         view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
         key = (flavor, selector)
         if key not in self._open:
@@ -198,7 +199,7 @@ class Seats:
         return self._open[key]
 
     def _bounds_of(self, owner: str) -> frozenset[str]:
-        """Return the owners whose limits on nodes count for ``owner``."""
+        """Return the owners whose limits on nodes also limit ``owner``."""
         if owner not in self._bounds:
             headroom = Headroom.of(self._view, owner)
             names = () if headroom is None else (name for name, _ in headroom.bounds)
@@ -206,7 +207,7 @@ class Seats:
         return self._bounds[owner]
 
     def _release(self, row: Row) -> None:
-        """Release the nodes kept for the runs of ``row``, which got other nodes."""
+        """Release the nodes kept for the runs of ``row``, because these runs got other nodes."""
         for name in row:
             flavor, before = self._rows.get(name, ("", ()))
             held = self._kept.get(flavor, {}).pop(before, None)

@@ -25,7 +25,7 @@ from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
 STEADY_PARTS: Final = 20
-"""A measured rate counts as changed if it differs by more than this fraction: one in 20."""
+"""A measured rate counts as changed if it differs by more than one part in this number (5 %)."""
 
 
 class Keeps(Enum):
@@ -33,24 +33,25 @@ class Keeps(Enum):
 
     NONE = 0
     ROUNDING = 1
-    """Changes by at most one step a round, because only whole steps are counted.
+    """Ignore changes of at most one step per round, because only whole steps are counted.
 
     The changes must also be as small as for ``SMALL``.
     """
     SMALL = 2
-    """Changes by at most one part in ``STEADY_PARTS``."""
+    """Ignore changes of at most one part in ``STEADY_PARTS``."""
 
 
 class Member(NamedTuple):
     """A run that takes part in the next round, with its rates and the time it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor. A rate is 0 if the run cannot start: no
-    envelope pays for the run, it does not fit even in the empty pool, or its owner is at its limit
-    of running runs. ``owed_ms`` is, by flavor, the time that the run was due and did not get,
-    including the round that ends. ``owed_ms`` is negative if the run got more than it was due.
-    ``owed_paired_ms`` is the part of ``owed_ms`` in which the run shares GPUs with another run. It
-    is empty if the run was never in a pair. ``had_ms`` is how long the run had GPUs of any flavor
-    so far.
+    ``rates`` are millionths of a step per second by flavor. A rate is 0 if the run cannot start on
+    the flavor. There are three reasons: no envelope pays for the run, the run does not fit even in
+    the empty pool, or its owner is at its limit of running runs. ``owed_ms`` is, by flavor, the
+    time that the run should have had minus the time that it had, including the round that ends.
+    ``owed_ms`` is negative if the run had more time than it should have had. ``owed_paired_ms`` is
+    the part of ``owed_ms`` that the run is owed in pairs, sharing GPUs with another run.
+    ``owed_paired_ms`` is empty if the run was never in a pair. ``had_ms`` is how long the run had
+    GPUs of any flavor so far.
     """
 
     record: RunRecord
@@ -94,7 +95,7 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
 ) -> Floor:
     """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
-    ``counted`` are the records of runs whose steps are counted with this round. A rate that has
+    ``counted`` has new records of the runs whose steps are counted with this round. A rate that has
     changed by no more than ``keeps`` allows is replaced by the rate of the last round.
     """
     there = dict(sorted(pool_flavors(view, pool).items()))
@@ -127,7 +128,7 @@ def floor_of(  # noqa: PLR0913 - the result depends on all of these
 def _taking_part(
     view: StateView, pool: str, counted: Mapping[str, RoundsRun]
 ) -> Iterator[tuple[RunRecord, RoundsRun]]:
-    """Yield the runs of ``pool`` that are not ending and wait for no upstream."""
+    """Yield the runs of ``pool`` that are not stopping and wait for no other run to complete."""
     runs = view.runs
     for name, known in view.in_rounds.items():
         if known.pool != pool:
@@ -187,7 +188,7 @@ def _members(
 
 
 def _owed_ms(of: Entitlement, flavors: Sequence[str]) -> tuple[int, ...]:
-    """Return the time that a run was due minus the time that it had, for each flavor."""
+    """Return the time that a run should have had minus the time that it had, for each flavor."""
     due_ms, had_ms = of
     return tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors])
 
@@ -195,7 +196,7 @@ def _owed_ms(of: Entitlement, flavors: Sequence[str]) -> tuple[int, ...]:
 def _used_rates(
     view: StateView, pool: str, flavors: tuple[str, ...]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the rates by which the last round of ``pool`` was shared, by run."""
+    """Return, by run, the rates that the last round of ``pool`` used."""
     before = view.rounds.get(pool)
     if before is None or before.shared.flavors != flavors:
         return {}
@@ -209,9 +210,9 @@ def steady(
 
     If ``change_max`` is given, they must also differ by at most ``change_max``.
 
-    No measurement repeats exactly. With unchanged rates a policy's cached answer can be used again.
-    Rates are compared with those used in the last round. Therefore many small changes together are
-    not missed.
+    Two measurements are never exactly equal. If small differences are ignored, the rates do not
+    change, and a policy's cached answer can be used again. Each rate is compared with the rate that
+    the last round used. So many small changes in the same direction are noticed together.
     """
     return tuple(
         [
@@ -241,7 +242,7 @@ class _Doors:
         self._full: dict[str, bool] = {}
 
     def let_run(self, record: RunRecord) -> bool:
-        """Return whether a run counts as running already, or its quotas allow one more."""
+        """Return whether a run counts as running already, or quotas allow one more run."""
         owner = record.spec.owner
         if record.started_ms is not None:
             return True

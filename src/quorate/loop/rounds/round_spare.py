@@ -1,4 +1,4 @@
-"""Spare GPUs: runs with a share cannot use them, so other runs get them for one round.
+"""Left-over GPUs: no run with a share can use them, so other runs get them for one round.
 
 A policy does not know how much owners can pay together, how many nodes they may have, or which
 domains runs may use. So a policy may give GPUs to runs that are then skipped. Without this module
@@ -20,23 +20,25 @@ from quorate.policy.rounds.row_choice import Candidate
 RATE_MIN: Final = 0.1
 """The least useful rate, as a fraction of a run's fastest rate.
 
-Slow GPUs cost as much as fast ones.
+A run does not get left-over GPUs on which it is slower, because slow GPUs cost as much as fast
+GPUs.
 """
 
 
 FASTER_MIN: Final = 1.2
-"""How much faster a run must be on another flavor to be moved to this flavor for a round."""
+"""A run is moved to an idle flavor only if it is faster there by more than this factor."""
 
 
 def spare_candidates(
     floor: Floor, members: Sequence[Member], taken: Collection[str], left: Mapping[str, int]
 ) -> Iterator[Candidate]:
-    """Yield runs not in ``taken`` that could use the GPUs in ``left``, fastest flavor first.
+    """Yield runs not in ``taken`` that could use GPUs in ``left``, with their fastest flavor first.
 
-    The owner whose runs had the least GPU time in relation to its target comes first. Runs that the
-    caller takes between two results add to this time. Among the runs of one owner, the run that is
-    owed most comes first, then the run that had GPUs for the least time. The caller changes
-    ``taken`` and ``left`` between two results.
+    The owner whose runs had the least GPU time in relation to its target comes first. If the caller
+    takes a run, the run's next round is added to this time. Among the runs of one owner, the run
+    that is owed the most time comes first. If two runs are owed the same time, the run that had
+    GPUs for less time comes first. When the caller takes a run, it updates ``taken`` and ``left``
+    before it asks for the next result.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())
@@ -77,7 +79,7 @@ def faster_candidates(
 
     A policy gives a run shares of several flavors, but in one round the run has only one flavor. So
     a run may get a slow flavor while GPUs of a fast flavor are free. The most deserving run chooses
-    first. Each run keeps its rank, and takes nothing from a run with a share of that flavor.
+    first. Each run keeps its rank, and takes nothing from a run with a share of the fast flavor.
     """
     left = dict(free)
     for each in chosen:

@@ -10,7 +10,7 @@ RETRY_MIN_MS: Final = SECOND_MS
 RETRY_MAX_MS: Final = MINUTE_MS
 """How long a pool waits after its first failure (``RETRY_MIN_MS``), and the longest wait.
 
-Each wait is twice the previous one. Only time is lost, because runs keep the GPUs that they have.
+Each wait is twice the previous one. Waiting costs only time, because all runs keep their GPUs.
 """
 
 
