@@ -141,7 +141,7 @@ def test_people_write_neither_a_status_nor_what_is_of_others(
         assert tree["metadata"]["annotations"] == {"quorate.dev/user": "ada"}
         made.until_phase("mine", "Pending")
         path = own.path("Run", "mine")
-        assert "only Quorate writes it" in refused(
+        assert "only Quorate writes this subresource" in refused(
             lambda: ada.merge(f"{path}/status", {"status": {"phase": "Completed"}})
         )
         assert "cannot be changed" in refused(

@@ -332,7 +332,7 @@ class LedgerThread:
 
     @property
     def may_decide(self) -> bool:
-        """Whether this service may decide now: it has the leader's lease, or is alone."""
+        """Whether this service may decide now: it has the leader's lease, or is not led."""
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property
@@ -351,7 +351,7 @@ class LedgerThread:
         return others is not None and others.has_all_there_is and not self.leadership.leads
 
     def nudge(self) -> None:
-        """Request a read of executor reports, and call ``work_listeners``; from any thread."""
+        """Request a read of executor reports, and call ``work_listeners``; any thread may do so."""
         self._line.nudge()
         for listener in tuple(self.work_listeners):
             listener()

@@ -157,7 +157,7 @@ class OtherWriters:
         return max(0.0, self._next_s - monotonic())
 
     def read_on(self) -> bool:
-        """Apply blocks of other services, if a read is due; return whether there were any."""
+        """Apply blocks of other services, if a read is due; return whether any were found."""
         if self.wait_s() > 0:
             return False
         watch = self.watch

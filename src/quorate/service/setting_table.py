@@ -15,7 +15,7 @@ LEDGER_DEFAULT: Final = "quorate.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """``key`` is its name in the file, with its table; ``field`` is its field in Configuration."""
+    """One setting: ``key`` is its name in the file, ``field`` its name in ``Configuration``."""
 
     key: str
     read: Callable[[object], Any]
@@ -26,12 +26,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """The setting's name in the environment."""
         return "QUORATE_" + self.key.replace(".", "_").upper()
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The setting's name on the command line."""
         return "--" + self.key.replace(".", "-").replace("_", "-")
 
 
@@ -52,7 +52,7 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="grpc_listen",
-        text="the address of gRPC; empty: gRPC is off; port 0 means any free port",
+        text="the address of gRPC; if empty, gRPC is off; port 0 means any free port",
         kind="HOST:PORT",
     ),
     Setting(
@@ -75,7 +75,7 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="tls_cert",
-        text="the certificate and its chain, in PEM; requires the key",
+        text="the certificate and its chain, in PEM; `tls.key` must be given, too",
         kind="path",
     ),
     Setting(
@@ -91,8 +91,9 @@ SETTINGS: Final = (
         read=values.one_of("none", "simulated", "local"),
         default="none",
         text=(
-            "the executor of work: none, a simulation that takes the declared time, or processes "
-            "of this machine; `executor.kind` in a file with a table `executor`"
+            "the executor of work: none, a simulation in which work takes its declared time, or "
+            "processes of this machine; in a file that also has a table `executor`, the key is "
+            "`executor.kind`"
         ),
         kind="none, simulated or local",
     ),
@@ -102,8 +103,8 @@ SETTINGS: Final = (
         default="",
         field="run_as",
         text=(
-            "the system user that `local` work runs as: a template for owners, or a table; left "
-            "out: the user of the service"
+            "the system user that `local` work runs as: a template for owners, or a table; if "
+            "left out, work runs as the user of the service"
         ),
         kind="template or table",
     ),
@@ -137,8 +138,8 @@ SETTINGS: Final = (
         read=values.clusters,
         default="",
         field="clusters",
-        text="the clusters that pools with `executor: kubernetes` may name, each with its "
-        "kubeconfig, optionally followed by `#CONTEXT`, or with `in-cluster`",
+        text="the clusters that pools with `executor: kubernetes` may name; for each cluster the "
+        "path of its kubeconfig, optionally followed by `#CONTEXT`, or `in-cluster`",
         kind="NAME=PATH,... or table",
     ),
     Setting(
@@ -147,7 +148,7 @@ SETTINGS: Final = (
         default="quorate-{owner}",
         field="kubernetes_namespace",
         text="the namespace of an owner's pods, which must exist; without `{owner}` all owners "
-        "share one, and may mount each other's secrets",
+        "share one namespace, and may mount each other's secrets",
         kind="template",
     ),
     Setting(
@@ -170,8 +171,8 @@ SETTINGS: Final = (
         read=values.seconds(0, 86_400),
         default=300.0,
         field="pods_ready_s",
-        text="how long the API server may refuse the pods of a run, or a kubelet may report why "
-        "they do not start, before the run gives its GPUs back and waits again",
+        text="how long the pods of a run may fail to start, because the API server refuses them "
+        "or a kubelet reports an error, before the run gives its GPUs back and waits again",
         kind=_SECONDS,
     ),
     Setting(
@@ -188,8 +189,8 @@ SETTINGS: Final = (
         read=values.names,
         default="",
         field="declare_nodes",
-        text="the clusters whose new GPU nodes are declared in the ledger, if a pool of that "
-        "cluster selects them",
+        text="the clusters whose new GPU nodes are declared in the ledger; a node is declared "
+        "only if a pool of its cluster selects the node",
         kind="NAME,... or list",
     ),
     Setting(
@@ -206,7 +207,7 @@ SETTINGS: Final = (
         read=values.names,
         default="",
         field="job_clusters",
-        text="the clusters whose suspended Jobs become runs, if they name an owner; "
+        text="the clusters whose suspended Jobs become runs, if the Job names an owner; "
         "`kubernetes.namespace` must contain `{owner}`",
         kind="NAME,... or list",
     ),
@@ -215,8 +216,8 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="kubernetes_admission",
-        text="the address of the admission webhook, with TLS: API servers ask it who may write "
-        "which custom resource; empty: the webhook is off; port 0 means any free port",
+        text="the address of the admission webhook, with TLS: API servers ask the webhook who may "
+        "write which custom resource; if empty, the webhook is off; port 0 means any free port",
         kind="HOST:PORT",
     ),
     Setting(
@@ -225,7 +226,7 @@ SETTINGS: Final = (
         default="",
         field="kubernetes_admission_ca",
         text="the certificate authority of the API servers: the webhook refuses clients without a "
-        "certificate of it; empty: it accepts any client",
+        "certificate of this authority; if empty, the webhook accepts any client",
     ),
     Setting(
         key="kubernetes.account",
@@ -240,7 +241,7 @@ SETTINGS: Final = (
         default="",
         field="work_folder",
         text=(
-            "the folder for the output and checkpoints of `local` work; left out: a folder "
+            "the folder for the output and checkpoints of `local` work; if left out, a folder "
             "beside the ledger"
         ),
         kind="path",
@@ -250,16 +251,16 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="quorum_name",
-        text="the name of this service among those that share a [ledger in etcd](../quorum.md); "
-        "left out: its REST address",
+        text="the name of this service among the services that share a [ledger in "
+        "etcd](../quorum.md); if left out, the service's REST address",
     ),
     Setting(
         key="quorum.advertise",
         read=values.service_address,
         default="",
         field="quorum_advertise",
-        text="the address at which other services reach the REST of this one; left out: its listen "
-        "address",
+        text="the address at which other services reach REST of this service; if left out, the "
+        "address in `listen`",
         kind="URL",
     ),
     Setting(
@@ -267,8 +268,8 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="quorum_grpc_advertise",
-        text="the address at which other services reach the gRPC of this one; left out: its listen "
-        "address",
+        text="the address at which other services reach gRPC of this service; if left out, the "
+        "address in `grpc.listen`",
         kind="HOST:PORT",
     ),
     Setting(
@@ -276,8 +277,8 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="quorum_ca",
-        text="the certificate authorities of the other services, in PEM; left out: those of the "
-        "machine",
+        text="the certificate authorities of the other services, in PEM; if left out, the "
+        "certificate authorities of the machine",
         kind="path",
     ),
     Setting(
@@ -285,8 +286,8 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="reports_folder",
-        text="the folder with reports of simulations (`quorate simulate --report`) that admins and "
-        "auditors read in the dashboard; empty: there are none",
+        text="the folder with reports of simulations (`quorate simulate --report`) that admins "
+        "and auditors read in the dashboard; if empty, there are no reports",
         kind="path",
     ),
     Setting(
@@ -310,7 +311,7 @@ SETTINGS: Final = (
         read=values.flag,
         default=False,
         field="metrics_public",
-        text="serve metrics to any caller, without a token; they name tenants and envelopes",
+        text="serve metrics to any caller, without a token; the metrics name tenants and envelopes",
         kind=_FLAG,
     ),
     Setting(
@@ -326,8 +327,8 @@ SETTINGS: Final = (
         read=values.count(1_024, 1 << 40),
         default=256 * 1024 * 1024,
         field="body_memory_bytes_max",
-        text="how much memory all bodies may take together, at least twice the largest; one tenant "
-        "may use half of it, one caller a quarter, and an admin all",
+        text="how much memory all bodies may take together, at least twice the largest body; one "
+        "tenant may use half of this memory, one caller a quarter, and an admin all",
         kind=_COUNT,
     ),
     Setting(
@@ -352,7 +353,7 @@ SETTINGS: Final = (
         default=4_000,
         field="concurrent_max",
         text="how many requests may be under way at once, including watchers; one tenant may have "
-        "half of them, one caller a quarter, and an admin all",
+        "half of this number, one caller a quarter, and an admin all",
         kind=_COUNT,
     ),
     Setting(
@@ -360,8 +361,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=8_000,
         field="connections_max",
-        text="how many connections may be open at once; half of them may be watches, and one "
-        "caller may have a quarter of those",
+        text="how many connections may be open at once; half of the connections may be watches, "
+        "and one caller may have a quarter of the watches",
         kind=_COUNT,
     ),
     Setting(
@@ -438,8 +439,8 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_scopes_claim",
-        text="the claim that limits a token to areas, and grants `claim`; "
-        "empty: tokens are not limited",
+        text="the claim that limits a token to areas, and grants the scope `claim`; if empty, "
+        "tokens are not limited",
     ),
     Setting(
         key="oidc.lifetime_s",
@@ -447,7 +448,7 @@ SETTINGS: Final = (
         default="86400",
         field="oidc_lifetime_s_max",
         text="the longest lifetime of a token, from its issue (`iat`) to its end; a token with a "
-        "longer one, or without `iat`, is refused",
+        "longer lifetime, or without `iat`, is refused",
         kind=_SECONDS,
     ),
     Setting(
@@ -456,7 +457,7 @@ SETTINGS: Final = (
         default="",
         field="oidc_client_id",
         text="the client id of this service at the issuer, so that users [sign in "
-        "there](../dashboard.md#signing-in) at the dashboard; empty: users sign in with a "
+        "there](../dashboard.md#signing-in) at the dashboard; if empty, users sign in with a "
         "token only",
     ),
     Setting(
@@ -464,8 +465,8 @@ SETTINGS: Final = (
         read=values.path,
         default="",
         field="oidc_client_secret_file",
-        text="the file with the secret of that client, readable only by its owner; empty: a public "
-        "client, which has none",
+        text="the file with the secret of the client `oidc.client_id`, readable only by its "
+        "owner; if empty, the client is a public client, which has no secret",
         kind="path",
     ),
     Setting(
@@ -480,7 +481,7 @@ SETTINGS: Final = (
         read=values.web_address,
         default="",
         field="waldur_url",
-        text="the address of the Waldur to which owners are linked; empty: no link",
+        text="the address of the Waldur to which owners are linked; if empty, no owner is linked",
         kind="address",
     ),
     Setting(
@@ -513,8 +514,8 @@ SETTINGS: Final = (
         default="600",
         field="waldur_stale_s",
         text=(
-            "how long remaining hours from Waldur stay valid without a new answer; after that "
-            "Quorate uses the ledger's own figure"
+            "how long remaining hours from Waldur stay valid without a new answer; after this "
+            "time Quorate uses the ledger's own figure"
         ),
         kind=_SECONDS,
     ),
@@ -531,7 +532,7 @@ SETTINGS: Final = (
         read=values.address,
         default="",
         field="mail_address",
-        text="the SMTP server for [mail](../notices.md#mail); empty: no mail is sent",
+        text="the SMTP server for [mail](../notices.md#mail); if empty, no mail is sent",
         kind="HOST:PORT",
     ),
     Setting(
@@ -558,7 +559,7 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="mail_user",
-        text="the user for the login at the SMTP server; empty: no login",
+        text="the user for the login at the SMTP server; if empty, there is no login",
     ),
     Setting(
         key="mail.password_file",

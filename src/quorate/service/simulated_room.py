@@ -88,7 +88,8 @@ class SimulatedRoom:
     def next_ms(self) -> int | None:
         """Return the time of the next simulated event; the present time if there are new reports.
 
-        There are new reports if work ended after reports were last read, as during a commit.
+        New reports exist if work has ended since reports were last read, for example during a
+        commit.
         """
         if self.machines.reports() != self._reported:
             return self._timeline.now_ms

@@ -1,8 +1,8 @@
 """Timers: records due changes of a served ledger, between two answers.
 
-The more leases there are, the longer it takes to compute when the next change is due. So this is
-not computed after each commit. The longer a computation takes, the longer is the pause before the
-next computation, up to a second.
+The more leases there are, the longer it takes to compute when the next change is due. So this time
+is not computed after each commit. The longer a computation takes, the longer is the pause before
+the next computation, up to a second.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ SLEEP_S_MAX: Final = 60.0
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""The longest pause before the next computation. An action that a commit has made due at once may
-wait for it."""
+"""The longest pause before it is computed again when the next change is due.
+
+An action that a commit makes due at once may wait this long.
+"""
 _PAUSES: Final = 10
-"""The pause as a multiple of the computing time, so that computing takes less than a tenth of the
-time. But no pause is longer than ``PAUSE_S_MAX``."""
+"""The pause after a computation, as a multiple of the time that the computation took.
+
+So computing takes less than a tenth of the time. But no pause is longer than ``PAUSE_S_MAX``.
+"""
 
 
 class Timers:
-    """Records due changes; for the ledger thread only. ``trouble`` says why that fails.
+    """Records due changes, on the ledger thread; ``trouble`` says why recording fails.
 
-    ``executor`` returns the present executor. ``failures`` counts the failures.
+    ``executor`` returns the present executor. ``failures`` counts the attempts that failed.
     """
 
     def __init__(self, engine: Engine, executor: Callable[[], ServedExecutor | None]) -> None:
@@ -48,7 +52,7 @@ class Timers:
         self.failures = 0
 
     def begin(self) -> None:
-        """Check for due work at once: this service has just begun to decide."""
+        """Check for due work at once, because this service has just begun to decide."""
         self._driver = Driver(self._engine)
         self._is_stale, self._not_before_s, self.trouble = True, 0.0, ""
 

@@ -1,9 +1,9 @@
-"""Stops a service from deciding after a broken invariant, or a step of its clock.
+"""Stops a service from deciding after a broken invariant, or a jump of its clock.
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
-break the invariant, and the head that they follow. A block of this service that breaks an invariant
-is not recorded. While the evidence file exists, the service decides nothing, even after a restart.
-An operator moves the file away after an inspection.
+break the invariant, and the head of the ledger before these events. A block of this service that
+breaks an invariant is not recorded. While the evidence file exists, the service decides nothing,
+even after a restart. An operator moves the file away after an inspection.
 """
 
 from __future__ import annotations

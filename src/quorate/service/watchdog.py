@@ -1,4 +1,4 @@
-"""The watchdog of the ledger thread: tells waiting callers when one task of it takes too long."""
+"""The watchdog of the ledger thread: tells waiting callers when one task takes too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STUCK_S: Final = 10.0
 
 
 class Watchdog:
-    """The present task of one thread, which writes it; any thread may read it.
+    """The present task of one thread; this thread sets it, and any thread may read it.
 
     ``now_s`` is a monotonic clock.
     """
@@ -31,7 +31,7 @@ class Watchdog:
 
     @property
     def trouble(self) -> str:
-        """The task that has taken too long, and for how long; empty if there is none."""
+        """Which task takes too long, and how long it takes already; empty if no task does."""
         doing = self._doing
         if doing is None:
             return ""

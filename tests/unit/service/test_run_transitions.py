@@ -48,7 +48,7 @@ GIVES_BACK = {**STUCK, "stopping": {"reason": "StartRefused", "note": "no image"
 CANCELS = {**WORKS, "stopping": {"reason": "Cancelled", "outcome": "Cancelled"}}
 DONE = status("Completed", "Admitted=False:Completed:", "Finished=True:Completed:")
 FAILED = status("Failed", "Finished=True:Failed:exit code 4")
-UNTRIED = status("", "Accepted=False:Pending:Quorate has not tried it yet")
+UNTRIED = status("", "Accepted=False:Pending:Quorate has not tried this resource yet")
 BAD = status("", "Accepted=False:Invalid:RANK is set by Quorate")
 
 
@@ -90,9 +90,9 @@ def test_each_turn_of_a_run_is_told_once(
 
 
 def test_messages_name_the_gpus_the_reason_and_the_end() -> None:
-    assert transitions(WAITS, RUNS) == [Transition("Admitted", "it has 8 GPUs: r-0")]
+    assert transitions(WAITS, RUNS) == [Transition("Admitted", "the run has 8 GPUs: r-0")]
     (cut,) = transitions(WORKS, DRAINED)
-    assert cut.message == "it releases its GPUs and waits again: Drained: n1"
+    assert cut.message == "the run releases its GPUs and waits again: Drained: n1"
     (done,) = transitions(WORKS, DONE)
     assert done.message == "the run is completed"
     (failed,) = transitions(WORKS, FAILED)

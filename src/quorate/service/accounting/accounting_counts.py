@@ -14,7 +14,7 @@ _MS: Final = 1_000
 
 
 class AccountingCounts:
-    """The metrics of a link, which its thread sets. All are 0 if there is no link."""
+    """The metrics of a link, set by the link's thread; without a link, all are 0."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests = counter(registry, m.ACCOUNTING_REQUESTS)
@@ -30,8 +30,8 @@ class AccountingCounts:
     def stands(self, status: LinkStatus, owners: int, reported: int, now_ms: int) -> None:
         """Record a link's status.
 
-        ``owners`` counts the linked owners. ``reported`` counts those of them whose remaining hours
-        come from the accounting system.
+        ``owners`` counts the linked owners. ``reported`` counts the linked owners whose remaining
+        hours come from the accounting system.
         """
         for key, count in (
             ((m.Purpose.REMAINING, m.Way.DONE), status.answers),

@@ -1,7 +1,8 @@
 """A link to an accounting system: it reads the remaining hours of limits, and reports usage.
 
 ``step`` carries out due work, and returns the time of the next call; the link has no thread and no
-clock. Reports are parcels in the outbox; changed answers go into the ledger (docs/adr/0022).
+clock. Reports are parcels in the outbox. Answers that have changed are recorded in the ledger
+(docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """If the clock was set back, make all work due: it must not wait for the old time."""
+        """If the clock was set back, make all work due, so that no work waits for the old time."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():
@@ -142,11 +143,11 @@ class Link:
         self.status.troubles[owner] = why
         known_ms = self.status.answered_ms.get(owner)
         if known_ms is None:
-            note = f"it has not answered since the service started: {why}"
+            note = f"the system has not answered since the service started: {why}"
         elif now_ms - known_ms < self._pace.stale_ms:
             return None
         else:
-            note = f"it has not answered for {age(now_ms - known_ms)}: {why}"
+            note = f"the system has not answered for {age(now_ms - known_ms)}: {why}"
         return FallBack(owner, SINK, note, resource=link.resource)
 
     # --- Reports of usage ---
@@ -164,8 +165,9 @@ class Link:
     def _collect(self, now_ms: int) -> None:
         """Add parcels to the outbox for amounts that changed since the last report.
 
-        An amount is the total of a month, and replaces earlier reports. So a month has at most one
-        waiting parcel, and gets the next one only after the waiting parcel was delivered.
+        An amount is the total of a month, and replaces earlier reports of that month. So a month
+        has at most one waiting parcel. The next parcel of the month is added only after the waiting
+        parcel was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -269,7 +271,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
         FallBack(
             owner,
             SINK,
-            ("it is linked, but its remaining hours were not read from Waldur yet"),
+            ("the owner is linked, but its remaining hours were not read from Waldur yet"),
             resource=resource,
         )
         for owner, resource in sorted(linked.items())

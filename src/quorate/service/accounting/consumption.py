@@ -1,10 +1,10 @@
-"""The monthly usage of linked owners, as amounts for an accounting system. Pure.
+"""The monthly usage of linked owners, as amounts for an accounting system (pure code).
 
-Each hour of an owner's own runs counts for the resource that the owner was linked to at that time;
-hours without a link count for no resource. An amount is the usage of a resource in a month, rounded
-down to hundredths of an hour. So the amounts of all months never add up to more than the usage, and
-each amount is less than a hundredth of an hour too low. No amount shrinks when an owner is unlinked
-or linked to another resource.
+Each hour of an owner's own runs is reported for the resource that the owner was linked to at that
+time. Hours without a link are reported for no resource. An amount is the usage of a resource in a
+month, rounded down to hundredths of an hour. So the amounts of all months never add up to more than
+the usage, and each amount is less than a hundredth of an hour too low. No amount shrinks when an
+owner is unlinked or linked to another resource.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.service.accounting.waldur_links import LinkedOwner
 from quorate.views.month import Month, month_of
 
 MONTHS_BACK: Final = 2
-"""How many earlier months are computed again: a late event may change their usage."""
+"""How many earlier months are computed again, because a late event may change their usage."""
 WINDOW_DAYS: Final = 31 * (MONTHS_BACK + 1)
 HUNDREDTH_MS: Final = HOUR_MS // 100
 
@@ -40,7 +40,7 @@ class Stretch:
 
 
 class Ledgering:
-    """The resources of linked owners over time, and their usage, computed from the events."""
+    """The resources of linked owners over time, and the resources' usage, computed from events."""
 
     def __init__(self) -> None:
         self._books = UsageBooks(window_ms=WINDOW_DAYS * DAY_MS)
@@ -62,8 +62,9 @@ class Ledgering:
     ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
         """Yield (link, month, usage) of each resource, for this month and earlier months.
 
-        Includes former resources of the owners in ``links``, because their usage may not have been
-        reported yet. Reports for former resources use the present component names.
+        Includes former resources of the owners in ``links``, because the usage of a former resource
+        may not have been reported yet. Reports for former resources use the present component
+        names.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):

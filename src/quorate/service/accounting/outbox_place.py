@@ -16,11 +16,11 @@ _REMEDY: Final = (
 
 
 def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
-    """Raise ``OutboxError`` if the events that ``sink`` has read are not those of this ledger.
+    """Raise ``OutboxError`` if the events that ``sink`` has read are not events of this ledger.
 
-    If an older copy of a ledger is restored, it has the same name, but gets other events. So the
-    outbox does not belong to the copy. A cursor that is stored without a hash is only compared with
-    the ledger's end.
+    If an older copy of a ledger is restored, the copy has the same name, but records other events
+    from then on. So the outbox does not belong to the copy. If the outbox has no hash for a cursor,
+    the cursor is only compared with the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq

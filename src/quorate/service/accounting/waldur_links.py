@@ -9,13 +9,19 @@ from uuid import UUID
 
 LINKS_KEY: Final = "waldur.links"
 LINKS_MAX: Final = 1_000
-"""How many owners may be linked: the service asks Waldur about one owner after the other."""
+"""How many owners may be linked.
+
+There is a limit because the service asks Waldur about one owner after the other.
+"""
 _FIELDS: Final = ("resource", "gpu_hours", "node_hours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedOwner:
-    """An owner, its resource, and the components for its hours; a component may be empty."""
+    """An owner, its resource in Waldur, and the resource's components for the owner's hours.
+
+    ``gpu`` is the component for GPU-hours, and ``node`` for node-hours. One of them may be empty.
+    """
 
     owner: str
     resource: str

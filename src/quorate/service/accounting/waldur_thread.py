@@ -1,4 +1,4 @@
-"""Runs the link to Waldur on a thread of its own, beside the ledger thread.
+"""Runs the link to Waldur on a separate thread, beside the ledger thread.
 
 The ledger thread never waits for Waldur (docs/adr/0022).
 """
@@ -139,7 +139,7 @@ class Worker:
         return None
 
     def _carry(self, link: Link) -> None:
-        """Take steps until stopped. Errors are logged, and the step is repeated a little later."""
+        """Take steps until stopped; log errors, and repeat a failed step a little later."""
         self._ledger_thread.accounting = link.status
         while not self._stopping.is_set():
             now_ms = self._clock.now_ms()
@@ -154,7 +154,7 @@ class Worker:
                 wait_s = TROUBLE_S
             except Exception as error:  # noqa: BLE001 - the link's top frame
                 _LOG.exception("the link to Waldur has a bug; trying again")
-                link.status.trouble = f"it has a bug; see the log: {error!r}"
+                link.status.trouble = f"the link has a bug; see the log: {error!r}"
                 wait_s = SLEEP_S_MAX
             owners = len(self._made.waldur_links)
             self._ledger_thread.metrics.accounting.stands(

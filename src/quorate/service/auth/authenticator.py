@@ -15,8 +15,10 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""If a token is unknown, the digest of the caller's secret is compared with this digest. So the
-check takes as long as for a known token."""
+"""The digest with which the digest of the caller's secret is compared if a token is unknown.
+
+So the check of an unknown token takes as long as the check of a known token.
+"""
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 
@@ -29,7 +31,7 @@ class Trust(Protocol):
 
 
 class Authenticator:
-    """Authenticates callers. ``token`` returns the access token with an id."""
+    """Authenticates callers; ``token`` returns the access token that has a given id."""
 
     def __init__(
         self,

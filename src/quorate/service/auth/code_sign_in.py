@@ -1,4 +1,4 @@
-"""Signing in at the OIDC issuer: finds its endpoints, and exchanges a code for a token.
+"""Signing in at the OIDC issuer: finds the issuer's endpoints, and exchanges codes for tokens.
 
 The dashboard sends the user to the issuer with a challenge, and gets a code. The service exchanges
 the code together with the verifier of the challenge (PKCE, RFC 7636), because the dashboard's page
@@ -36,7 +36,7 @@ KNOWN_MS_MAX: Final = 3_600_000
 RETRY_MS_MIN: Final = 5_000
 """If the issuer did not answer, the service asks again after this time at the earliest."""
 EXCHANGES_MAX: Final = 8
-"""How many codes are exchanged at a time: each needs a thread until the issuer answers."""
+"""How many codes are exchanged at a time; each exchange needs a thread until the issuer answers."""
 _SAID_CHARS_MAX: Final = 200
 _BASIC: Final = "client_secret_basic"
 
@@ -48,7 +48,7 @@ class Endpoints:
     authorization: str
     token: str
     takes_basic: bool
-    """Whether the client sends its secret in a header; else in the form."""
+    """Whether the client sends its secret in a header; if not, it sends it in the form."""
 
 
 class CodeSignIn:
@@ -90,7 +90,7 @@ class CodeSignIn:
         return age_ms is None or not 0 <= age_ms <= most_ms
 
     async def _discover(self) -> None:
-        """Ask the issuer for its endpoints; keep the known endpoints if it does not answer."""
+        """Ask the issuer for its endpoints; keep the known endpoints if there is no answer."""
         address = self.issuer.rstrip("/") + WELL_KNOWN
         try:
             answer = await asyncio.to_thread(issuer_answer, address)
@@ -168,7 +168,7 @@ def endpoints_of(answer: bytes, issuer: str) -> Endpoints:
         raise ValueError(f"the issuer's metadata names another issuer, {said}; correct oidc.issuer")
     methods = tree.get("code_challenge_methods_supported")
     if isinstance(methods, list) and "S256" not in methods:
-        raise ValueError("it does not support challenges with the method S256")
+        raise ValueError("the issuer does not support challenges with the method S256")
     shown = tree.get("token_endpoint_auth_methods_supported")
     return Endpoints(
         authorization=_address_in(tree, "authorization_endpoint"),
@@ -187,7 +187,7 @@ def _address_in(tree: Mapping[str, Any], name: str) -> str:
     is_near = Address(host=parts.hostname or "", port=0).is_loopback
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_near)
     if not isinstance(said, str) or not parts.hostname or parts.fragment or not is_safe:
-        raise ValueError(f"its {name} must be an address with https, got {_line(repr(said))}")
+        raise ValueError(f"the issuer's {name} must be an address with https, got {_line(repr(said))}")
     return said
 
 
@@ -201,7 +201,7 @@ def _object_of(answer: bytes) -> dict[str, Any] | None:
 
 
 def _reason_of(error: IssuerRefusedError) -> str:
-    """Return why the issuer refused, in its own words if it gives any (RFC 6749, 5.2)."""
+    """Return why the issuer refused, in the issuer's own words if it says why (RFC 6749, 5.2)."""
     tree = _object_of(error.body) or {}
     said = [tree.get(name) for name in ("error", "error_description")]
     return _line(": ".join(each for each in said if isinstance(each, str)) or str(error))

@@ -43,9 +43,9 @@ _ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
 
 
 class OidcKeys:
-    """The issuer's keys by id. For one event loop.
+    """The issuer's keys by id; used in one event loop only.
 
-    ``trouble`` says why the last read of the keys failed; empty if it succeeded.
+    ``trouble`` says why the last read of the keys failed; it is empty if the read succeeded.
     """
 
     def __init__(self, source: str, clock: Clock) -> None:
@@ -79,7 +79,8 @@ class OidcKeys:
     def _is_due(self, after_ms: int) -> bool:
         """Return whether to read the keys now.
 
-        This is so if no read is under way, and the last read began more than ``after_ms`` ago.
+        The keys are read if no read is under way, and the last read began more than ``after_ms``
+        ago.
         """
         if self._reading is not None and not self._reading.done():
             return False
@@ -102,7 +103,7 @@ def _line(error: Exception) -> str:
 
 
 def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
-    """Return the usable keys at ``source``; raises ``ValueError`` if it is not a key set.
+    """Return the usable keys at ``source``; raises ``ValueError`` if there is no key set.
 
     A malformed key is left out; the other keys can be used.
     """
@@ -245,7 +246,8 @@ class OidcTrust:
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """Return the scopes of the token: the areas that limit it, and the right to claim nodes.
 
-        A token whose claim names no known area is refused: without areas it would have no limits.
+        A token whose claim names no known area is refused, because a token without areas would have
+        no limits.
         """
         name = self._oidc.scopes_claim
         if not name:

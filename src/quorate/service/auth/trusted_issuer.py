@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LIFETIME_S_DEFAULT: Final = 86_400.0
-"""The longest lifetime of a token, from issue to end, if the configuration states no other."""
+"""The default for the longest lifetime of a token, from its issue to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oidc:
     """The trusted issuer: ``keys`` is the path of a JWKS file, or its address.
 
-    ``*_claim`` name the claims. If the issuer uses other words for roles, ``roles`` maps the values
-    of the role claim to roles of Quorate. If the role claim is a list, it may name only one known
-    role. A token with a longer lifetime than ``lifetime_s_max`` is refused.
+    The fields ``*_claim`` are the names of claims. If the issuer uses other words for roles,
+    ``roles`` maps the values of the role claim to roles of Quorate. If the role claim is a list, it
+    may name only one known role. A token with a longer lifetime than ``lifetime_s_max`` is refused.
     """
 
     issuer: str

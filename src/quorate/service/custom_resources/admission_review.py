@@ -47,7 +47,10 @@ class AdmissionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """A write of a resource by ``user``: its ``old`` and ``new`` version; None if missing."""
+    """A write of a resource by ``user``, with the ``old`` and ``new`` version of the resource.
+
+    A version is None if it does not exist.
+    """
 
     user: str
     is_admin: bool
@@ -83,7 +86,7 @@ def fault_of(writing: Writing, rules: AdmissionRules) -> str:
     if writing.is_own and not (deletes and writing.user.startswith(_CONTROLLERS)):
         return "only Quorate writes Reservations, GPULeases and ResolverOutcomes; submit a Run"
     if writing.subresource:
-        return f"{writing.subresource}: only Quorate writes it; change the spec"
+        return f"{writing.subresource}: only Quorate writes this subresource; change the spec"
     if writing.new is None or deletes:
         return ""
     if writing.old is None:

@@ -40,15 +40,18 @@ PATH: Final = "/admission"
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """The longest review: a review has two versions of a resource, each of 3 MiB at most."""
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much memory all reviews may take together; one address may take a part of it."""
+"""How much memory all reviews may take together; one address may take a part of this memory."""
 PARTS_MAX: Final = 200_000
-"""How many values a review may have: parsing them blocks the whole service."""
+"""How many values a review may have; the limit is needed because parsing blocks the service."""
 READ_S_MAX: Final = 10.0
-"""How long each of these may take: a handshake, the head of a request, a review."""
+"""How long a handshake, the head of a request and a whole review may each take."""
 KEEP_ALIVE_S: Final = 75
 CONNECTIONS_MAX: Final = 256
 OF_ADDRESS_MAX: Final = 64
-"""How many connections one address may have; other clients may share the API server's address."""
+"""How many connections one client address may have.
+
+The API server's address may be the address of other clients, too.
+"""
 
 
 class _Protocol(GuardedProtocol):
@@ -130,7 +133,7 @@ class _Server(GuardedServer):
 
 
 class Admission:
-    """The ASGI application: reviews at one path, and nothing else."""
+    """The ASGI application, which answers reviews at one path, and nothing else."""
 
     def __init__(self, rules: AdmissionRules, bodies: BodyReader) -> None:
         self._rules = rules

@@ -1,7 +1,7 @@
 """The operator's writes to a cluster: finalizers, statuses, and objects that only Quorate writes.
 
 No code waits for a write. When a request ends, the cluster is compared with the ledger again. That
-comparison finds the next writes, among them those that were refused or not answered.
+comparison finds the next writes, including writes that were refused or not answered.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ClusterWrites:
     """Writes with ``writer``, and posts Events of runs with ``api``.
 
     When a request has ended, ``over`` is called with the name of its object, and with the error if
-    the request failed. ``over`` is not called for Events: nothing depends on them, and the log says
-    why an Event is not written.
+    the request failed. ``over`` is not called for Events: nothing depends on Events, and the log
+    says why an Event is not written.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ClusterWrites:
         self._tell(write.shown, error)
 
     def _posted(self, error: ClusterError | None) -> None:
-        """Log why an Event was not written, unless the last one failed for the same reason."""
+        """Log why an Event was not written, unless the last Event failed for the same reason."""
         why = "" if error is None else type(error).__name__
         if error is not None and why != self._unposted:
             _LOG.warning(
@@ -128,9 +128,9 @@ class ClusterWrites:
     ) -> float | None:
         """Write the statuses that have changed; ``resources`` has each resource and its fault.
 
-        A status without an urgent change is written ``SELDOM_S`` after its last write at the
-        earliest. Returns how long until the next delayed status is due; None if all statuses are
-        written.
+        If the change of a status is not urgent, the status is written at the earliest ``SELDOM_S``
+        seconds after its last write. Returns the seconds until the next delayed status is due; None
+        if all statuses are written.
         """
         now_s = monotonic()
         self._written_s = {

@@ -1,8 +1,8 @@
 """Kubernetes Events of runs: one object for each reason of a run, with a count.
 
-``kubectl describe run`` shows them. Nothing depends on these Events, and an Event that the cluster
-refuses is not sent again. A run has at most one Event per reason, which is written again only after
-some time.
+``kubectl describe run`` shows these Events. Nothing depends on these Events, and an Event that the
+cluster refuses is not sent again. A run has at most one Event per reason. An Event is written again
+only after some time.
 """
 
 from __future__ import annotations

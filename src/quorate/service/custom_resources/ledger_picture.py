@@ -30,7 +30,8 @@ BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
 class RunPicture:
     """A run: its document, its status, its open leases and its firm start.
 
-    ``ready`` is whether its work has begun; None if this is unknown, or the run has no leases.
+    ``ready`` says whether the run's work has begun. It is None if that is unknown, or if the run
+    has no leases.
     """
 
     spec: Run
@@ -54,7 +55,7 @@ class Declared:
 class Wanted:
     """The names of the objects to read.
 
-    ``outcomes`` is the opposite: it names the conflicts that need not be read again.
+    ``outcomes`` is the opposite: it has the names of conflicts that need not be read again.
     """
 
     runs: Collection[str] = ()
@@ -68,8 +69,8 @@ class Wanted:
 class LedgerPicture:
     """The ledger's data after the event ``seq``, at the instant ``now``.
 
-    ``owners`` has all owners. ``outcomes`` has all conflicts, and None for each conflict that need
-    not be read again.
+    ``owners`` has all owners. ``outcomes`` has all conflicts by name. The value is None for a
+    conflict that need not be read again.
     """
 
     seq: int

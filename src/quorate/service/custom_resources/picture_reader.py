@@ -1,8 +1,8 @@
 """Reads the ledger's data for custom resources repeatedly; reuses runs that have not changed.
 
 The status of a run without new events is the same as before, except for figures that change with
-time. A waiting run also depends on other runs, so it is read every few seconds. A run in a pool
-with rounds is read each time.
+time. The status of a waiting run also depends on other runs, so a waiting run is read every few
+seconds. A run in a pool with rounds is read each time.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ from quorate.service.custom_resources.ledger_picture import (
 from quorate.views.runs.event_text import run_of
 
 WAITING_S: Final = 3.0
-"""How long the last read of a waiting run is shown if the run has no new events."""
+"""How long the last read of a waiting run is used if the run has no new events."""
 ALL_S: Final = 30.0
 """How long until every run is read again, even without events."""
 EVENTS_MAX: Final = 5_000
-"""If there are more new events than this, every run is read, because examining the events would
-cost more."""
+"""The most new events that are examined to find the runs that changed.
+
+If there are more, every run is read, because examining the events would cost more.
+"""
 
 
 class PictureReader:

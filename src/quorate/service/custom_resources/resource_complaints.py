@@ -13,8 +13,10 @@ from quorate.model.amounts import MINUTE_MS
 _LOG = logging.getLogger(__name__)
 
 KEPT_MS: Final = MINUTE_MS
-"""How long a failure counts if it is not repeated. A failed write may never succeed later: it is
-not tried again if its object is deleted."""
+"""How long a failure is reported if it is not repeated.
+
+A failed write may never succeed: if its object is deleted, the write is not tried again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class _Complaint:
 
 
 class Complaints:
-    """The failures of one ``cluster``, by object; the empty key is the ledger."""
+    """The failures of one ``cluster``, by object; the empty key stands for the ledger."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster

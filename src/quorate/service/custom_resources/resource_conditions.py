@@ -109,7 +109,7 @@ def reason_of(code: RefusalCode, wanted: int = 0, limit: int = 0) -> str:
 
 
 def run_conditions(status: Mapping[str, Any]) -> tuple[Said, ...]:
-    """Return the conditions of a run in the ledger, from its status there."""
+    """Return the conditions of a run, from the run's status in the ledger."""
     phase, note = Phase(status["phase"]), str(status.get("note") or "")
     accepted = met(ACCEPTED, ACCEPTED)
     if phase in TERMINAL:
@@ -161,7 +161,7 @@ def eviction_conditions(
 
     The conditions say whether the run is evicted, and whether it was put back into the queue. A run
     that was never evicted has no such conditions. When ``status`` no longer reports the eviction,
-    the conditions follow from ``before``, the conditions that the run has until now.
+    the conditions are computed from ``before``, the conditions that the run has until now.
     """
     refusal = status.get("refusal") or {}
     if status["phase"] == Phase.PENDING.value and refusal.get("code") == _UNSTARTED:
@@ -177,7 +177,7 @@ def eviction_conditions(
     if status["phase"] == Phase.PENDING.value and told["status"] == "True":
         return (
             met(EVICTED, PODS_READY_TIMEOUT, message),
-            met(REQUEUED, BACKOFF_FINISHED, "it keeps its place in the queue and starts again"),
+            met(REQUEUED, BACKOFF_FINISHED, "the run keeps its place in the queue and starts again"),
         )
     return (unmet(EVICTED, ADMITTED, message), met(REQUEUED, BACKOFF_FINISHED))
 
@@ -190,7 +190,7 @@ def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
     if reservation is not None and reservation["byConflict"]:
         start = reservation.get("plannedStart")
         return PREEMPTION_PENDING, (
-            f"other runs release GPUs for it until {start}; {message}"
+            f"other runs release GPUs for this run until {start}; {message}"
         ).rstrip("; ")
     if refusal is None:
         return PENDING, "it is about to start"

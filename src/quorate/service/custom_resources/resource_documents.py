@@ -1,8 +1,9 @@
 """Custom resources as documents of the ledger, and their callers. Pure.
 
 Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
-the ledger ends with digits of its uid. So resources of the same name are different runs, whether
-they are in different namespaces or created one after the other. No resource is submitted twice.
+the ledger ends with digits of its uid. So two resources of the same name are different runs. They
+may be in different namespaces, or one may be created after the other was deleted. No resource is
+submitted twice.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ def namespace_fault(resource: Resource, template: str) -> str:
         return ""
     return (
         f"spec.owner: runs of {owner!r} must be in the namespace {wanted}, not in "
-        f"{resource.namespace}; create it there, or name the owner of this namespace"
+        f"{resource.namespace}; create the run there, or name the owner of this namespace"
     )
 
 
 def caller_of(resource: Resource, cluster: str) -> Caller:
     """Return the caller of a resource's requests.
 
-    For a run, the caller is a user of the run's owner. For another resource it is an admin, because
-    only the cluster's administrators write cluster-scoped resources.
+    For a run, the caller is a user of the run's owner. For any other resource the caller is an
+    admin, because only the cluster's administrators write cluster-scoped resources.
     """
     if resource.kind == RUN:
         owner, user = owner_of(resource), resource.user or UNKNOWN_USER
@@ -72,7 +73,7 @@ def caller_of(resource: Resource, cluster: str) -> Caller:
 def document_of(resource: Resource, upstream: Callable[[str], str]) -> dict[str, Any]:
     """Return the document that a resource states.
 
-    ``upstream`` returns the ledger's name of an upstream run.
+    ``upstream`` converts the name of an upstream run to the name of that run in the ledger.
     """
     spec: Mapping[str, Any] = resource.spec
     follow = spec.get("follow")

@@ -29,7 +29,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnObject:
-    """An object that should exist; ``above`` is the resource that owns it, if any."""
+    """An object that should exist; ``above`` is the resource that owns the object, if any."""
 
     kind: ResourceKind
     namespace: str
@@ -40,7 +40,7 @@ class OwnObject:
 
     @property
     def key(self) -> Key:
-        """Its kind, namespace and name."""
+        """The object's kind, namespace and name."""
         return self.kind.name, self.namespace, self.name
 
     def new_status(self, now: Resource) -> Mapping[str, Any] | None:
@@ -125,8 +125,8 @@ def mirror_changes(
     """Return the changes that make the objects of the ledger ``ledger`` equal to ``wanted``.
 
     Objects in ``kept`` stay as they are. An object that another program created stays as it is,
-    too, unless it has the name of a wanted object: then it gets the wanted status. Objects in
-    ``agreed`` are not compared again. The second result has the objects that are up to date now.
+    too, unless it has the name of a wanted object: in that case it gets the wanted status. Objects
+    in ``agreed`` are not compared again. The second result has the objects that are up to date now.
     """
     made: list[OwnObject] = []
     changed: list[tuple[Resource, OwnObject]] = []

@@ -67,8 +67,11 @@ REST: Final = 3
 AGAIN_S: Final = 1.0
 """How long until the next comparison if the ledger failed, or the cluster cannot be watched."""
 PASSES_MAX: Final = 8
-"""How many times in a row the operator takes next steps: a resource can be declared only after the
-resources to which it refers."""
+"""How many times in a row the operator takes the next steps of all resources.
+
+Several passes are needed, because a resource can be declared only after the resources to which it
+refers.
+"""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted together, so that they share a commit."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
@@ -244,7 +247,7 @@ class ResourceOperator:
         return await self._ledger_thread.run(read)
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
-        """Return the resources that users write; each follows those to which it may refer."""
+        """Return the resources that users write; each comes after the resources it may refer to."""
         if picture.owners != self._owners:
             self._owners, self._known = picture.owners, {}
         written = (each for each in seen.values() if not (each.kind.is_own or is_settled(each)))

@@ -31,7 +31,7 @@ from quorate.views.exits import CommandError, Exit
 WHY: Final = "its resource was deleted"
 """The recorded note of a cancellation or removal because a resource was deleted."""
 PAUSE_S: Final = 0.5
-"""How long until a refused request is tried again; doubled each time."""
+"""How long until a refused request is tried again; this time doubles with each refusal."""
 PAUSE_S_MAX: Final = 16.0
 
 
@@ -67,8 +67,8 @@ def refused_again(
 ) -> Refused:
     """Return the record of a refusal of ``resource``.
 
-    ``before`` is the record of its refusal before, if any. If both are of the same request, the
-    pause becomes longer.
+    ``before`` is the record of the resource's previous refusal, if any. If both refusals are of the
+    same request, the pause becomes longer.
     """
     tries = 1 if before is None or not before.is_of(resource) else before.tries + 1
     pause_s = min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(tries - 1, 10))

@@ -88,9 +88,9 @@ def _fault(resource: Resource, picture: LedgerPicture, template: str) -> Said | 
 
 
 def _changed_run(resource: Resource, spec: object, picture: LedgerPicture) -> Said | None:
-    """Return the fault if a resource was changed after its run was submitted; else None.
+    """Return a fault if a resource was changed after its run was submitted; else None.
 
-    Its upstream runs are not compared: their resources may be deleted by now.
+    The upstream runs are not compared, because their resources may be deleted by now.
     """
     recorded = picture.runs[ledger_name(resource)].spec
     assert isinstance(spec, Run), spec

@@ -1,7 +1,7 @@
 """The status of a custom resource: the ledger's data for it, with conditions. Pure.
 
-Some figures change with every millisecond, such as the amount spent. The operator writes them only
-together with changes that an event has made.
+Some figures change with every millisecond, such as the amount spent. The operator writes such
+figures only together with changes that an event has made.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def status_of(
 ) -> dict[str, Any]:
     """Return the status of ``resource``; ``ledger`` is its status in the ledger, if any.
 
-    ``fault`` is why the resource was last refused, or cannot be removed. ``before`` is its status
-    in the cluster.
+    ``fault`` is why the resource was last refused, or cannot be removed. ``before`` is the
+    resource's status in the cluster.
     """
     known = before.get("conditions") or ()
     said = _said(resource, ledger, fault, known)
@@ -103,7 +103,7 @@ def _said(
             found = (*found, *pods_condition(ledger.ready, before))
         found = (*found, *eviction_conditions(ledger.tree, before))
     if fault is None:
-        return found or (unmet(ACCEPTED, "Pending", "Quorate has not tried it yet"),)
+        return found or (unmet(ACCEPTED, "Pending", "Quorate has not tried this resource yet"),)
     return (*(each for each in found if each.type != fault.type), fault)
 
 
@@ -129,9 +129,9 @@ def status_news(
 ) -> dict[str, Any] | None:
     """Return the status to write; None if none has to be written.
 
-    ``now`` is ``resource`` as it is in the cluster at present. None has to be written if ``now``
-    has this status already, or if its spec was changed: then the new spec must be compared with the
-    ledger first.
+    ``now`` is ``resource`` as it is in the cluster at present. No status has to be written if
+    ``now`` has this status already. Nor is a status written if the spec of ``now`` was changed,
+    because the new spec must first be compared with the ledger.
     """
     if now.generation != resource.generation:
         return None

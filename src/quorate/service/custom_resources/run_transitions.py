@@ -41,7 +41,7 @@ _FOR_OTHERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of a run; a warning if a user may have to act."""
+    """A change of a run; ``is_warning`` is true if a user may have to act."""
 
     reason: str
     message: str
@@ -103,7 +103,7 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
         if word == EndReason.START_REFUSED.value:
             return []  # The stop is reported as an eviction, with the same reason.
         note = str(stopping.get("note") or "")
-        message = f"it releases its GPUs and waits again: {word}" + (f": {note}" if note else "")
+        message = f"the run releases its GPUs and waits again: {word}" + (f": {note}" if note else "")
         reason = PREEMPTED if word in _FOR_OTHERS else STOPPING
         return [Transition(reason, message, is_warning=True)]
     phases = (before.get("phase"), after.get("phase"))
@@ -112,7 +112,7 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
         return []
     if (after.get("refusal") or {}).get("code") == RefusalCode.START_REFUSED.value:
         return []
-    return [Transition(REQUEUED, "it released its GPUs and waits again", is_warning=True)]
+    return [Transition(REQUEUED, "the run released its GPUs and waits again", is_warning=True)]
 
 
 def _eviction(
@@ -141,7 +141,7 @@ def _admission(
         return []
     if _holds(admitted):
         leases = ", ".join(map(str, after.get("leases") or ()))
-        return [Transition(ADMITTED, f"it has {after.get('gpus', 0)} GPUs: {leases}")]
+        return [Transition(ADMITTED, f"the run has {after.get('gpus', 0)} GPUs: {leases}")]
     if is_told or admitted["reason"] == PENDING:
         return []
     return [_of(admitted)]

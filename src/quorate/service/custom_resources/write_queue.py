@@ -1,4 +1,4 @@
-"""Queues requests to a cluster: one at a time for each object, and only the newest.
+"""Queues requests to a cluster: one at a time for each object, and only the newest request.
 
 A new request for an object replaces the object's waiting request. While a request for an object is
 under way, no other request for the object is accepted. When the request ends, the operator compares
@@ -111,7 +111,7 @@ class WriteQueue:
         return None
 
     def rested_in_s(self) -> float | None:
-        """Return how long until the next pause of an object ends; None if there is no pause."""
+        """Return the seconds until the next pause of an object ends; None if there is no pause."""
         now_s = self._clock()
         # Pauses are forgotten some time after their end: otherwise those of deleted objects, which
         # are not queued again, would stay for ever.

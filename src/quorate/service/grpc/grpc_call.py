@@ -29,13 +29,15 @@ _LOG = logging.getLogger(__name__)
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
 GRPC: Final = "GRPC"
-"""The log's text for a gRPC call in place of the HTTP method."""
+"""The text that the log shows for a gRPC call in place of the HTTP method."""
 DONE: Final = 200
 DETAILS: Final = "grpc-status-details-bin"
 """The trailing metadata in which gRPC clients of every language look for details."""
 MESSAGE_CHARS_MAX: Final = 300
-"""The longest message of a status: it is the beginning of the first fault, and is sent as a
-header."""
+"""The longest message of a status.
+
+The message is the beginning of the first fault, and must be short because it is sent as a header.
+"""
 _GONE: Final = 499
 """A call whose caller disconnected is counted under this status, as in REST."""
 
@@ -71,7 +73,7 @@ class Call:
         return _sent(self.context, name)
 
     def authorization(self) -> str | None:
-        """Return the caller's credentials; raises if they are sent twice."""
+        """Return the caller's credentials; raises ``CommandError`` if they are sent twice."""
         sent = self.metadata(AUTHORIZATION)
         if len(sent) > 1:
             raise CommandError(
@@ -141,7 +143,7 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
 def _timed_out(method: Method) -> CommandError:
     name = method.operation.name
     if method.operation.effect is Effect.WRITE:
-        text = f"{name}: no answer in time; it may still be recorded: check before you repeat it"
+        text = f"{name}: no answer in time; the command may still be recorded: check before you repeat it"
     else:
         text = f"{name}: no answer in time; request less, or set a later deadline"
     return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)

@@ -89,7 +89,7 @@ class GrpcQuorum:
         """Return the leader's answer, and its trailing metadata.
 
         Raises ``LeaderRefusedError`` if the leader refuses, and ``CommandError`` if there is no
-        leader, or it does not answer.
+        leader, or if the leader does not answer.
         """
         leader = leader_for(self.ledger_thread, "".join(call.metadata(FORWARDED_BY)))
         channel = await self._connected(leader)

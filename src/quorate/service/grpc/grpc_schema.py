@@ -1,7 +1,7 @@
 """The messages and services of gRPC, derived from the table of operations.
 
-``tools/protobuf.py`` writes them to proto/quorate/v1/quorate.proto, and the server registers its
-methods from here, so the file and the server agree.
+``tools/protobuf.py`` writes the messages and services to proto/quorate/v1/quorate.proto, and the
+server registers its methods from here, so the file and the server agree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Many:
 
     @property
     def name(self) -> str:
-        """Its name, such as ``ForecastList``."""
+        """The name of the message, such as ``ForecastList``."""
         return f"{self.struct.__name__}List"
 
 
@@ -61,7 +61,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """Its name, such as ``ThingOrListing``."""
+        """The name of the message, such as ``ThingOrListing``."""
         return "Or".join(name_of(each) for each in self.members)
 
     def field_of(self, member: type[Struct] | Many) -> str:

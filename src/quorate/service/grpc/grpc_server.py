@@ -99,14 +99,14 @@ class GrpcLimits:
     """Limits on one server, one connection and one call."""
 
     message_bytes_max: int = 4 * 1024 * 1024
-    """Decoding a message may take 25 times its length in memory."""
+    """The longest message of a request; decoding it may take 25 times its length in memory."""
     metadata_bytes_max: int = 16 * 1024
     rpcs_max: int = 2_000
-    """Concurrent calls, including streams; one caller may have a quarter of them, an admin all."""
+    """The most concurrent calls, including streams; one caller may have a quarter, an admin all."""
     streams_max: int = 1_000
-    """Concurrent streams; the limit leaves room for other calls."""
+    """The most concurrent streams; this limit leaves room for other calls."""
     streams_per_caller_max: int = 250
-    """Concurrent streams of one caller; an admin may have more."""
+    """The most concurrent streams of one caller; an admin may have more."""
     calls_per_connection_max: int = 256
     connections_max: int = 8_000
     answer_s_max: float = 60.0
@@ -166,7 +166,7 @@ class GrpcServer:
     ) -> int:
         """Start and return the port; retry for ``wait_s`` while ``address`` is in use.
 
-        Raises ``CommandError`` if it cannot listen.
+        Raises ``CommandError`` if the server cannot listen.
         """
         server = grpc.aio.server(
             options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
@@ -289,7 +289,7 @@ class GrpcServer:
     async def _read(
         self, method: Method, sent: AsyncIterator[bytes], held: HeldBody
     ) -> tuple[bytes, Struct]:
-        """Return the one message of ``sent`` and its request, which another thread decodes."""
+        """Return the only message of ``sent``, and its request, which another thread decodes."""
         data = await anext(sent, None)
         if data is None:
             raise CommandError(Exit.INVALID, "request: no message was received; send one")

@@ -1,11 +1,11 @@
 """Maps values of Structs to protobuf: one rule for each type.
 
-A Struct distinguishes three cases: absent, null and empty. Protobuf distinguishes only two of them.
-So a field that may be null, but is not null by default, is a ``google.protobuf.Value``. A list that
-may be left out of a request is a ``google.protobuf.ListValue``. A field of these two types can be
-present, empty, or absent. For a reader of a response, an empty list is the same as an absent list.
-Free trees are ``google.protobuf.Struct``. Enums are strings, so that an old client can read a new
-value.
+A Struct distinguishes three cases: absent, null and empty. Protobuf distinguishes only two of these
+cases. So a field that may be null, but is not null by default, is a ``google.protobuf.Value``. A
+list that may be left out of a request is a ``google.protobuf.ListValue``. A field of these two
+types can be present, empty, or absent. For a reader of a response, an empty list is the same as an
+absent list. Free trees are ``google.protobuf.Struct``. Enums are strings, so that an old client can
+read a new value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Label(Enum):
     """How often a field may occur in a message."""
 
     ONE = auto()
-    """At most once. A message shows whether the field is absent, unless it is always present."""
+    """The field occurs at most once; a message shows whether an optional field is absent."""
     MANY = auto()
     MAP = auto()
 
@@ -53,7 +53,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A field: its ``name`` in protobuf, and ``wire`` in JSON.
+    """A field: ``name`` is its name in protobuf, and ``wire`` is its name in JSON.
 
     An empty ``wire`` means all fields of the JSON object that the Struct does not name.
     """
@@ -81,7 +81,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""This field carries the fields that only some events have."""
+"""The field of an event's message for the fields that only some events have."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 

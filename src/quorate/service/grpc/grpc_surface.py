@@ -80,7 +80,7 @@ class Gate:
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return the caller; raises ``CommandError`` if unknown, or above the rate limit."""
+        """Return the caller; raises ``CommandError`` if it is unknown, or above the rate limit."""
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
