@@ -189,7 +189,7 @@ class GrpcServer:
         return port
 
     async def stop(self, grace_s: float) -> None:
-        """Accept no more calls; calls under way have ``grace_s`` to end; streams end now."""
+        """Accept no more calls, and end streams; other calls have ``grace_s`` seconds to end."""
         assert self._server is not None
         self._stopping.set()
         await self._health.enter_graceful_shutdown()

@@ -44,7 +44,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type in protobuf, called ``name``. For the message of a Struct, ``of`` is the Struct."""
+    """A type in protobuf, called ``name``; if it is a Struct's message, ``of`` is the Struct."""
 
     name: str
     form: Form

@@ -41,7 +41,7 @@ class Budget:
         self._left = values_max
 
     def take(self, values: int, where: Path) -> None:
-        """Count ``values`` more, found at ``where``; raises ``CommandError`` above the limit."""
+        """Count ``values`` further values at ``where``; raises ``CommandError`` above the limit."""
         self._left -= values
         if self._left < 0:
             raise CommandError(

@@ -55,7 +55,7 @@ class Connections:
 
     @property
     def open(self) -> int:
-        """The number of open connections, refused ones included."""
+        """The number of open connections, including refused connections."""
         return self._open
 
     @property
@@ -79,8 +79,8 @@ class Connections:
     def begin(self, connection: object, address: str) -> bool:
         """Count an open ``connection`` for ``address``; return False if the address has too many.
 
-        If the address is at its limit, its connection that has been idle longest is closed to admit
-        the new one.
+        If the address is at its limit, that connection of the address that has been idle longest is
+        closed to admit the new connection.
         """
         most = self._of_address_max
         if most is None:

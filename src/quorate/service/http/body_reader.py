@@ -1,4 +1,4 @@
-"""Reads bodies of requests on threads of their own, within a memory limit that tenants share.
+"""Reads bodies of requests on separate threads, within a memory limit that tenants share.
 
 The event loop continues while a body is read. The memory of a body is counted from when its length
 is known until its request is answered.
@@ -22,9 +22,9 @@ from quorate.service.limits.tenant_shares import (
 )
 
 THREADS: Final = 2
-"""How many bodies are read at a time; others wait, limited by the memory that they take."""
+"""How many bodies are read at a time; others wait, and the memory limit bounds their number."""
 AT_ONCE_BYTES: Final = 2_048
-"""A body up to this length is read in the event loop: handing it to a thread takes longer."""
+"""A body up to this length is read in the event loop, because using a thread takes longer."""
 
 MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much memory all bodies may take together, if the configuration states no other limit."""
@@ -54,10 +54,10 @@ class HeldBody:
 
 
 class BodyReader:
-    """Reads bodies. Create it in the event loop of its callers; close it before the loop ends.
+    """Reads bodies; create the reader in its callers' event loop; close it before the loop ends.
 
-    All bodies together may take ``memory_bytes_max``; one caller may always send one body of
-    ``body_bytes_max``.
+    All bodies together may take ``memory_bytes_max`` bytes. One caller may always send one body of
+    ``body_bytes_max`` bytes.
     """
 
     def __init__(
@@ -102,5 +102,5 @@ class BodyReader:
         return await asyncio.get_running_loop().run_in_executor(self._pool, read)
 
     def close(self) -> None:
-        """Read no more bodies; waiting ones are cancelled."""
+        """Read no more bodies, and cancel the waiting bodies."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -80,7 +80,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 
     def on_headers_complete(self) -> None:
-        """Stop the timer: the head has arrived. Decide whether to reject the request unread."""
+        """Stop the timer of the head, and decide whether to reject the request unread."""
         self._is_in_head = False
         self._heads += 1
         self._stop_timer()
@@ -176,8 +176,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _reject(self, answer: bytes) -> None:
         """Send the response to a rejected request, and wait a while for the next one.
 
-        A client that sends more and does not read is disconnected: its responses would fill the
-        memory.
+        A client that sends more requests and does not read the responses is disconnected, because
+        the responses would fill the memory.
         """
         if self.flow.write_paused:
             self.transport.abort()

@@ -1,6 +1,6 @@
 """Decodes a REST request for its operation: path, query, headers and body together.
 
-An unknown parameter is refused with an error that names it; none is silently ignored.
+An unknown parameter is refused with an error that names it; no parameter is silently ignored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from quorate.views.kinds.tenant_fields import QUOTA_FIELDS, flat_fields
 from quorate.views.statuses import INVALID, USAGE
 
 UNKNOWN_MAX: Final = 20
-"""How many unknown names of one request a message lists."""
+"""How many unknown names of one request an error message lists."""
 NAME_CHARS_MAX: Final = 100
-"""The longest name that a message repeats."""
+"""The longest unknown name that an error message repeats."""
 _KEY_HEADER: Final = ASIDE[KEY].lower().encode()
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
@@ -158,9 +158,9 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
 def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the request in its body.
 
-    If the body is a document, it becomes the value of the field for a document or for documents. A
-    tenant's document becomes the fields of a tenant, so that ``PUT`` accepts the document that
-    ``GET /tenants/{id}`` returns.
+    If the body is a document, the document becomes the value of the field ``document`` or
+    ``documents``. A tenant's document becomes the fields of a tenant, so that ``PUT`` accepts the
+    document that ``GET /tenants/{id}`` returns.
     """
     one, many = "document", "documents"
     if one in tree or many in tree or not is_document(tree):

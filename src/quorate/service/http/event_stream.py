@@ -3,8 +3,8 @@
 ``log_watcher.py`` sends the output of a run in the same way.
 
 No events are queued for a watcher. Whenever events were recorded, the service reads them from the
-watcher's cursor on. A watcher that does not receive them in time gets its cursor and is
-disconnected. It may resume from this cursor (docs/adr/0019).
+watcher's cursor on. A watcher that does not receive the events in time gets its cursor and is
+disconnected. The watcher may resume from this cursor (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STANDING_S: Final = 15.0
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
 """How many bytes of recently sent events are cached for other watchers."""
 _Key = tuple[int | str, frozenset[str] | None]
-"""The id of an event or a notice, and the owners whose names it shows; None if it shows all."""
+"""The id of an event or a notice, and the owners whose names are shown; None if all are shown."""
 _SEQ_CHARS_MAX: Final = 16
 _FIRST: Final = "first"
 
@@ -73,7 +73,8 @@ class Following(Protocol):
 class Watcher:
     """A client that follows the ledger.
 
-    Events up to ``cursor`` were read for it, and events up to ``told_cursor`` were sent to it.
+    Events up to ``cursor`` were read for the client, and events up to ``told_cursor`` were sent to
+    the client.
     """
 
     is_over = False
@@ -123,7 +124,7 @@ async def follow(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield events as they are recorded, or lines of output as they are stored.
 
-    The events of a ledger never end; the output of a run does.
+    The events of a ledger never end, but the output of a run ends with the run.
     """
     watcher = await watcher_of(ledger_thread, caller, operation, asked)
     with ledger_thread.metrics.watch():
@@ -136,7 +137,7 @@ def watch_share(connections: int) -> Share:
     """Return the limits on watches for at most ``connections`` open connections.
 
     A watch occupies its connection. So at most half of the connections may be watches, and one
-    caller may have only a part of them.
+    caller may have only a part of these watches.
     """
     usual = Share.of_all(max(1, min(WATCHERS_MAX, connections // 2)), "watches")
     return replace_share(

@@ -37,7 +37,7 @@ async def bind(
 ) -> socket.socket:
     """Return a socket that listens at ``address``; retry for ``wait_s`` while it is in use.
 
-    Raises ``CommandError``, which names ``setting``, if that fails.
+    Raises ``CommandError``, which names ``setting``, if the address cannot be used.
     """
     return await when_free(lambda: _bound(address), address, setting, wait_s)
 

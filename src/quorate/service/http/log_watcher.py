@@ -31,8 +31,8 @@ STANDING_S: Final = 15.0
 class LogWatcher:
     """A client that follows the output of a run.
 
-    Lines up to ``cursor``, counted from 0, were read for it. The cursor is -1 before the first
-    line.
+    Lines up to ``cursor``, counted from 0, were read for the client. The cursor is -1 before the
+    first line.
     """
 
     def __init__(self, ledger_thread: LedgerThread, caller: Caller, follower: LogFollower) -> None:

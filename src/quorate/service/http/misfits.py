@@ -11,7 +11,7 @@ _TOO_MANY: Final = re.compile(r"Expected `array` of length <= (\d+)")
 
 
 def misfit(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the faulty field, empty for the request itself, and the reason."""
+    """Return the faulty field and the reason; no field means that the request itself is faulty."""
     what, _, place = str(error).partition(" - at `")
     field = place.removesuffix("`").removeprefix("$").removeprefix(".")
     many = _TOO_MANY.match(what)

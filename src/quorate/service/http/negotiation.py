@@ -27,7 +27,7 @@ def media_of(operation: Operation) -> str:
 
 
 def form_of(accept: str, operation: Operation) -> Form:
-    """Return the form that ``accept`` prefers; raises ``CommandError`` if none fits."""
+    """Return the form that ``accept`` prefers; raises ``CommandError`` if no form fits."""
     usual = media_of(operation)
     forms = {JSON: Form.JSON, TOLD: Form.TOLD, CSV: Form.CSV}
     if usual == JSON_LINES:

@@ -1,6 +1,6 @@
 """The guard: runs before all else, and rejects requests that are too large, too slow or malformed.
 
-The guard also gives each request its id, and logs its result.
+The guard also gives each request its id, and logs the result of each request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BODY_BYTES_PER_S_MIN: Final = 16 * 1024
 ABORT: Final = "quorate.abort"
 """The ASGI scope extension that aborts a connection."""
 COMING: Final = "quorate.coming"
-"""The ASGI scope extension by which a request stops counting as arriving."""
+"""The ASGI scope extension with the function that stops counting a request as arriving."""
 _ONCE: Final = frozenset(
     {
         b"authorization",
@@ -57,7 +57,7 @@ _ALWAYS: Final[Headers] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on one request, and on all of them together."""
+    """Limits on one request, and on all requests together."""
 
     body_bytes_max: int
     header_bytes_max: int
@@ -76,7 +76,7 @@ async def gone(receive: Receive) -> None:
 
 
 class Guard:
-    """Wraps the application. Counts every request in ``metrics`` when it ends."""
+    """Wraps the application, and counts every request in ``metrics`` when the request ends."""
 
     def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics) -> None:
         self._app = app
@@ -171,7 +171,7 @@ class _Exchange:
             await self._cut_off()
 
     async def receive(self) -> Message:
-        """Return the next part of the request; raises if it arrives too slowly or is too large."""
+        """Return the next part of the request; raises if the request is too slow or too large."""
         if self._is_read:
             return await self._receive()
         allowed_s = self._limits.slow_s_max + self._received / BODY_BYTES_PER_S_MIN
@@ -267,7 +267,7 @@ def _check_head(scope: Scope, limits: Limits) -> None:
 
 
 def heads_of(scope: Scope) -> dict[bytes, str]:
-    """Return the headers as text; ``_check_head`` has checked those that the service reads."""
+    """Return the headers as text; ``_check_head`` has checked the headers in ``_READ``."""
     return {name: value.decode("utf-8", "replace") for name, value in scope["headers"]}
 
 

@@ -80,7 +80,7 @@ class Parts:
     watchers: WatchRegistry
     has_public_metrics: bool = False
     code_sign_in: CodeSignIn | None = None
-    """None if the dashboard accepts only tokens."""
+    """Signs users in at the OIDC issuer; None if the dashboard accepts only tokens."""
     forward: HttpForward | None = None
     """Sends commands to the leader, if several services share the ledger."""
 
@@ -159,7 +159,7 @@ class _Gate:
         self.under_way = Shares(Share.of_all(parts.concurrent_max, "requests"))
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
-        """Return the caller; raises ``CommandError`` if unknown, or above the rate limit."""
+        """Return the caller; raises ``CommandError`` if it is unknown, or above the rate limit."""
         try:
             caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
@@ -435,7 +435,7 @@ class _Own:
             if caller.role not in OVERSEERS:
                 raise problem(
                     FORBIDDEN,
-                    "metrics are for admins and auditors; send the token of one, or set "
+                    "metrics are for admins and auditors; send an admin's or auditor's token, or set "
                     "metrics.public in the configuration",
                 )
         text = await _while_there(_scraped(self._parts.ledger_thread), receive)

@@ -20,8 +20,10 @@ _READS: Final = frozenset({b"GET", b"HEAD"})
 _OPEN_PART: Final = re.compile(r"\\{\w+\\}")
 _TOKEN_PARTS: Final = 3
 _LENGTH_DIGITS_MAX: Final = 5
-"""A request whose length has more digits is not rejected here. If it is rejected later, its
-connection is closed."""
+"""The most digits that the length of a body may have so that its request is rejected here.
+
+A request with a longer body may be rejected later; its connection is then closed.
+"""
 _SHED_ROLES: Final = frozenset({Role.USER, Role.TENANT_ADMIN})
 _SHED_TEXTS: Final = {
     UNAVAILABLE: "too many requests are under way; ask again in a second",
@@ -35,14 +37,13 @@ _BEGIN: Final = re.compile(rb"(POST|PUT|PATCH|DELETE) (/api/[!-~]+) HTTP/1\.1\r\
 _SPECIAL: Final = re.compile(
     rb"\r\n(?:connection|expect|transfer-encoding|upgrade)\b", re.IGNORECASE
 )
-"""Headers that change how the connection continues, or the length of the request."""
+"""Headers that change how the connection continues, or that change the request's length."""
 _LINE_ENDS: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 """Characters that end a header for some parsers and not for others."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length\b(?:: ?([0-9]{1,5})(?=\r\n))?", re.IGNORECASE)
 """Matches a Content-Length header; the group is its number if the value has only digits."""
 _WAITING: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
-"""Headers that say that the request's length is unknown, or that the client may wait before it
-sends the body."""
+"""Headers of requests of unknown length, and of clients that may wait before they send the body."""
 _TOKEN: Final = re.compile(
     rb"\r\nauthorization: bearer [A-Za-z0-9]+_([A-Za-z0-9]+)_[A-Za-z0-9]+\r\n", re.IGNORECASE
 )
@@ -122,9 +123,9 @@ class Shedding:
     def answer_to(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
     ) -> bytes | None:
-        """Return the response to a request that is rejected by its head; None if it is accepted.
+        """Return the response if a request is rejected because of its head; else None.
 
-        Reads are never rejected here: the ledger thread does not answer them.
+        Reads are never rejected here, because the ledger thread does not answer reads.
         """
         if not self._admission.is_crowded or not self.is_for_ledger(method, url):
             return None
@@ -156,7 +157,7 @@ def _not_counted() -> None:
 
 
 def _token_of(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the id of the access token in ``headers``; None if there is none."""
+    """Return the id of the access token in ``headers``; None if there is no such token."""
     parts = headers.get(b"authorization", b"").decode("latin-1").partition(" ")[2].split("_")
     return parts[1] if len(parts) == _TOKEN_PARTS else None
 

@@ -20,7 +20,7 @@ from time import monotonic, sleep
 from typing import Final
 
 SWITCH_S: Final = 0.0001
-"""How long a thread waits before it requests the interpreter lock from another."""
+"""How long a thread waits before it requests the interpreter lock from another thread."""
 BATCH_SWITCH_S: Final = 0.005
 """How long a thread waits for the lock while requests are rejected."""
 REST_S: Final = 0.004

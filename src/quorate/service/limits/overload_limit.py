@@ -39,7 +39,10 @@ ANSWER_S_MAX: Final = 1.0
 INTERVAL_S: Final = 0.5
 """The shortest interval in which responses are counted."""
 INTERVALS: Final = 3
-"""The highest rate of this many intervals counts. The rate is unknown until there are so many."""
+"""How many intervals are remembered; the highest of their rates counts.
+
+The rate is unknown until so many intervals were measured.
+"""
 WAITING_MIN: Final = 32
 """An interval counts only if at least this many requests were under way all the time."""
 FORGET_S: Final = 10.0
@@ -49,7 +52,7 @@ LIMIT_MIN: Final = 128
 LIMIT_FIRST: Final = 512
 """The limit while the rate of answers is unknown."""
 BEHIND_PART: Final = 2
-"""The limit is divided by this while the event loop is behind."""
+"""The limit is divided by this number while the event loop is behind."""
 LIMIT_MAX: Final = 4_096
 """The highest limit: as many requests as may wait for the ledger."""
 TOLD_S: Final = 1.0
@@ -121,9 +124,9 @@ class Admission:
 
         Call that function when the request is ``taken`` or ends; further calls have no effect. Many
         requests may arrive before the first of them is taken, and all of them must fit into the
-        limit.
-        ``tenant`` is what the request claims, before authentication; empty if unknown. Requests
-        above one tenant's share are not counted, and are rejected after authentication.
+        limit. ``tenant`` is the tenant that the request claims, before authentication; it is empty
+        if the tenant is unknown. Requests above one tenant's share are not counted, and are
+        rejected after authentication.
         """
         of_tenant = self._shares.open_of(tenant) + self._coming_of[tenant]
         is_counted = of_tenant < self._shares.share.of_tenant_max
@@ -155,7 +158,7 @@ class Admission:
         return None
 
     def check(self, caller: Caller) -> None:
-        """Raise ``CommandError`` if too many requests are under way to admit one of ``caller``.
+        """Raise ``CommandError`` if too many requests are under way to admit another of ``caller``.
 
         Admins are always admitted, so that they can repair the situation.
         """

@@ -16,7 +16,7 @@ BURST_S: Final = 2
 
 
 class Rate:
-    """``per_s`` requests per second for each key. ``now_s`` is a monotonic clock."""
+    """Allows ``per_s`` requests per second for each key; ``now_s`` is a monotonic clock."""
 
     def __init__(self, per_s: int, now_s: Callable[[], float]) -> None:
         self._per_s = per_s
@@ -26,7 +26,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> None:
-        """Take one request from the bucket of ``key``; raises ``CommandError`` if it is empty."""
+        """Take one request from the bucket of ``key``; raises ``CommandError`` if none is left."""
         left = self._left(key)
         if left < 1:
             raise problem(

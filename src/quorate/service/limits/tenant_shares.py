@@ -24,9 +24,9 @@ KEPT_PART: Final = 20
 class Share:
     """Limits: ``most`` for all, ``of_tenant_max`` for one tenant, ``of_one_max`` for one caller.
 
-    Admins must be able to act when other callers have reached their limits. So ``kept`` objects of
-    the limit for all are reserved for admins, and the other limits do not bind admins. ``what``
-    names the objects.
+    Admins must be able to act when other callers have reached their limits. So ``kept`` of the
+    ``most`` objects are reserved for admins, and the other two limits do not apply to admins.
+    ``what`` is the word for these objects in messages.
     """
 
     most: int
@@ -71,7 +71,7 @@ class Shares:
 
     @property
     def most_of_tenant(self) -> int:
-        """The number of open objects of the tenant that has the most of them; 0 without objects."""
+        """The number of open objects of the tenant that has most objects; 0 if none is open."""
         return max(self._of_tenant.values(), default=0)
 
     @property
@@ -93,7 +93,8 @@ class Shares:
     def take(self, caller: Caller | None, amount: int = 1) -> None:
         """Count ``amount`` for ``caller``; raises ``CommandError`` above its share.
 
-        Without a caller, the amount is the service's own, and only the limit for all applies.
+        If ``caller`` is None, the service itself uses the amount, and only the limit for all
+        applies.
         """
         self.check(caller, amount)
         self.count(caller, amount)

@@ -1,8 +1,8 @@
 """Gauges: the present values of the state, read at each scrape.
 
 The thread that owns the ledger makes the gauges; another thread may write them out while the state
-changes. No function here iterates over all runs or leases. Of the tenants and envelopes, only the
-first by name have labels of their own.
+changes. No function here iterates over all runs or leases. Only the first tenants and the first
+envelopes by name have their own labels.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ _LIMITS: Final = {
 
 
 def _hours(standing: Standing, own: Iterable[str]) -> Told:
-    """Yield the usage of soft budgets, but only of tenants with labels of their own.
+    """Yield the usage of soft budgets, but only of tenants that have their own labels.
 
     Adding up the usage of thousands of tenants would delay commits.
     """
@@ -240,7 +240,7 @@ class _Money:
 
 
 def _may_pay(account: EnvelopeAccount, now_ms: int) -> bool:
-    """Return whether an envelope's window is open, or it still pays for a lease."""
+    """Return whether an envelope's window is open, or the envelope still pays for a lease."""
     if account.gpus_active or account.gpus_reserved:
         return True
     return not account.retired and account.spec.start_ms <= now_ms < account.spec.end_ms
@@ -252,7 +252,7 @@ def _ledger(standing: Standing) -> Told:
 
 
 def _own(names: Sequence[str], most: int) -> frozenset[str]:
-    """Return the names with labels of their own: the first ``most``."""
+    """Return the names that have their own labels: the first ``most`` names."""
     return frozenset(names[:most])
 
 

@@ -1,8 +1,8 @@
 """The table of all metrics; docs/reference/metrics.md lists them.
 
 Base units only (seconds, bytes, GPU-seconds). A label's values come from a closed list or have a
-named limit; values above it are counted under ``other``. Runs and users are never labels: their
-number has no limit.
+named limit; values above the limit are counted under ``other``. Runs and users are never labels,
+because their number has no limit.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from quorate.model.refusal import RefusalCode
 from quorate.model.state.crossings import PERCENTS
 
 TENANTS_MAX: Final = 100
-"""How many tenants have series of their own: the first by name among tenants with a quota."""
+"""How many tenants have their own series: the first by name among tenants with a quota."""
 ENVELOPES_MAX: Final = 200
-"""How many envelopes have series of their own: the first by name among those that may pay now."""
+"""How many envelopes have their own series: the first by name among those that may pay now."""
 PLACES_MAX: Final = 100
-"""How many pools, and how many flavors, have series of their own: the first by name."""
+"""How many pools, and how many flavors, have their own series: the first by name."""
 OPERATIONS_MAX: Final = 200
 """How many operations may have series; the table of operations is far shorter."""
 WEBHOOKS_MAX: Final = 20
-"""How many webhooks may be configured: each has a thread of its own."""
+"""How many webhooks may be configured; the number is limited because each has its own thread."""
 MAIL_RECEIVERS_MAX: Final = 20
 """How many mail receivers may be configured, beside the addresses of runs."""
 OUTAGES_MAX: Final = 100
-"""How many clusters, and parts of them, may have series for outages: the first that had one."""
+"""How many clusters and parts of clusters have series for outages: the first with an outage."""
 OTHER: Final = "other"
 """The label value for the sum of all values above a limit."""
 NO_CODE: Final = "none"
-"""The code of a waiting run that has not been refused: it is about to be tried."""
+"""The code of a waiting run that was not refused yet, because its start was not tried yet."""
 
 SURFACES: Final = ("rest", "grpc")
 STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
@@ -149,7 +149,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. ``buckets`` are the upper limits of a histogram's buckets, in the metric's unit."""
+    """A metric; ``buckets`` are the upper limits of a histogram's buckets, in the metric's unit."""
 
     name: str
     kind: Kind
@@ -370,12 +370,12 @@ ACCOUNTING_REQUESTS = _counter(
 )
 ACCOUNTING_OWNERS = _gauge(
     "accounting_owners",
-    "Linked owners, by the source of the budget that counts for them.",
+    "Linked owners, by the source of the budget that is used for them.",
     "source",
 )
 ACCOUNTING_ANSWERED = _gauge(
     "accounting_answered_timestamp_seconds",
-    "Time of the oldest of the owners' last answers; 0 if an owner has had none.",
+    "Each linked owner has a last answer: the time of the oldest; 0 if an owner has none.",
 )
 ACCOUNTING_WAITING = _gauge(
     "accounting_waiting", "Amounts that wait to be reported to an accounting system."

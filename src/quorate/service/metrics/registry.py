@@ -2,7 +2,7 @@
 
 The thread that owns the ledger counts events after their block is durable. Requests are counted on
 the thread that answers them. A scrape has two halves: ``collect`` reads the state on the ledger
-thread, ``render`` writes it out on any thread. ``metric_table.py`` has every name.
+thread, and ``render`` writes the metrics as text on any thread. ``metric_table.py`` has every name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Request:
     """A request that is being answered; its handler sets the HTTP status.
 
     A gRPC call has the status that the same response would have in REST. The operation may be set
-    when it is known.
+    later, when it is known.
     """
 
     operation: str
@@ -73,7 +73,7 @@ class Request:
 
 
 class Metrics:
-    """All metrics of one daemon, in a registry of their own.
+    """All metrics of one daemon, in a registry for these metrics only.
 
     ``operations`` are the names under which requests may be counted. ``disk`` is a folder on the
     disk whose free space is reported.

@@ -2,7 +2,8 @@
 
 The state has no index of runs by reason, and iterating over a queue of 100,000 runs for every
 scrape would delay the next commit. So each commit names the runs and leases that it changed, and
-the tallies look these up in the state again. This also corrects earlier changes that were missed.
+the tallies look these up in the state again. The look-up also corrects earlier changes that were
+missed.
 """
 
 from __future__ import annotations

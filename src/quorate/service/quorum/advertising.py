@@ -1,4 +1,4 @@
-"""The address at which other services of the same ledger reach this one."""
+"""The address at which other services of the same ledger reach this service."""
 
 from __future__ import annotations
 

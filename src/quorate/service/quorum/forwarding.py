@@ -27,20 +27,21 @@ LAG_MS: Final = "quorate-lag-ms"
 """The header, or trailing metadata, with the greatest possible age of the state from which a
 following service answers."""
 MIN_SEQUENCE: Final = "quorate-min-sequence"
-"""A caller sends this header with a sequence to get an answer that includes that event."""
+"""The header with which a caller states a sequence; the answer then includes that event."""
 CONNECT_S: Final = 2.0
 """How long connecting to the leader may take."""
 ANSWER_S: Final = 60.0
 """How long the leader may take to answer."""
 CAUGHT_UP_S: Final = 10.0
-"""How long an answer waits until the state has a sequence."""
+"""How long an answer waits, at most, until the state has the sequence that a caller requires."""
 _SEQ_CHARS_MAX: Final = 18
 
 
 def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
     """Return the leader to which a command is forwarded; raises ``CommandError`` if none is known.
 
-    ``forwarded_by`` is the service that sent the command here; empty if a caller did.
+    ``forwarded_by`` is the service that sent the command here; it is empty if a caller sent the
+    command.
     """
     found = ledger_thread.leadership
     if forwarded_by:
@@ -119,8 +120,9 @@ async def while_it_leads(
 async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
     """Wait, for a limited time, until this service has the events that the leader recorded.
 
-    If the time runs out, this is no error: the leader has recorded the command, so its answer is
-    returned. A caller whose next read has to include the command sends the sequence with the read.
+    If the time runs out, this is no error: the leader has recorded the command, so the leader's
+    answer is returned. A caller whose next read has to include the command sends the sequence with
+    the read.
     """
     if seq.isascii() and seq.isdecimal() and len(seq) <= _SEQ_CHARS_MAX:
         await ledger_thread.reached(int(seq), CAUGHT_UP_S)

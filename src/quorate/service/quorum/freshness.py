@@ -41,7 +41,7 @@ class KnownState(Protocol):
 
     @property
     def held_term(self) -> int:
-        """The term in which the service holds the leader's lease now; 0 if it does not."""
+        """The term in which the service holds the leader's lease now; 0 if it has no lease."""
         ...
 
     @property
@@ -54,10 +54,10 @@ class KnownState(Protocol):
 class Begun:
     """The freshness of the state when an answer was begun.
 
-    The state had the events up to ``seq``; ``whole_s`` is when it last had all events of the
-    ledger.
-    ``term`` is the term in which the service held the leader's lease at the beginning; 0 if it did
-    not lead. For a read, ``term`` is also 0 if etcd did not confirm that the state is complete.
+    The state had the events up to ``seq``; ``whole_s`` is when the state last had all events of the
+    ledger. ``term`` is the term in which the service held the leader's lease at the beginning; 0 if
+    it did not lead. For a read, ``term`` is also 0 if etcd did not confirm that the state is
+    complete.
     """
 
     seq: int
@@ -88,10 +88,11 @@ async def confirmed(ledger_thread: LedgerThread, operation: Operation, asked: St
 def freshness(known: KnownState, before: Begun, *, is_order: bool) -> list[tuple[str, str]]:
     """Return the headers on the age of an answer; ``before`` is the freshness when it was begun.
 
-    No lag is stated if the data is no older than the request. This is so if the service is the only
-    one of its ledger. It is also so if the service has led since the answer was begun and, for a
-    read, etcd has confirmed the state. Then the answer to a read includes all events recorded
-    before the read began, and the answer to a command includes the command's own events.
+    No lag is stated if the data is no older than the request. There are two such cases. In the
+    first case, the service is the only service of its ledger. In the second case, the service has
+    led since the answer was begun and, for a read, etcd has confirmed the state. In both cases the
+    answer to a read includes all events recorded before the read began, and the answer to a command
+    includes the command's own events.
     """
     found = [(SEQUENCE, str(known.recorded_seq if is_order else before.seq))]
     has_led = before.term and before.term == known.held_term

@@ -1,9 +1,9 @@
-"""The end of the ledger, for reads that must include every event recorded before they began.
+"""The end of the ledger, for reads that must include all events recorded before the read began.
 
 A leader records all commands that services forward to it. But other programs may append to the same
-ledger: ``quorate`` with the ledger's URL, or a scheduler with an engine of its own. So a read of a
-leader asks etcd for the end of the ledger first. Reads that wait at the same time share one
-request.
+ledger: ``quorate`` with the ledger's URL, or a scheduler with an engine of its own. So before a
+leader answers a read, the leader asks etcd for the end of the ledger. Reads that wait at the same
+time share one request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class HeadLooks:
     async def end(self, watch: HeadWatch, within_s: float) -> int | None:
         """Return the sequence of the ledger's end, or None if etcd does not answer.
 
-        The end is read after this call began, so it includes all events recorded before.
+        The end is read after this call began, so the result includes all events recorded before the
+        call.
         """
         asked_s = monotonic()
         if watch.look.trouble:

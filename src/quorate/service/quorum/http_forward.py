@@ -1,4 +1,4 @@
-"""Forwards a REST command to the leader unchanged, and returns its answer."""
+"""Forwards a REST command to the leader unchanged, and returns the leader's answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HttpForward:
     ) -> None:
         """Send a request to the leader, and the leader's answer to the caller.
 
-        Raises ``CommandError`` if there is no leader, or it does not answer.
+        Raises ``CommandError`` if there is no leader, or if the leader does not answer.
         """
         leader = leader_for(self.ledger_thread, headers.get(FORWARDED_BY.encode(), ""))
         sent = {name: headers[name.encode()] for name in _SENT if name.encode() in headers}
@@ -95,7 +95,7 @@ class HttpForward:
 async def http_forward(ledger_thread: LedgerThread, ca_file: str) -> AsyncIterator[HttpForward]:
     """Yield the forwarder; ``ca_file``, if given, has the authorities for the leader's certificate.
 
-    Raises ``CommandError`` if that file cannot be used.
+    Raises ``CommandError`` if ``ca_file`` cannot be used.
     """
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX)

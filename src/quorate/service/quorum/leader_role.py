@@ -1,8 +1,8 @@
 """The leader's role: taken when this service wins the election, and left when it no longer leads.
 
-The election runs on a thread of its own (``ports/leader_port.py``); this module applies its result
-to the engine. A leader makes its own executor, and closes it when it steps down, so that a follower
-locks nothing that the next leader needs (docs/adr/0051).
+The election runs on a separate thread (``ports/leader_port.py``); this module applies its result to
+the engine. A leader makes its own executor, and closes the executor when it steps down, so that a
+follower locks nothing that the next leader needs (docs/adr/0051).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Leadership:
     """Whether this service leads, its term, and which service leads, if known.
 
     The only service of a ledger leads in term 0. ``why_not`` says why this service does not lead;
-    empty if it leads.
+    it is empty if the service leads.
     """
 
     leads: bool = True
@@ -58,7 +58,7 @@ class CandidateAddress:
 
 
 class ExecutorSupply:
-    """Makes an executor for each leadership; makes the first at once, so that faults show early."""
+    """Makes an executor for each leadership: the first at once, so that faults show early."""
 
     def __init__(self, make: Callable[[], ServedExecutor | None]) -> None:
         self._make = make
@@ -120,9 +120,9 @@ class LeaderRole:
 
     @property
     def held_term(self) -> int:
-        """The term in which this service holds the leader's lease now; 0 if it does not.
+        """The term in which this service holds the leader's lease now; 0 if it has no lease.
 
-        Any thread may read it, even while the ledger thread waits for the store.
+        Any thread may read this property, even while the ledger thread waits for the store.
         """
         candidacy, term = self._candidacy, self._term
         is_held = candidacy is not None and candidacy.term == term and not self._engine.deposed

@@ -29,7 +29,8 @@ def trusted(ca_file: str) -> ssl.SSLContext:
 class LeaderTrust:
     """The authorities that may sign a leader's certificate for gRPC.
 
-    They are in ``ca_file``. If ``ca_file`` is empty, they are the machine's authorities.
+    ``ca_file`` is a file with these authorities. If it is empty, the machine's authorities are
+    used.
     """
 
     def __init__(self, ca_file: str) -> None:
@@ -39,7 +40,8 @@ class LeaderTrust:
     def roots(self) -> bytes | None:
         """Return the authorities' certificates in PEM; None if the machine has none.
 
-        gRPC gets them explicitly: otherwise it would use its own authorities, not the machine's.
+        The certificates are passed to gRPC explicitly, because gRPC would otherwise use its own
+        authorities and not the machine's.
         """
         if self.ca_file:
             try:

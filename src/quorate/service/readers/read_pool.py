@@ -1,11 +1,10 @@
 """The read pool: answers reads beside the ledger thread, so that they delay no commit.
 
-There are a few readers. Each read is answered by one of them, from the ledger's head at that
-moment, so that the answer includes everything acknowledged before the request. A reader is a
-process of its own (``reader_process.py``), so that its work does not compete with commits for the
-interpreter lock.
-This module decides which read is next, and how many may wait; one thread sends reads to one process
-(docs/adr/0032).
+There are a few readers. Each read is answered by one reader, from the ledger's head at that moment,
+so that the answer includes everything acknowledged before the request. A reader is a separate
+process (``reader_process.py``), so that its work does not compete with commits for the interpreter
+lock. This module decides which read is next, and how many may wait; for each process, one thread
+sends reads to it (docs/adr/0032).
 """
 
 from __future__ import annotations
@@ -29,8 +28,11 @@ from quorate.views.statuses import UNAVAILABLE
 _LOG = logging.getLogger(__name__)
 
 READERS: Final = 3
-"""The number of readers. At a time, all but one may answer long reads, all but one may answer reads
-of one tenant, and all but two may answer long reads of one tenant."""
+"""The number of readers.
+
+All readers but one may answer long reads at a time. All but one may answer reads of one tenant, and
+all but two may answer long reads of one tenant.
+"""
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
 OF_TENANT_MAX: Final = 128
@@ -42,8 +44,10 @@ LONG_OF_TENANT_MAX: Final = 32
 LONG_OF_ONE_MAX: Final = 16
 """How many long reads of one caller may wait or be under way."""
 OPEN_MAX: Final = 1_000
-"""How many reads may wait or be under way, in all. Long reads are counted separately, up to the
-same number."""
+"""How many reads may wait or be under way, in all.
+
+Long reads are counted separately, up to the same number.
+"""
 KEEP_S: Final = 600.0
 """How long a reader keeps an unused state, which takes as much memory as the ledger's state."""
 
@@ -74,7 +78,8 @@ class AnyReader(Protocol):
 class _QueuedRead:
     """A waiting read.
 
-    ``is_long`` means that the read takes long, ``is_apart`` that it does not read the ledger.
+    ``is_long`` means that the read takes long. ``is_apart`` means that the read needs other data
+    than the ledger.
     """
 
     done: asyncio.Future[Any]
@@ -133,7 +138,7 @@ class ReadPool:
             Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more reads, and refuse those that wait or are being answered."""
+        """Accept no more reads, and refuse the reads that wait or are being answered."""
         with self._wake:
             self._is_closing = True
             left, self._queued_reads = list(self._queued_reads), deque()
@@ -247,7 +252,7 @@ class ReadPool:
         return queued
 
     def _take(self) -> _QueuedRead | None:
-        """Remove and return the first read that may begin now; None if there is none.
+        """Remove and return the first read that may begin now; None if no read may begin.
 
         Waiting reads before it are dropped if their callers have disconnected.
         """

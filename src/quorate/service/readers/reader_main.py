@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 FOLLOW_S: Final = 0.5
 """The shortest pause before an idle reader reads the ledger again."""
 FOLLOW_S_MAX: Final = 4.0
-"""The longest pause of an idle reader. Ten commits are read almost as fast as one."""
+"""The longest pause of an idle reader; ten commits are read almost as fast as one commit."""
 FEW_EVENTS: Final = 50
 """If an idle reader has read no more events than this, it pauses longer before the next read."""
 GLANCE_S: Final = 1.0
@@ -54,7 +54,7 @@ Prctl = Callable[..., Any]
 
 
 def main() -> None:
-    """Carry out orders from standard input, which is a socket, until it is closed."""
+    """Carry out orders from standard input, which is a socket, until the socket is closed."""
     # Only the service ends this process, whatever signal a terminal or supervisor sends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -200,7 +200,7 @@ class _WorkSpentError(BaseException):
 
 
 class _SentClock:
-    """The time that came with the last question: both processes use the service's clock."""
+    """The time that came with the last question, so that readers use the service's clock."""
 
     def __init__(self) -> None:
         self.sent_ms = 0
@@ -274,7 +274,7 @@ def _spent(number: int, frame: FrameType | None) -> None:
 
 
 def next_wait_s(waited_s: float, events: int) -> float:
-    """Return how long to pause, if the last pause was ``waited_s`` and ``events`` came in it."""
+    """Return how long to pause after a pause of ``waited_s`` in which ``events`` events came."""
     return FOLLOW_S if events > FEW_EVENTS else min(2 * waited_s, FOLLOW_S_MAX)
 
 

@@ -18,7 +18,7 @@ PART_BYTES: Final = 64 * 1024
 class ReaderPools:
     """The reader pools.
 
-    Processes answer pages and lists if ``ledger``, the URL of the store, is given.
+    Separate processes answer pages and lists if ``ledger``, the URL of the store, is given.
     """
 
     def __init__(self, config: ReaderConfig, ledger: str | None) -> None:
@@ -63,7 +63,7 @@ def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:
 
 
 def next_part(lines: Iterator[str]) -> bytes:
-    """Return the next lines, about ``PART_BYTES`` of them; empty at the end."""
+    """Return the next lines, about ``PART_BYTES`` bytes; empty at the end."""
     found: list[str] = []
     size = 0
     for line in lines:

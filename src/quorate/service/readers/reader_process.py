@@ -1,10 +1,10 @@
-"""A reader in a process of its own, so that it never takes the interpreter lock from commits.
+"""A reader in a separate process, so that it never takes the interpreter lock from commits.
 
 The service sends one question after another over a socket, and receives the answers. The process
 follows the ledger's file on its own (``reader_main.py``). If an answer needs more CPU time than it
-may use, it is aborted, and the caller is refused. Then the process reads the state again, because
-the work may have been interrupted anywhere. A process that does not accept or answer a question in
-time is ended, and another process is started.
+may use, the answer is aborted, and the caller is refused. Then the process reads the state again,
+because the work may have been interrupted anywhere. A process that does not accept or answer a
+question in time is ended, and another process is started.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 WALL_PER_CPU: Final = 10
 """The time limit of an answer as a multiple of its CPU time limit, for a busy machine."""
 STARTS_MAX: Final = 2
-"""How many times a question is tried: if the process ends, another process gets the question."""
+"""How many times a question is sent: if the process ends, another process gets the question."""
 START_S_MAX: Final = 60.0
 """How long a process may take to start, including the server from which it is forked."""
 READY: Final = b"ready"
@@ -44,7 +44,7 @@ READY: Final = b"ready"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig:
-    """The settings of a reader process; sent to it once."""
+    """The settings of a reader process; they are sent to the process once, when it starts."""
 
     ledger: str
     beside: BesideLedger
@@ -126,7 +126,7 @@ class RemoteReader:
                     raise
 
     def forget(self) -> None:
-        """End the process; the next question starts it again. Does not wait."""
+        """End the process without waiting; the next question starts the process again."""
         with self._in_use:
             self._end()
 

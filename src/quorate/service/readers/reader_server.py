@@ -1,6 +1,6 @@
 """The service's side of the server from which reader processes are forked.
 
-The server is a program of its own. It imports only the modules that readers need, and never the
+The server is a separate program. It imports only the modules that readers need, and never the
 module that the service was started from. All services in one process share a server. The server
 starts with the first reader, and ends when this process ends for any reason (``reader_main.py``).
 """
@@ -43,8 +43,8 @@ class ReaderServer:
     def start(self) -> tuple[int, socket.socket]:
         """Start a reader; return its number and the socket at which it answers.
 
-        If the reader cannot be forked, the socket only gives end-of-file. Raises ``OSError`` if
-        there is no server and none can be started.
+        If the reader cannot be forked, the socket only gives end-of-file. Raises ``OSError`` if no
+        server runs and no server can be started.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -62,7 +62,7 @@ class ReaderServer:
         return number, ours
 
     def end(self, number: int) -> None:
-        """Order the reader ``number`` to be killed; returns before it has ended."""
+        """Order the server to kill the reader ``number``; return before the reader has ended."""
         with self._lock:
             if self._started is None:
                 return

@@ -1,8 +1,9 @@
 """A reader: it has a state that follows the ledger, and answers questions from that state.
 
-For each question it reads the ledger up to the present head, so that the answer includes everything
-acknowledged before the question. Results derived from a state (the plan, the order of the queue)
-are computed once for all questions about one sequence, and are at most ``INSTANT_MS_MAX`` old.
+For each question the reader reads the ledger up to the present head, so that the answer includes
+everything acknowledged before the question. Results derived from a state (the plan, the order of
+the queue) are computed once for all questions about one sequence, and are at most
+``INSTANT_MS_MAX`` old.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ INSTANT_MS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """The settings of readers: ``reading`` opens the ledger for reading, on any thread.
+    """The settings of readers; ``reading`` opens the ledger for reading, on any thread.
 
     ``glancing`` opens the ledger for an idle reader, with a short time limit.
 

@@ -10,7 +10,10 @@ from threading import Lock, Timer
 from typing import Any, Final
 
 CONNECT_PARTS: Final = 3
-"""One of several addresses may take 1/CONNECT_PARTS of the time; then the next one is tried."""
+"""If a host has several addresses, one address may take 1/CONNECT_PARTS of the time.
+
+Then the next address is tried.
+"""
 
 Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """One address of a host, as ``getaddrinfo`` returns it."""
@@ -50,12 +53,12 @@ class BoundedLink:
 
     @property
     def late_words(self) -> str:
-        """The error text for a connection that was closed for its time limit."""
+        """The error text for a connection that was closed because of its time limit."""
         return "stopping" if self._is_aborted else f"no answer within {self.timeout_s:g} s"
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """Limit the time of the body, and close the connection after it."""
+        """Limit the time of the ``with`` body, and close the connection afterwards."""
         self._is_late = False
         timer = Timer(self.timeout_s, self._cut_late)
         timer.daemon = True
