@@ -1,7 +1,7 @@
 """Types that several threads may read at once.
 
-msgspec gathers the fields of a struct when the struct is first read, and crashes the process if two
-threads first read the struct at the same time (seen with msgspec 0.22). So a type that several
+msgspec gathers the fields of a struct when the struct is first read. If two threads first read a
+struct at the same time, the process crashes (seen with msgspec 0.22). So a type that several
 threads read needs one of two things: a ``Decoder`` that is made while the type's module is
 imported, or a call of ``prepared``.
 """

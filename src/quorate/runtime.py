@@ -77,7 +77,7 @@ class Notice:
 class Lease:
     """The round in which the run started. The run has its GPUs for ``seconds``, until ``until_ms``.
 
-    ``steps`` is the number of steps that the run is expected to do in this time, and at most the
+    ``steps`` is the number of steps that the run is expected to do in this time. It is at most the
     number of steps that the run has left. A run that keeps its GPUs in the next round gets no
     message. A run that loses its GPUs is stopped.
     """
@@ -177,7 +177,7 @@ def report(step: int, **figures: float) -> None:
     try:
         _note_step(run_folder / STEPS, line)
     except OSError as error:
-        _warn_once(f"quorate: step {step} is not recorded, and later ones may be lost: {error}")
+        _warn_once(f"quorate: step {step} is not recorded, and later steps may be lost: {error}")
 
 
 def _note_step(folder: Path, line: str) -> None:

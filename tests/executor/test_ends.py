@@ -146,7 +146,9 @@ def test_one_that_ignores_the_warning_is_killed_in_time_and_not_before(place: Ro
     assert time.time() * 1_000 >= by_ms
     assert not any(is_alive(pid) for pid in pids)
     assert not place.ranks("r")
-    assert "quorate: the run's grace period is over, and its processes are killed" in place.lines("r")
+    assert "quorate: the run's grace period is over, and its processes are killed" in place.lines(
+        "r"
+    )
     assert [each for each in place.reports() if isinstance(each, RunExited)] == []
 
 
@@ -250,13 +252,13 @@ def test_what_cannot_be_started_says_why_and_what_to_do(place: Room, tmp_path: P
     missing = str(tmp_path / "missing")
     home = str(tmp_path)
     cases = [
-        (["quorate-has-no-such"], home, 127, "'quorate-has-no-such' was not found; give its whole"),
+        (["quorate-has-no-such"], home, 127, "'quorate-has-no-such' was not found; give the"),
         ([missing], home, 127, f"command {missing!r} was not found"),
         (["true"], missing, 126, f"workingDir {missing!r} does not exist; create it, or name"),
         (["true"], plain, 126, f"workingDir {plain!r} is not a folder; name a folder"),
         ([plain], home, 126, f"command {plain!r} may not be run; make it executable (chmod +x)"),
         (["./plain"], home, 126, "command './plain' may not be run"),
-        ([odd], home, 127, "begins with #!/no/such/interpreter, which was not found; correct its"),
+        ([odd], home, 127, "begins with #!/no/such/interpreter, which was not found; correct that"),
         ([data], home, 126, "is no program: let it begin with a line such as #!/bin/sh"),
     ]
     for number, (command, folder, _, _) in enumerate(cases):

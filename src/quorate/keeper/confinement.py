@@ -129,12 +129,12 @@ class Confinement:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
             os.chdir(working_dir)
         except (FileNotFoundError, NotADirectoryError):
-            what = "does not exist; create it, or name another one"
+            what = "does not exist; create it, or name another folder"
         except (OSError, ValueError) as error:
             what = (
                 f"cannot be entered by the run's system user, {self.account}: "
-                f"{error_words(error)}; let the user in (each folder above must be executable for the "
-                "user), or name another one"
+                f"{error_words(error)}; let the user in (each folder above must be executable for "
+                "the user), or name another folder"
             )
         else:
             return

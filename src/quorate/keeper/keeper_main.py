@@ -315,8 +315,8 @@ class Keeper:
             work.is_stuck = True
             which = ", ".join(str(pid) for pid in unkilled)
             self._say(
-                f"cannot kill {which}, because it runs as another user; its GPUs become free when it "
-                "has ended"
+                f"cannot kill {which}, because it runs as another user; its GPUs become free when "
+                "it has ended"
             )
 
     # --- Seeing ---

@@ -245,7 +245,8 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
 
     ``pids`` has those processes of ``ranks`` that the keeper has not reaped yet. A detached
     descendant is found by ``QUORATE_RANK`` in its environment, because launchers give their workers
-    another ``RANK``. It is also found if a process in ``leaders`` began its session.
+    another ``RANK``. A detached descendant is also found if a process in ``leaders`` began its
+    session.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)

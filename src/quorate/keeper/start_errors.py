@@ -32,7 +32,7 @@ def check_folder(folder: str) -> None:
     try:
         mode = os.stat(folder).st_mode  # noqa: PTH116 - the text as it was given
     except (FileNotFoundError, NotADirectoryError):
-        what = "does not exist; create it, or name another one"
+        what = "does not exist; create it, or name another folder"
     except (OSError, ValueError) as error:
         why = error_words(error)
         what = f"cannot be entered: {why}; let the service's user in, or name another one"
@@ -59,26 +59,26 @@ def start_error(
     if isinstance(error, FileNotFoundError):
         if account:
             remedy = (
-                "give its whole path, or a PATH in env; or correct its first line, if it begins "
-                "with #!"
+                "give the program's whole path, or a PATH in env; or correct its first line, "
+                "if that line begins with #!"
             )
             return StartError(CODE_NOT_FOUND, f"{command} was not found; {remedy}")
         interpreter = _interpreter(work, env)
         if interpreter is None:
-            remedy = "give its whole path, or a PATH in env"
+            remedy = "give the program's whole path, or a PATH in env"
             return StartError(CODE_NOT_FOUND, f"{command} was not found; {remedy}")
         return StartError(
             CODE_NOT_FOUND,
-            f"{command} begins with #!{interpreter}, which was not found; correct its first line, "
-            "or name its interpreter in the command",
+            f"{command} begins with #!{interpreter}, which was not found; correct that line, "
+            "or name the interpreter in the command",
         )
     if isinstance(error, PermissionError) and account:
         what = (
-            f"may not be run by the run's system user, {account}; let the user read and run the file and "
-            "pass the folders above it, or name another command"
+            f"may not be run by the run's system user, {account}; let the user read and run the "
+            "file and pass the folders above it, or name another command"
         )
     elif isinstance(error, PermissionError):
-        what = "may not be run; make it executable (chmod +x), or name its interpreter first"
+        what = "may not be run; make it executable (chmod +x), or put its interpreter before it"
     elif not isinstance(error, OSError):
         what = (
             f"or its env cannot be given to a process: {error}; leave that argument or variable out"
@@ -87,7 +87,7 @@ def start_error(
         what = "is no program: let it begin with a line such as #!/bin/sh, or name its interpreter"
     elif error.errno in _NO_ROOM:
         what = (
-            f"was not started: the machine has no resources left for it ({error_words(error)}); "
+            f"was not started: the machine has no resources left ({error_words(error)}); "
             "run less there, or raise the limits of the service's user"
         )
     else:

@@ -79,8 +79,8 @@ class Work:
     """The work to run: one process for each ``gpu``, each ``node`` or the whole ``run``.
 
     If ``isolation`` is None, the work runs as the user of the service. In a pool that shares in
-    rounds, ``round_steps``, ``round_ms`` and ``round_until_ms`` say how long the work has its GPUs:
-    a number of steps, a time, and the end of this time.
+    rounds, three fields say how long the work has its GPUs: ``round_steps`` is a number of steps,
+    ``round_ms`` is a time, and ``round_until_ms`` is the end of this time.
     """
 
     run: str

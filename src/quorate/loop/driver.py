@@ -1,6 +1,6 @@
 """The driver: sleeps until an action is due, and then calls the engine.
 
-The driver commits the executor's reports, lets the engine settle conflicts that are due, and
+The driver commits the executor's reports, and lets the engine settle conflicts that are due. It
 executes ``Tick`` when a hold must be extended or a planned start is due. The caller supplies the
 function that waits. So a daemon can be woken early, and a simulation need not sleep at all.
 """

@@ -290,10 +290,10 @@ class Engine:
 
         Without an executor, the engine reads the new blocks and then decides. With an executor, the
         engine sends its orders twice. After the first time the executor refuses orders of older
-        terms, but ends no work, because the previous leader may have recorded starts that this
-        engine has not read. Then the engine reads the new blocks and sends its orders again. Now
-        the executor ends all work that is not in the orders. Raises ``OldTermError`` if the
-        executor has a newer leader; then this engine does not lead.
+        terms. But the executor ends no work yet, because the previous leader may have recorded
+        starts that this engine has not read. Then the engine reads the new blocks and sends its
+        orders again. Now the executor ends all work that is not in the orders. Raises
+        ``OldTermError`` if the executor has a newer leader; then this engine does not lead.
         """
         self.follow()
         if executor is not None:
@@ -343,7 +343,7 @@ class Engine:
         return receipt
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide ``commands`` in order and commit them, as one block if they fit into one.
+        """Decide ``commands`` in order and commit them, as one block if they fit into one block.
 
         If the commands need several blocks and one block fails, the blocks before it stay recorded.
         See ``execute_group``.

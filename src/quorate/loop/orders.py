@@ -91,8 +91,8 @@ def standing_orders(view: StateView) -> list[Order]:
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
     """Yield the commands that record ``reports`` in the ledger.
 
-    A report about a lease that is over in the ledger yields no command, because the exit of an
-    earlier start of a run must not end the next start. Work that ends under a claim leaves the
+    A report about a lease that is over in the ledger yields no command. Otherwise the exit of an
+    earlier start of a run could end the run's next start. Work that ends under a claim leaves the
     claim unchanged. A run that was cancelled or completed by hand stays cancelled or completed,
     however its work ends. All ends of runs and leases are one command, because one waiting run may
     need the GPUs of several ended leases.

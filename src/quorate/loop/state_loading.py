@@ -16,7 +16,8 @@ def load_state(store: EventStore, snapshot_events: int) -> tuple[State, Head, in
     """Return the state and head of the ledger in ``store``, and the sequence of its last snapshot.
 
     A long log is read in parts. If the store can keep snapshots, a snapshot after each part
-    archives the ended runs, so that the ended runs of the whole log need not be in memory at once.
+    archives the runs that have ended. So the ended runs of the whole log need not be in memory at
+    once.
     """
     state, head = State(), GENESIS
     kept = store.load_snapshot()

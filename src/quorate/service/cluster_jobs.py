@@ -52,7 +52,7 @@ PART: Final = 20
 ROUNDS_MAX: Final = 4
 """How often in a row commands are executed, and ledger and cluster are then compared again.
 
-This is repeated because one change may lead to others.
+Several rounds are needed because one change may lead to others.
 """
 INVALID: Final = 422
 
@@ -267,7 +267,7 @@ class JobKeeper:
         for key, error in done.broken.items():
             if key not in self._broken:
                 where = f"cluster {self._rules.cluster}: {key}"
-                _LOG.error("%s: a bug keeps it waiting", where, exc_info=error)
+                _LOG.error("%s: a bug keeps the workload waiting", where, exc_info=error)
         self._broken = frozenset(done.broken)
         for workload in done.overdue:
             is_done &= await self._kill(workload)

@@ -315,7 +315,8 @@ def _cluster_faults(made: Configuration) -> list[str]:
         )
     if made.kubernetes_admission_ca and not made.kubernetes_admission:
         wrong.append(
-            "kubernetes.admission_ca: needs the webhook; give kubernetes.admission, or leave this out"
+            "kubernetes.admission_ca: needs the webhook; give kubernetes.admission, or leave "
+            "this out"
         )
     return wrong
 
@@ -332,7 +333,8 @@ def _quorum_faults(made: Configuration) -> list[str]:
         if isinstance(listen, Address) and listen.is_wildcard and not given:
             wrong.append(
                 f"{key}: this service listens at {listen}, which is not the address of one "
-                f"machine; give the address at which the other services of the ledger reach this one"
+                f"machine; give the address at which the other services of the ledger reach "
+                "this one"
             )
     parts = urlsplit(made.quorum_advertise)
     is_near = Address(host=parts.hostname or "localhost", port=0).is_loopback
@@ -348,7 +350,7 @@ def _quorum_faults(made: Configuration) -> list[str]:
 _TABLES: Final = {"oidc_roles", "webhooks", "mail_receivers", "waldur_links"}
 assert {each.field or each.key for each in SETTINGS} | _TABLES == {
     each.name for each in fields(Configuration)
-}, "every setting has a field of its own"
+}, "every setting has its own field"
 
 
 def _shown(given: object) -> str:

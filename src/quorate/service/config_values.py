@@ -213,7 +213,7 @@ def clusters(value: object) -> Clusters:
         if len(found) < len(pairs):
             raise WrongSettingError("must name each cluster once")
     if not isinstance(found, dict) or not found:
-        raise WrongSettingError("must be NAME=KUBECONFIG, or a table of them")
+        raise WrongSettingError("must be NAME=KUBECONFIG, or a table of names and kubeconfigs")
     for name, where in found.items():
         if not is_name(name) or not isinstance(where, str) or not where:
             raise WrongSettingError(f"must have a name and a kubeconfig for each cluster: {name!r}")
@@ -240,7 +240,7 @@ def taint_keys(value: object) -> str:
     keys = [str(each).strip() for each in found] if isinstance(found, list) else [""]
     if not all(map(LABEL_KEY.fullmatch, keys)):
         raise WrongSettingError(
-            "must be keys of taints separated by commas, or a list of them, such as "
+            "must be keys of taints separated by commas, or a list of keys, such as "
             "nvidia.com/gpu,dedicated"
         )
     return ",".join(keys)

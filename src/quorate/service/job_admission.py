@@ -279,7 +279,9 @@ def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: Jo
     if _ends_leases(view, record):
         _confirm(view, record, workload, found, is_own=False)
     else:
-        note = f"the workload is in namespace {workload.namespace}, which is not that of its owner"
+        note = (
+            f"the workload is in namespace {workload.namespace}, which is not its owner's namespace"
+        )
         found.commands.append(Cancel(record.spec.name, note))
 
 

@@ -68,7 +68,10 @@ def run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
 def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
     """Return why a workload cannot become a run of its owner; empty if it can."""
     if not job.is_suspended:
-        return "the workload is not suspended, so it runs without Quorate; create it with suspend: true"
+        return (
+            "the workload is not suspended, so it runs without Quorate; create it with suspend: "
+            "true"
+        )
     if job.fault:
         return job.fault
     if job.owner not in view.owners:
@@ -85,7 +88,7 @@ def _too_slow(pool: Pool, job: SeenJob) -> str:
         return ""
     return (
         f"terminationGracePeriodSeconds: {job.grace_s} is more than maxGrace of pool {pool.name}, "
-        f"{duration_text(pool.grace_max_ms)}; lower it"
+        f"{duration_text(pool.grace_max_ms)}; lower the grace period"
     )
 
 

@@ -114,7 +114,7 @@ def open_ledger(
 ) -> Engine:
     """Verify the blocks of the ledger at ``url``, and return its engine.
 
-    Blocks that the store verified when it archived them are not verified again.
+    Blocks are not verified again if the store has verified them before, when it archived them.
 
     ``executor`` works for this ledger from then on. Raises ``CommandError`` with the remedy if the
     ledger does not verify. Also raises the errors of opening a store, and ``WorkFolderError``.

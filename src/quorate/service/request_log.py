@@ -20,8 +20,8 @@ _IDS_AT_ONCE: Final = 256
 class Handled:
     """The data about a request so far.
 
-    ``said`` has the headers about the age of the state that was used. They are set only for a
-    refused request.
+    ``said`` has the headers about the age of the state that was used. These headers are set only
+    for a refused request.
     """
 
     request_id: str

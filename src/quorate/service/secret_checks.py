@@ -15,7 +15,9 @@ from quorate.model.state.state_view import StateView
 from quorate.ports.errors import KeyFileError
 
 _UNSIGNED = "no checkpoint can be signed, and the record of the ledger's end is not signed"
-_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for such a conflict do not start"
+_UNDRAWN = (
+    "conflicts that need a draw stay open, so runs that wait for such a conflict do not start"
+)
 
 
 def trouble_with_secrets(url: str) -> list[str]:

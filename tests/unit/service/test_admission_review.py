@@ -70,7 +70,10 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (review(new=tree(annotations={USER: "eve"})), "must be 'ada'"),
     (review(new={**tree(), "spec": {"owner": "rai", "user": "eve"}}), "spec.user"),
     (review(new={**tree(), "spec": {"owner": "rai", "workload": "w"}}), "spec.workload"),
-    (review("UPDATE", sub="status", new=tree(), old=tree()), "only Quorate writes this subresource"),
+    (
+        review("UPDATE", sub="status", new=tree(), old=tree()),
+        "only Quorate writes this subresource",
+    ),
     (review("UPDATE", sub="status", user="quorate", new=tree(), old=tree()), ""),
     (review("UPDATE", "budgets", sub="status", new=tree(), old=tree()), "status"),
     (review("CREATE", "budgets", new=tree()), ""),

@@ -60,7 +60,7 @@ def test_service_that_does_not_reach_etcd_says_so_instead_of_speaking_of_an_elec
 
 
 def test_command_is_forwarded_once_whatever_two_services_believe_of_each_other() -> None:
-    with pytest.raises(CommandError, match="although three forwarded this to it") as raised:
+    with pytest.raises(CommandError, match="although three forwarded the command here") as raised:
         leader_for(following(LEADER), "three")
     assert status_of(raised.value.fault).http == 503
 

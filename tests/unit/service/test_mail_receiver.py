@@ -118,7 +118,8 @@ def test_an_address_that_does_not_exist_is_given_up_at_once_and_delays_no_other(
     assert world.outbox.waiting(world.sink.name).parcels == 0
     (line,) = (each for each in caplog.messages if "is given up" in each)
     assert (
-        "the receiver rejects it for good: the server refuses the address: 550 5.1.1 no such"
+        "the receiver rejects the notice for good: the server refuses the address: "
+        "550 5.1.1 no such"
     ) in line
 
 

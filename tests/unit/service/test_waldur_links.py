@@ -56,7 +56,7 @@ def test_links_are_read(tmp_path: Path) -> None:
         (
             '"gpu"',
             f'"gpu"\n[waldur.links.art]\nresource = "{ONE}"\ngpu_hours = "gpu"',
-            "art is linked to it already",
+            "art already has this resource",
         ),
         ("[waldur]", "[waldur]\nstale_s = 5", "stale_s: must not be less than"),
         ("[waldur]", "[waldur]\ntimeout_s = 0", "must be seconds from 0.1 to 300"),

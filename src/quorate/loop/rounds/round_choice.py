@@ -94,7 +94,7 @@ def choose_rows(  # noqa: PLR0913 - what is shared, and what the policy is for
 
 
 class _ChoicePass:
-    """One pass over the candidates in order, which accepts those within all limits."""
+    """One pass over the candidates in order, which accepts the candidates within all limits."""
 
     def __init__(self, limits: Limits, seats: Seats | None, held: HeldLeases) -> None:
         self._limits = limits
@@ -290,8 +290,8 @@ def _owed_by_part(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the time that a run is owed alone, and the time that it is owed in pairs, by flavor.
 
-    If a run has a share of a flavor only alone, or only in pairs, both results have all the time
-    that the run is owed on this flavor.
+    If a run's share of a flavor is only alone, or only in pairs, both results have all the time
+    that the run is owed on the flavor.
     """
     if not any(paired):
         return member.owed_ms, member.owed_ms

@@ -138,7 +138,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return the payers of ``leases`` with their GPUs; None if one can no longer pay."""
+        """Return the payers of ``leases`` with their GPUs; None if a payer cannot pay now."""
         payers = self._by_key(self.payers(run, flavor))
         found = []
         for lease in leases:

@@ -35,7 +35,7 @@ class HeldLeases:
         self.holders = frozenset(name for name, each in members.items() if each.record.leases)
 
     def of(self, row: Row, flavor: str) -> list[Lease]:
-        """Return the leases that a row keeps if it gets ``flavor`` again; empty if none.
+        """Return the leases that a row keeps if it gets ``flavor`` again; may be empty.
 
         In a pair, the run whose name comes first has the leases. A pair keeps leases only if the
         same two runs already share them.

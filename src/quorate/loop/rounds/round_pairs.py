@@ -146,8 +146,8 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return the rates of two runs that share GPUs, by flavor, in steps per second.
 
-    If a run's rate without a partner was measured, the run's rate in the pair is scaled by the
-    ratio of the measured rate to the rate in the table.
+    If a run's rate without a partner was measured, the run's rate in the pair is scaled, too: by
+    the measured rate divided by the rate in the table.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

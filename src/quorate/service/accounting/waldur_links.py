@@ -51,7 +51,7 @@ def links_of(table: object, file: str) -> tuple[tuple[LinkedOwner, ...], list[st
             if other is not link:
                 # Two owners would overwrite each other's reported usage.
                 wrong.append(
-                    f"{file}: {LINKS_KEY}.{owner}.resource: {other.owner} is linked to it already"
+                    f"{file}: {LINKS_KEY}.{owner}.resource: {other.owner} already has this resource"
                 )
     return tuple(sorted(found.values(), key=lambda link: link.owner)), wrong
 

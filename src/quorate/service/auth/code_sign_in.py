@@ -187,7 +187,9 @@ def _address_in(tree: Mapping[str, Any], name: str) -> str:
     is_near = Address(host=parts.hostname or "", port=0).is_loopback
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_near)
     if not isinstance(said, str) or not parts.hostname or parts.fragment or not is_safe:
-        raise ValueError(f"the issuer's {name} must be an address with https, got {_line(repr(said))}")
+        raise ValueError(
+            f"the issuer's {name} must be an address with https, got {_line(repr(said))}"
+        )
     return said
 
 
@@ -212,7 +214,7 @@ def _secret_of(client: OidcClient) -> str:
     if not client.secret_file:
         return ""
     path, what = Path(client.secret_file), "secret of the OIDC client"
-    secret = read_private(path, what, "users cannot sign in at the issuer without it").strip()
+    secret = read_private(path, what, "without it users cannot sign in at the issuer").strip()
     if not secret or not secret.isascii() or not secret.decode("ascii").isprintable():
         raise KeyFileError(f"the {what} {path} must be one line of ASCII; write it again")
     return secret.decode("ascii")

@@ -1,7 +1,7 @@
 """OIDC: JSON Web Tokens of an issuer that the configuration trusts.
 
 The issuer's keys come from a file or an address, and are cached. The keys are read again when a
-token names an unknown key, but at a limited rate: otherwise each key id that a caller invents would
+token names an unknown key, but at a limited rate. Otherwise each key id that a caller invents would
 cause a request to the issuer. A caller whose key is known never waits for the issuer. Only a
 service that trusts an issuer imports this module, because the JWT library takes long to load.
 """

@@ -98,7 +98,7 @@ def _fault_of_new(writing: Writing, new: Resource, rules: AdmissionRules) -> str
     if new.user not in ("", writing.user):
         return (
             f"metadata.annotations[{USER}]: must be {writing.user!r}, who creates the resource; "
-            f"leave it out, and Quorate sets it"
+            f"leave the annotation out, and Quorate sets it"
         )
     user = new.spec.get("user")
     if new.kind == RUN and user not in (None, "", writing.user):

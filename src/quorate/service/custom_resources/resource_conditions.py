@@ -177,7 +177,9 @@ def eviction_conditions(
     if status["phase"] == Phase.PENDING.value and told["status"] == "True":
         return (
             met(EVICTED, PODS_READY_TIMEOUT, message),
-            met(REQUEUED, BACKOFF_FINISHED, "the run keeps its place in the queue and starts again"),
+            met(
+                REQUEUED, BACKOFF_FINISHED, "the run keeps its place in the queue and starts again"
+            ),
         )
     return (unmet(EVICTED, ADMITTED, message), met(REQUEUED, BACKOFF_FINISHED))
 

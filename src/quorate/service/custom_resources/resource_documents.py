@@ -1,9 +1,9 @@
 """Custom resources as documents of the ledger, and their callers. Pure.
 
 Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
-the ledger ends with digits of its uid. So two resources of the same name are different runs. They
-may be in different namespaces, or one may be created after the other was deleted. No resource is
-submitted twice.
+the ledger ends with digits of its uid. So two resources of the same name are different runs. The
+two resources may be in different namespaces, or the first may be deleted before the second is
+created. No resource is submitted twice.
 """
 
 from __future__ import annotations

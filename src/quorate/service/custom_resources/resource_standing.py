@@ -97,7 +97,7 @@ def _changed_run(resource: Resource, spec: object, picture: LedgerPicture) -> Sa
     own = replace(spec, nonce=recorded.nonce, user=recorded.user, follow=recorded.follow)
     if resource.is_deleting or own == recorded:
         return None
-    why = "a run cannot be changed after it was submitted; delete it, and create another"
+    why = "a run cannot be changed after it was submitted; delete this run, and create another"
     return _not_accepted(IMMUTABLE, why)
 
 

@@ -103,7 +103,9 @@ def _stop(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Transitio
         if word == EndReason.START_REFUSED.value:
             return []  # The stop is reported as an eviction, with the same reason.
         note = str(stopping.get("note") or "")
-        message = f"the run releases its GPUs and waits again: {word}" + (f": {note}" if note else "")
+        message = f"the run releases its GPUs and waits again: {word}" + (
+            f": {note}" if note else ""
+        )
         reason = PREEMPTED if word in _FOR_OTHERS else STOPPING
         return [Transition(reason, message, is_warning=True)]
     phases = (before.get("phase"), after.get("phase"))

@@ -143,7 +143,10 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
 def _timed_out(method: Method) -> CommandError:
     name = method.operation.name
     if method.operation.effect is Effect.WRITE:
-        text = f"{name}: no answer in time; the command may still be recorded: check before you repeat it"
+        text = (
+            f"{name}: no answer in time; the command may still be recorded: check before you "
+            "repeat it"
+        )
     else:
         text = f"{name}: no answer in time; request less, or set a later deadline"
     return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)

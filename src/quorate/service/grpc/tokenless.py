@@ -1,7 +1,7 @@
 """gRPC methods without a token: health checks and reflection, with limits on their streams.
 
 A stream may stay open for ever, and counts as one of the server's calls. Without a limit, one
-address could use up all calls, and callers with tokens would get none.
+address could use up all calls, and no call would be left for callers with tokens.
 """
 
 from __future__ import annotations

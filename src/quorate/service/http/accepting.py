@@ -71,7 +71,7 @@ class Connections:
         return f"{self._open} connections are open, the limit is {self.most}"
 
     def opened(self) -> None:
-        """Count a new connection; above the limit, close the one that has been idle longest."""
+        """Count a new connection; above the limit, close the connection idle for longest."""
         self._open += 1
         if self._open > self.most and self._is_one_idle():
             self._close(next(iter(self._idle)))

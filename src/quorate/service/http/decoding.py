@@ -104,8 +104,8 @@ def asked_of(
     if operation.repeat is Repeat.ANEW and _KEY_HEADER in headers:
         raise problem(
             USAGE,
-            f"{ASIDE[KEY]}: {operation.name} does not support it: each repetition is carried out; "
-            "leave it out, and check the result before you repeat the request",
+            f"{ASIDE[KEY]}: {operation.name} does not support this header: each repetition is "
+            "carried out; leave the header out, and check the result before you repeat the request",
         )
     values: dict[str, Any] = _query_values(shape, query)
     if has_body(operation):

@@ -435,8 +435,8 @@ class _Own:
             if caller.role not in OVERSEERS:
                 raise problem(
                     FORBIDDEN,
-                    "metrics are for admins and auditors; send an admin's or auditor's token, or set "
-                    "metrics.public in the configuration",
+                    "metrics are for admins and auditors; send an admin's or auditor's token, or "
+                    "set metrics.public in the configuration",
                 )
         text = await _while_there(_scraped(self._parts.ledger_thread), receive)
         await Response(text, headers={"content-type": CONTENT_TYPE})(scope, receive, send)

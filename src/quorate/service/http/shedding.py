@@ -77,14 +77,14 @@ class Shedding:
 
     @property
     def is_full(self) -> bool:
-        """Whether every request for the ledger is rejected now, except those of admins."""
+        """Whether every request for the ledger is rejected now, except requests of admins."""
         return self._admission.is_full
 
     def answer_to_whole(self, data: bytes) -> bytes | None:
         """Return the response if the request in ``data`` is rejected here; else None.
 
-        This is the cheapest way to reject requests while the service is full. It handles only a
-        single complete request with plain headers; other data goes to the parser.
+        This method is the cheapest way to reject requests while the service is full. It handles
+        only a single complete request with plain headers; other data goes to the parser.
         """
         end = data.find(_HEAD_END)
         begin = _BEGIN.match(data)

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus. ``metric_table.py`` lists them."""
+"""Metrics for Prometheus. ``metric_table.py`` lists all metrics."""

@@ -46,8 +46,8 @@ def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
     found = ledger_thread.leadership
     if forwarded_by:
         raise unavailable(
-            f"{NOT_LEADING} any longer, although {forwarded_by} forwarded this to it; nothing was "
-            f"recorded: ask again in a moment"
+            f"{NOT_LEADING} any longer, although {forwarded_by} forwarded the command here; "
+            f"nothing was recorded: ask again in a moment"
         )
     if found.leads:
         raise unavailable(
@@ -99,7 +99,7 @@ def unanswered(leader: LeaderRecord, why: str) -> CommandError:
 async def while_it_leads(
     ledger_thread: LedgerThread, leader: LeaderRecord, asking: Coroutine[Any, Any, T]
 ) -> T:
-    """Return the answer of ``leader``; raises ``CommandError`` if it stops leading before.
+    """Return the answer of ``leader``; raises ``CommandError`` if it first stops leading.
 
     If the leader hangs, callers wait at most until its lease ends.
     """

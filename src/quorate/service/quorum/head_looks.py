@@ -1,7 +1,7 @@
 """The end of the ledger, for reads that must include all events recorded before the read began.
 
 A leader records all commands that services forward to it. But other programs may append to the same
-ledger: ``quorate`` with the ledger's URL, or a scheduler with an engine of its own. So before a
+ledger: ``quorate`` with the ledger's URL, or a scheduler that runs its own engine. So before a
 leader answers a read, the leader asks etcd for the end of the ledger. Reads that wait at the same
 time share one request.
 """

@@ -3,8 +3,8 @@
 There are a few readers. Each read is answered by one reader, from the ledger's head at that moment,
 so that the answer includes everything acknowledged before the request. A reader is a separate
 process (``reader_process.py``), so that its work does not compete with commits for the interpreter
-lock. This module decides which read is next, and how many may wait; for each process, one thread
-sends reads to it (docs/adr/0032).
+lock. This module decides which read is next, and how many may wait; each process gets its reads
+from one thread (docs/adr/0032).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 READERS: Final = 3
 """The number of readers.
 
-All readers but one may answer long reads at a time. All but one may answer reads of one tenant, and
-all but two may answer long reads of one tenant.
+At a time, at least one reader answers no long reads, and at least one answers no reads of the same
+tenant. At least two readers answer no long reads of the same tenant.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""
@@ -90,7 +90,7 @@ class _QueuedRead:
 
 
 class ReadPool:
-    """Answers reads. Open it in the event loop of its callers; close it before the loop ends."""
+    """Answers reads; open the pool in its callers' event loop; close it before the loop ends."""
 
     def __init__(
         self,

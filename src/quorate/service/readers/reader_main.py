@@ -211,7 +211,7 @@ class _SentClock:
 
 
 def answer_questions(service: MessageSocket) -> None:
-    """Answer the questions of ``service``, each from the ledger's head, until it is closed."""
+    """Answer the questions of ``service``, each from the ledger's head, until its end."""
     signal.signal(signal.SIGPROF, _spent)
     os.nice(NICE)
     try:
@@ -260,7 +260,7 @@ def _answered(reader: Reader, sent: SentQuestion) -> Reply | Exception:
 
 @contextmanager
 def _bounded(cpu_s_max: float) -> Iterator[None]:
-    """Raise ``_WorkSpentError`` in the body once it has used more CPU time than ``cpu_s_max``."""
+    """Raise ``_WorkSpentError`` in the ``with`` body when its CPU time exceeds ``cpu_s_max``."""
     signal.setitimer(signal.ITIMER_PROF, cpu_s_max)
     try:
         yield

@@ -133,7 +133,7 @@ class RemoteReader:
     def close(self) -> None:
         """End the process, and start no other.
 
-        Any thread may call this. It does not wait until the process has ended.
+        Any thread may call this method, which does not wait until the process has ended.
         """
         self._is_closed = True
         if self._in_use.acquire(blocking=False):

@@ -1,7 +1,7 @@
 """The service's side of the server from which reader processes are forked.
 
-The server is a separate program. It imports only the modules that readers need, and never the
-module that the service was started from. All services in one process share a server. The server
+The server is a separate program. The server imports only the modules that readers need, and never
+the module that the service was started from. All services in one process share a server. The server
 starts with the first reader, and ends when this process ends for any reason (``reader_main.py``).
 """
 

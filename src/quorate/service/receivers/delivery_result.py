@@ -24,8 +24,8 @@ class Result(Enum):
 class Posted:
     """The result of one attempt.
 
-    ``why`` is for the log, and says why the attempt failed: a status, or the system's error. It
-    never has content that was sent.
+    ``why`` is for the log, and says why the attempt failed: a status, or the system's error.
+    ``why`` never has content that was sent.
     """
 
     result: Result

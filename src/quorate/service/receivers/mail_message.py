@@ -1,4 +1,4 @@
-"""A notice as a mail: headers that its content cannot change, and plain text. Pure."""
+"""A notice as a mail: headers that the notice's content cannot change, and plain text (pure)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def mail_of(sender: str, to: str, message: str, at_ms: int, data: Mapping[str, A
     """Return the mail of a notice, in the form that is sent.
 
     ``message`` is the permanent id of the notice, so the Message-ID is the same however often the
-    mail is sent. The date is that of the event. ``data`` is the notice as JSON, with its ledger. A
-    line break in ``data`` never starts a header: control characters in a subject become spaces.
+    mail is sent. The date of the mail is the date of the event. ``data`` is the notice as JSON,
+    with its ledger. A line break in ``data`` never starts a header: control characters in a subject
+    become spaces.
     """
     found = EmailMessage(policy=_POLICY)
     user, _, domain = sender.rpartition("@")

@@ -26,7 +26,8 @@ KIND: Final = "mail"
 class _Mail:
     """Sends an addressed notice as a mail.
 
-    The mail is only made when it is sent, so its sender is the sender that is configured then.
+    The mail is made only when it is sent. So a notice that has waited is sent with the sender that
+    is configured at that time.
     """
 
     kind = KIND
@@ -58,7 +59,7 @@ class ConfiguredMail(_Mail):
         self.tenant = receiver.tenant
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return the notice for this address; None if the address does not want its kind."""
+        """Return the notice for this address; None if the address gets no notices of this kind."""
         del known
         if self._receiver.kinds and notice.kind not in self._receiver.kinds:
             return None
@@ -80,7 +81,7 @@ class RunMails(_Mail):
         self._domains = frozenset(domains)
 
     def addressed(self, notice: Notice, known: KnownFew, ledger_id: str) -> Addressed | None:
-        """Return the notice for the address of its run; None if the run does not want its kind."""
+        """Return the notice for the address that its run names; None if no mail is to be sent."""
         mail = known.run(notice.run).mail if notice.kind in RUN_KINDS else None
         if mail is None or notice.kind not in mail.kinds:
             return None

@@ -25,10 +25,10 @@ class _UnusableServerError(Exception):
 
 
 class Mailer:
-    """Sends mail to one server, one at a time, each on a connection of its own.
+    """Sends mails to one server, one at a time, each on a separate connection.
 
-    The time limit is for the whole exchange, however slowly the server answers. A mail counts as
-    delivered when the server has accepted it. The server reports later failures to the sender.
+    The time limit applies to the whole exchange, however slowly the server answers. A mail counts
+    as delivered when the server has accepted it. The server reports later failures to the sender.
     """
 
     def __init__(

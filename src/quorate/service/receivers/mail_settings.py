@@ -40,8 +40,8 @@ class MailTls(StrEnum):
 class MailServer:
     """The SMTP server and its login.
 
-    An empty ``user`` means no login, an empty ``ca`` the system's authorities. Runs may only name
-    addresses of ``domains``.
+    An empty ``user`` means no login. An empty ``ca`` means the system's authorities. Runs may name
+    only addresses in ``domains``.
     """
 
     address: Address
@@ -92,7 +92,7 @@ class MailReceiver:
 
     @property
     def digest(self) -> str:
-        """A digest of the address and the notices; with the name, it identifies the receiver."""
+        """A digest of address, tenant and kinds; with the name, it identifies the receiver."""
         return identity(self.tenant, *sorted(self.kinds), self.to)
 
 
@@ -131,7 +131,7 @@ def mail_faults(server: MailServer | None, given: Mapping[str, object]) -> list[
     """
     if server is None:
         return [
-            f"{key}: has no effect without a mail server; give mail.server too, or leave it out"
+            f"{key}: has no effect without a mail server; give mail.server too, or leave this out"
             for key, value in given.items()
             if value
         ]

@@ -34,11 +34,11 @@ PAUSE_MS_MAX: Final = 60_000
 TAKEN_EVENTS_MAX: Final = 1_000
 """How many events, in whole blocks, are read for one transaction of the outbox."""
 CURSOR_LAG_EVENTS: Final = 1_000
-"""How far the stored cursor may lag if nothing was sent; a restart reads these events again."""
+"""How many events the stored cursor may lag behind; a restart reads these events again."""
 DELIVERIES_MAX: Final = 200
 """How many parcels (notices to send) are sent before the ledger is read again."""
 DUE_MAX: Final = 20
-"""How many lines of the outbox are looked up at a time."""
+"""How many lines (sequences of parcels) of the outbox are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
 """The longest sleep of the thread, so that it soon notices that the clock was set."""
 
@@ -46,9 +46,9 @@ SLEEP_S_MAX: Final = 60.0
 class Receiver(Protocol):
     """The target of a sink: it selects notices, encodes them, and sends them.
 
-    The log names it by its ``kind`` and its ``name``. ``name`` and ``digest`` identify it: parcels
-    that wait for one receiver are not sent to a different receiver of the same name. An empty
-    ``tenant`` means all tenants.
+    The log names a receiver by its ``kind`` and its ``name``. ``name`` and ``digest`` identify a
+    receiver: parcels that wait for one receiver are not sent to a different receiver of the same
+    name. An empty ``tenant`` means all tenants.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class Lookup:
 
     known: KnownFew
     owners: frozenset[str] | None
-    """The owners whose notices the receiver gets; None for all of them."""
+    """The owners whose notices the receiver gets; None for all owners."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class NoticeSink:
     def begin(self) -> None:
         """Record that a new receiver gets notices of events from now on.
 
-        Raises ``QuorateError`` like ``step``. If it raises, the first ``step`` that succeeds
-        records this.
+        Raises ``QuorateError`` like ``step``. After an error, the first ``step`` that succeeds
+        makes the record.
         """
         store = self._source.reading()
         self._begins_at = store.head()
@@ -170,7 +170,7 @@ class NoticeSink:
     # --- Reading the ledger ---
 
     def _take_in(self) -> bool:
-        """Read up to ``TAKEN_EVENTS_MAX`` events; return whether there are more."""
+        """Read up to ``TAKEN_EVENTS_MAX`` events; return whether there are more events."""
         store = self._source.reading()
         end = store.head()
         if self._cursor == 0:
@@ -268,7 +268,7 @@ class NoticeSink:
         due_ms = self._outbox.failed(self.name, parcel.key, now_ms, posted.why)
         self._counts.failed(name)
         if posted.result is Result.REJECTED:
-            self._give_up(parcel, f"the receiver rejects it for good: {posted.why}")
+            self._give_up(parcel, f"the receiver rejects the notice for good: {posted.why}")
             return
         if parcel.attempts == 0:
             _LOG.warning(

@@ -21,7 +21,7 @@ Readers = Mapping[str, tuple[Callable[[Any], Any], Any]]
 def tables_of(
     given: object, place: str, most: int, readers: Callable[[Mapping[str, Any]], Readers]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the fields of each valid table, and all faults of the others.
+    """Return the fields of each valid table, and all faults of the other tables.
 
     ``place`` says where the tables are, and ends with their key. ``readers`` returns the parsers of
     a table's fields. Each table has a unique ``name``.
@@ -86,7 +86,7 @@ def kinds(value: object) -> tuple[NoticeKind, ...]:
 
 
 def identity(*what: str) -> str:
-    """Return a digest that, with a receiver's name, identifies it.
+    """Return a digest that, together with a receiver's name, identifies the receiver.
 
     ``what`` says where the receiver is, and which notices it gets.
     """

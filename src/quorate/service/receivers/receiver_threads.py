@@ -1,4 +1,4 @@
-"""The receivers in the daemon: each runs on a thread of its own, from start to stop.
+"""The receivers in the daemon: each runs on a separate thread, from start to stop.
 
 A slow or dead receiver blocks only its own thread. The ledger thread does two things for receivers:
 it wakes them when events were recorded, and looks up runs, conflicts and owners for them.
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 TROUBLE_S: Final = 5.0
 """How long until a failed ledger or outbox is tried again."""
 LOOK_UP_S_MAX: Final = 60.0
-"""How long a receiver waits for a turn of the ledger thread."""
+"""How long a receiver waits until the ledger thread looks something up for it."""
 
 
 def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
@@ -49,8 +49,8 @@ def webhook_receivers(hooks: Sequence[Webhook]) -> list[Receiver]:
 def mail_receivers(server: MailServer | None, named: Sequence[MailReceiver]) -> list[Receiver]:
     """Return one mail receiver for each of ``named``, and one for the addresses of runs.
 
-    Each has its own connection. Raises ``KeyFileError``, and ``CommandError`` if the authorities of
-    ``server`` cannot be read.
+    Each receiver has its own connection. Raises ``KeyFileError`` if the password file is unusable,
+    and ``CommandError`` if the authorities of ``server`` cannot be read.
     """
     if server is None:
         return []

@@ -1,7 +1,8 @@
 """A webhook: its address, its notices, and their signatures.
 
-The scheme is that of Standard Webhooks (standardwebhooks.com): three headers, and an HMAC-SHA256
-over the id, the time and the body, so that a receiver can recognise forged and replayed requests.
+Signatures follow the scheme of Standard Webhooks (standardwebhooks.com): three headers, and an
+HMAC-SHA256 over the id, the time and the body. So a receiver can recognise forged and replayed
+requests.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Webhook:
 
     @property
     def digest(self) -> str:
-        """A digest of the address and the notices; with the name, it identifies the webhook."""
+        """A digest of address, tenant and kinds; with the name, it identifies the webhook."""
         return identity(self.tenant, *sorted(self.kinds), self.url)
 
 
@@ -127,7 +128,7 @@ def _readers(tree: Mapping[str, Any]) -> Readers:
 
 
 def _url(value: object, *, insecure: bool) -> str:
-    """Return the address to post to: with TLS, unless it is on this machine or ``insecure``."""
+    """Return the address to post to; it needs TLS, unless it is on this machine or ``insecure``."""
     text = values.text(value)
     try:
         parts = urlsplit(text)

@@ -23,11 +23,12 @@ _HEAD_LINES_MAX: Final = 1_000
 
 
 class Poster:
-    """Posts to one address, one body at a time, each on a connection of its own.
+    """Posts to one address, one body at a time, each on a separate connection.
 
-    It follows no redirects, because their targets were not configured, and uses no proxies of the
-    environment. ``timeout_s`` is for the whole exchange, however slowly the receiver answers. A
-    complete status line is an answer, whatever follows. ``resolve`` returns the host's addresses.
+    A poster follows no redirects, because the targets of redirects were not configured. A poster
+    also ignores proxies that environment variables name. ``timeout_s`` is the limit for the whole
+    exchange, however slowly the receiver answers. A complete status line counts as an answer,
+    whatever follows it. ``resolve`` returns the host's addresses.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def is_from_page(headers: Mapping[bytes, str]) -> bool:
 
 
 def authorization_of(headers: Mapping[bytes, str]) -> str | None:
-    """Return the sent ``Authorization`` header, or else the session's; None if there is neither."""
+    """Return the request's ``Authorization`` header, or one made from its session; else None."""
     sent = headers.get(b"authorization")
     if sent is not None or not is_from_page(headers):
         return sent
@@ -36,11 +36,11 @@ def authorization_of(headers: Mapping[bytes, str]) -> str | None:
 
 
 def _token_in(cookies: str) -> str:
-    """Return the token of the session; empty if there is none, or more than one.
+    """Return the token of the session; empty if there is no token, or more than one.
 
     A page of another address of this host can add a second cookie of the same name, and the browser
-    decides which of them is sent first. The library's parser is not used: its time for a quoted
-    value grows with the square of the length.
+    decides which of the two cookies is sent first. The library's parser is not used, because its
+    time for a quoted value grows with the square of the length.
     """
     pairs = (each.strip().partition("=") for each in cookies.split(";"))
     found = [value for name, _, value in pairs if name == COOKIE]
@@ -50,9 +50,9 @@ def _token_in(cookies: str) -> str:
 def session_cookie(token: str, headers: Mapping[bytes, str]) -> bytes:
     """Return the cookie that begins a session.
 
-    It has no ``Path``, so a browser sends it only to addresses in the folder of the address that
-    set it. Behind a proxy with a prefix, only addresses with this prefix get it. It has no
-    ``Max-Age``, so it ends with the browser.
+    The cookie has no ``Path``, so a browser sends it only to addresses in the folder of the address
+    that set it. Behind a proxy with a prefix, only addresses with this prefix get the cookie. The
+    cookie has no ``Max-Age``, so it ends with the browser.
     """
     return f"{COOKIE}={token}{_attributes(headers)}".encode()
 

@@ -45,7 +45,7 @@ def tag_of(content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFiles:
-    """The dashboard: ``files`` by name, and ``version``, which changes with any of them."""
+    """The dashboard: ``files`` by name, and ``version``, which changes if any file changes."""
 
     version: str
     files: Mapping[str, Sent]

@@ -37,7 +37,7 @@ Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_BYTES_MAX: Final = 16 * 1024
 EXCHANGES_PER_S_MAX: Final = 10
-"""How many codes per second one address may exchange: each one causes a request to the issuer."""
+"""How many codes per second one address may exchange; each exchange asks the issuer."""
 RETURN_PAGE: Final = "/signed-in"
 """The end of the address to which the issuer sends users back."""
 _CODE_CHARS_MAX: Final = 4_096
@@ -90,7 +90,7 @@ class _Session:
         await _told({"signedIn": is_in, "issuer": issuer})(scope, receive, send)
 
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store a token in a cookie. The body has the token, or a code that the issuer exchanges.
+        """Store a token in a cookie; the body has the token, or a code that the issuer exchanges.
 
         Raises ``CommandError`` if the token or the code is not valid.
         """
@@ -189,7 +189,7 @@ def _tree(body: bytes) -> Mapping[str, Any]:
 
 
 def _token_of(tree: Mapping[str, Any]) -> str:
-    """Return the token of a sign-in; raises ``CommandError`` if there is none."""
+    """Return the token of a sign-in; raises ``CommandError`` if there is no token."""
     token = tree.get("token")
     if not isinstance(token, str) or not token:
         raise problem(USAGE, 'body: must be {"token": TOKEN}; send an access token')

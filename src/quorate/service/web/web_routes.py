@@ -40,12 +40,12 @@ PAGES: Final = (
     "/reports/{name}",
     "/signed-in",
 )
-"""The addresses of pages; the script in the page chooses what to show by its address."""
+"""The addresses of pages; the script in the page chooses what to show by the page's address."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of the page: it may load only files of this service."""
+"""The Content-Security-Policy of the page, by which it may load only files of this service."""
 _GUARDED: Final = {
     "content-security-policy": POLICY,
     "referrer-policy": "no-referrer",
