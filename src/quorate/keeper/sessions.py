@@ -57,7 +57,7 @@ def left(folder: Path) -> Sequence[Session]:
 
 
 def _is_past(session: Session) -> bool:
-    """Return whether the number of ``session`` is no longer valid, or is of our own session."""
+    """Return whether ``session`` is no longer valid, or is the session of this process."""
     leader = stat(session.number)
     is_reused = leader is not None and leader.since != session.since
     return session.where != _where() or is_reused or session.number == os.getsid(0)

@@ -143,9 +143,9 @@ class Engine:
         The engine stores a snapshot when ``snapshot_events`` events were recorded since the last
         snapshot. The engine sends ``executor`` an order for every open lease and every stop that is
         under way. To settle a conflict that needs a draw, the engine needs ``lottery_secret``, or a
-        ``lottery_seal`` that decrypts the secret in the ledger. Without both, the conflict stays
-        open. Raises ``CorruptLedgerError`` if the log does not verify, and ``LedgerEmptyError`` if
-        the ledger has no event.
+        ``lottery_seal`` that decrypts the secret in the ledger. If the engine has neither, the
+        conflict stays open. Raises ``CorruptLedgerError`` if the log does not verify, and
+        ``LedgerEmptyError`` if the ledger has no event.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
@@ -218,7 +218,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use first reads the store, because an append or apply did not end."""
+        """Whether the next use first reads the store, because an append or apply failed."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -541,7 +541,7 @@ class Engine:
         self._due.policies = policies
 
     def _recover(self) -> None:
-        """Make the state equal to the recorded state, if an append or an apply did not end.
+        """Make the state equal to the recorded state, if an append or an apply failed.
 
         If recovery fails, the next use of the engine first tries it again.
         """

@@ -253,7 +253,7 @@ class LedgerThread:
 
     @property
     def crowding(self) -> str:
-        """The limits that are reached, so that callers must try again later; empty if none is."""
+        """The limits that are reached; if there are any, callers must try again later."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -332,7 +332,7 @@ class LedgerThread:
 
     @property
     def may_decide(self) -> bool:
-        """Whether this service may decide now: it has the leader's lease, or is not led."""
+        """Whether this service may decide now: it has the leader's lease, or needs no lease."""
         return self.held_term > 0 if self.is_led else self.leadership.leads
 
     @property

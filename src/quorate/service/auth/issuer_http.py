@@ -12,7 +12,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 FETCH_S_MAX: Final = 5.0
-"""How long the issuer may take for a part of its answer; the whole answer may take double."""
+"""How long the issuer may take for a part of its answer; the whole may take twice as long."""
 _PART_BYTES: Final = 64 * 1024
 
 

@@ -43,7 +43,7 @@ class GrpcSettings:
     tls: GrpcTls | None = None
     limits: GrpcLimits = field(default_factory=GrpcLimits)
     leader_ca: str = ""
-    """A file with the authorities for the leader's certificate; empty means the system's file."""
+    """A file with the authorities for the leader's certificate; empty means the machine's."""
 
 
 class LedgerThreadAnswers:

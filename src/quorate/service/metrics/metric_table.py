@@ -375,7 +375,7 @@ ACCOUNTING_OWNERS = _gauge(
 )
 ACCOUNTING_ANSWERED = _gauge(
     "accounting_answered_timestamp_seconds",
-    "Each linked owner has a last answer: the time of the oldest; 0 if an owner has none.",
+    "The earliest of the linked owners' times of the last answer; 0 if an owner has none.",
 )
 ACCOUNTING_WAITING = _gauge(
     "accounting_waiting", "Amounts that wait to be reported to an accounting system."

@@ -99,7 +99,7 @@ def unanswered(leader: LeaderRecord, why: str) -> CommandError:
 async def while_it_leads(
     ledger_thread: LedgerThread, leader: LeaderRecord, asking: Coroutine[Any, Any, T]
 ) -> T:
-    """Return the answer of ``leader``; raises ``CommandError`` if it first stops leading.
+    """Return the leader's answer; raises ``CommandError`` if ``leader`` stops leading first.
 
     If the leader hangs, callers wait at most until its lease ends.
     """

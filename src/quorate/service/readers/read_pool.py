@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 READERS: Final = 3
 """The number of readers.
 
-At a time, at least one reader answers no long reads, and at least one answers no reads of the same
-tenant. At least two readers answer no long reads of the same tenant.
+At a time, at most ``READERS - 1`` readers answer long reads, and at most ``READERS - 1`` answer
+reads of one tenant. At most ``READERS - 2`` readers answer long reads of one tenant.
 """
 WAITING_MAX: Final = 256
 """How many reads may wait; above that, callers must try again later."""

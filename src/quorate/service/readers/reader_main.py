@@ -211,7 +211,7 @@ class _SentClock:
 
 
 def answer_questions(service: MessageSocket) -> None:
-    """Answer the questions of ``service``, each from the ledger's head, until its end."""
+    """Answer questions of ``service`` from the ledger's head, until ``service`` is closed."""
     signal.signal(signal.SIGPROF, _spent)
     os.nice(NICE)
     try:
