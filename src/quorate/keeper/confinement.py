@@ -226,7 +226,7 @@ def why_others_show() -> str:
     """Return why a process cannot hide other users' processes from itself; empty if it can.
 
     A child process tries this, because hiding cannot be undone. The calling process must have only
-    one thread, because it forks.
+    one thread, because this function forks.
     """
     child = os.fork()
     if child == 0:

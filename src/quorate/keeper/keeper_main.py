@@ -431,7 +431,7 @@ class Keeper:
             self._say(f"a file cannot be written; the keeper tries again: {error}")
 
     def _look(self) -> None:
-        """Read the wanted state; if it cannot be read, keep the previous one."""
+        """Read the wanted state; if it cannot be read, keep the previous state."""
         try:
             wanted = read_wanted(self._folder)
             if wanted is not None:

@@ -1,4 +1,4 @@
-"""The block that an engine is making: decisions in order, and the state after them.
+"""The block that an engine is making: decisions in order, and the state after these decisions.
 
 The state after the decisions is an overlay if the engine's state must not change before the block
 is in the store. Otherwise the state after the decisions is the engine's own state. Events are

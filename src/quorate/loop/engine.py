@@ -16,8 +16,8 @@ commit the engine sends the executor the orders that follow from the commit. If 
 before it has sent the orders of a commit, it sends them when it opens the ledger again.
 
 If the caller wants reports of violations, the engine checks the invariants of all records that a
-block changes, before it appends the block. After a violation it decides nothing more, and does not
-record the block.
+block changes, before it appends the block. After a violation the engine decides nothing more, and
+does not record the block.
 
 Conflicts that are due after a commit are settled in separate blocks, and rounds that are due begin
 in separate blocks (``due_work.py``).
@@ -90,7 +90,7 @@ TURN_AFTER_S: Final = 1.0
 
 
 class Engine:
-    """Owns the state of a ledger; one thread uses it, for one command or group at a time."""
+    """Owns the state of a ledger; one thread uses the engine, one command or group at a time."""
 
     def __init__(  # noqa: PLR0913 - an engine has this many parts
         self,
@@ -271,7 +271,7 @@ class Engine:
     def store(self) -> EventStore:
         """The store of the ledger.
 
-        If other programs write to the store, it may have more blocks than the state.
+        If other programs write to the store, the store may have more blocks than the state.
         """
         return self._store
 
@@ -478,9 +478,9 @@ class Engine:
     def _check_draft(self, draft: BlockDraft, events: Sequence[Event]) -> None:
         """Stop deciding if ``events``, the last events of ``draft``, break an invariant.
 
-        If they do, raises ``DecidingStoppedError``, so that the block is not recorded. Each
-        decision is checked right after it was applied, while its records are in the processor's
-        cache. A check of the whole block would have to fetch all these records again.
+        If an invariant is broken, raises ``DecidingStoppedError``, so that the block is not
+        recorded. Each decision is checked right after it was applied, while its records are in the
+        processor's cache. A check of the whole block would have to fetch all these records again.
         """
         if self.on_violation is None:
             return
@@ -543,7 +543,7 @@ class Engine:
     def _recover(self) -> None:
         """Make the state equal to the recorded state, if an append or an apply failed.
 
-        If recovery fails, the next use of the engine first tries it again.
+        If recovery fails, the next use of the engine tries recovery again first.
         """
         self._reload_if_torn()
         if self._is_behind:

@@ -1,4 +1,4 @@
-"""The lottery's secret, and the links of the chain that ends with it.
+"""The lottery's secret, and the links of the chain that ends with this secret.
 
 A link costs one hash for each step from the secret to the link. So one link in every ``STRETCH`` is
 remembered: the first call computes the whole chain, and a later call at most ``STRETCH`` hashes.

@@ -1,4 +1,4 @@
-"""A ledger up to the head that its engine has read, while other writers append to it.
+"""A ledger up to the head that its engine has read, while other writers append to the ledger.
 
 Code that reads blocks together with the state must not read blocks that are newer than the state:
 their runs, nodes and owners would be unknown.

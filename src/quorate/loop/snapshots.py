@@ -65,8 +65,8 @@ class Snapshots:
     def settle(self) -> bool:
         """Return, without waiting, whether a new snapshot may begin: no other is being written.
 
-        If a snapshot was stored since the last call, remove the runs that it archived from the
-        state.
+        If a snapshot was stored since the last call, remove from the state the runs that the
+        snapshot archived.
         """
         writing = self._writing
         if writing is None:

@@ -80,7 +80,7 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
 
 
 def cluster_apis(clusters: Clusters) -> dict[str, KubeApi]:
-    """Return a connection to each cluster, by the cluster's name; the caller closes them.
+    """Return a connection to each cluster, by the cluster's name; the caller closes them all.
 
     Raises ``CommandError`` if a kubeconfig cannot be used.
     """

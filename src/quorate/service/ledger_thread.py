@@ -111,7 +111,7 @@ class Listener(Protocol):
 
 
 class LedgerThread:
-    """Owns the ledger. Start it in the event loop of its callers; stop it before the loop ends.
+    """Owns the ledger; start it in its callers' event loop, and stop it before the loop ends.
 
     ``opening`` makes the engine on the ledger thread, which owns the engine from then on.
     ``beside`` has what answers need in addition to the ledger. ``reading`` opens the ledger for

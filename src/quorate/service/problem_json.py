@@ -44,7 +44,7 @@ def problem(code: str, *lines: str) -> CommandError:
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """Return ``error`` in the form for the caller; for a bug, it has only the request id."""
+    """Return ``error`` in the form for the caller; for a bug, the form has only the request id."""
     told = as_command_error(error)
     if told is None:
         _LOG.error("request %s failed: this is a bug in Quorate", request_id, exc_info=error)

@@ -51,7 +51,7 @@ def to_json(tree: object) -> bytes:
 
 
 def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
-    """Return ``found`` in ``form``; raises ``CommandError`` if it has no such form."""
+    """Return ``found`` in ``form``; raises ``CommandError`` if ``found`` has none."""
     body, tree, lines = b"", None, None
     match form:
         case Form.TREE:

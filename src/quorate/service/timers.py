@@ -24,7 +24,7 @@ SLEEP_S_MAX: Final = 60.0
 TROUBLE_S: Final = 1.0
 """How long until a due action that the store refused is tried again."""
 PAUSE_S_MAX: Final = 1.0
-"""The longest pause before it is computed again when the next change is due.
+"""The longest pause before the time of the next due change is computed again.
 
 An action that a commit makes due at once may wait this long.
 """

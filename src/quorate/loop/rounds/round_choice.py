@@ -175,7 +175,7 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
     *,
     is_for_the_last: bool = False,
 ) -> Iterator[Candidate]:
-    """Yield a candidate for each row and each flavor, if the row has a share of it and can use it.
+    """Yield a candidate for each row and each flavor that the row has a share of and can use.
 
     A row is a run alone, or a pair of runs. Runs without a share get only GPUs that these
     candidates leave over. The priority and the deficit of a candidate are computed as in

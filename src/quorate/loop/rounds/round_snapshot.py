@@ -208,7 +208,7 @@ def steady(
 ) -> tuple[int, ...]:
     """Return ``rates``, each replaced by its ``used`` rate if the two differ by at most 5 %.
 
-    If ``change_max`` is given, they must also differ by at most ``change_max``.
+    If ``change_max`` is given, the two rates must also differ by at most ``change_max``.
 
     Two measurements are never exactly equal. If small differences are ignored, the rates do not
     change, and a policy's cached answer can be used again. Each rate is compared with the rate that

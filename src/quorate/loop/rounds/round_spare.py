@@ -37,8 +37,8 @@ def spare_candidates(
     The owner whose runs had the least GPU time in relation to its target comes first. If the caller
     takes a run, the run's next round is added to this time. Among the runs of one owner, the run
     that is owed the most time comes first. If two runs are owed the same time, the run that had
-    GPUs for less time comes first. When the caller takes a run, it updates ``taken`` and ``left``
-    before it asks for the next result.
+    GPUs for less time comes first. When the caller takes a run, the caller updates ``taken`` and
+    ``left`` before it asks for the next result.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())

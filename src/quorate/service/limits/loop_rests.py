@@ -1,4 +1,4 @@
-"""Pauses the event loop while requests are rejected, so that it rejects many in one turn.
+"""Pauses the event loop while requests are rejected, so that one turn rejects many requests.
 
 The event loop and the ledger thread share the interpreter lock. While the ledger decides, each
 request that arrives moves the lock from the ledger thread to the loop and back. These two switches

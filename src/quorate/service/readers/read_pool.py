@@ -254,7 +254,7 @@ class ReadPool:
     def _take(self) -> _QueuedRead | None:
         """Remove and return the first read that may begin now; None if no read may begin.
 
-        Waiting reads before it are dropped if their callers have disconnected.
+        Waiting reads before the returned read are dropped if their callers have disconnected.
         """
         left: deque[_QueuedRead] = deque()
         found: _QueuedRead | None = None

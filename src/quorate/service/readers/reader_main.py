@@ -2,8 +2,8 @@
 
 The program has imported everything that readers need, and waits for orders on a socket
 (``reader_server``). When the socket is closed, because the service has ended for any reason, the
-program kills its readers and ends. When it is killed itself, its readers end with it, even during
-an answer.
+program kills its readers and ends. When the program is killed itself, its readers end, too, even
+during an answer.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class _Process:
 class RemoteReader:
     """A reader process, started when it is first needed.
 
-    Only one thread may use it, but any thread may call ``close``.
+    Only one thread may use a ``RemoteReader``, but any thread may call ``close``.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The Content-Security-Policy of the page, by which it may load only files of this service."""
+"""The Content-Security-Policy of the page, which lets the page load only files of this service."""
 _GUARDED: Final = {
     "content-security-policy": POLICY,
     "referrer-policy": "no-referrer",
@@ -56,7 +56,7 @@ _HTML: Final = "text/html"
 _KEPT: Final = "public, max-age=31536000, immutable"
 """Browsers cache a file for ever, because its address changes when its content changes."""
 _ASKED_AGAIN: Final = "no-cache"
-"""Browsers request the page each time, and get 304 if it has not changed."""
+"""Browsers request the page each time, and get 304 if the page has not changed."""
 
 
 def web_places(admit: Admit, code_sign_in: CodeSignIn | None) -> dict[str, dict[str, Answering]]:
