@@ -1,4 +1,6 @@
-"""Decisions: payers (cover), placement (pack), both together (admit), and events (decide).
+"""The core decides: it places runs on GPUs, chooses who pays, and returns the events to record.
 
-Pure functions of a view of the state and a command. No module here does I/O.
+``cover`` chooses the payers, ``pack`` chooses the placement, and ``admit`` searches for both
+together. ``decide`` turns a command into events. All of them are pure functions of a view of the
+state and of a command. No module here does I/O.
 """

@@ -17,7 +17,7 @@ Applied = System | Pool | Node | Owner | Budget | Run
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Create or update resources so that they match these specs: all of them, or none."""
+    """Create or update resources so that they match ``specs``: all of them, or none."""
 
     specs: tuple[Applied, ...]
 
@@ -31,9 +31,9 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The run's work is done.
+    """Record that the run's work is done.
 
-    ``has_gone`` says that an executor has seen the last process of the run exit.
+    ``has_gone`` is true if an executor has seen the last process of the run exit.
     """
 
     run: str
@@ -54,7 +54,8 @@ class Cancel:
 class CancelTasks:
     """Cancel tasks of an array together, as ``Cancel`` cancels one run.
 
-    No other run starts between these cancellations. Tasks that are already over do not change.
+    No other run starts until all of these tasks are cancelled. Tasks that are already over do not
+    change.
     """
 
     runs: tuple[str, ...]
@@ -64,9 +65,9 @@ class CancelTasks:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has failed.
+    """Record that the run's work has failed.
 
-    ``has_gone`` says that an executor has seen the last process of the run exit.
+    ``has_gone`` is true if an executor has seen the last process of the run exit.
     """
 
     run: str
@@ -76,14 +77,14 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The executor has seen the last process of a stopping lease exit."""
+    """Record that the executor has seen the last process of a stopping lease exit."""
 
     lease: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The executor cannot start the work of a run, for the reason in ``note``.
+    """Record that the executor cannot start the work of a run, for the reason in ``note``.
 
     The run gives its GPUs back, and waits again.
     """
@@ -94,11 +95,12 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Reports of the executor, in order. The queue is tried only once, after the last report.
+    """Record reports of the executor, in order. The queue is tried once, after the last report.
 
-    If the queue were tried after each report, a lease whose end is reported later in this command
-    could move a planned start. At the end of a round, all reported leases end before other runs
-    start. A refused report changes nothing, and the other reports are still recorded.
+    If the queue were tried after each report, it could move a planned start that waits for a lease
+    whose end is reported later in the same command. At the end of a round, all reported leases end
+    before other runs start. A refused report changes nothing, and the other reports are still
+    recorded.
     """
 
     reports: tuple[Complete | Fail | Confirm | NotStarted, ...]
@@ -123,7 +125,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """A node was wiped, or the wipe failed.
+    """Record that a node was wiped, or that the wipe failed (``is_clean`` is false).
 
     ``claim`` is the claim after which the node was wiped; None means the last claim on the node.
     """
@@ -152,10 +154,10 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Free ``gpus`` more GPUs in a scope, after the notice period.
+    """Free ``gpus`` more GPUs of a flavor in a pool, after the notice period.
 
-    Without ``domains``, the scope is all domains. With ``cap`` (BUDGET/CAP), the command frees GPUs
-    that the cap's envelopes pay for, in any domain.
+    If ``domains`` is empty, the GPUs may be in any domain. If ``cap`` (BUDGET/CAP) is given, the
+    command frees GPUs that the cap's envelopes pay for, in any domain.
     """
 
     pool: str
@@ -199,9 +201,9 @@ class CreateOwner:
 class UpdateOwner:
     """Change the given fields of an owner and no others.
 
-    ``quota`` has (field of ``Quota``, new value); a new value of None unsets the field. ``parents``
-    of None leaves the parents unchanged. If ``version`` is given, the change applies only if the
-    owner still has this version.
+    ``quota`` has pairs of a field of ``Quota`` and its new value; the new value None unsets the
+    field. If ``parents`` is None, the parents stay unchanged. If ``version`` is given and the owner
+    no longer has this version, the command is refused.
     """
 
     name: str
@@ -213,9 +215,10 @@ class UpdateOwner:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOwner:
-    """Remove an owner without children, runs, unwiped nodes and envelopes in use.
+    """Remove an owner; refused while the owner is still needed.
 
-    If ``version`` is given, the owner is removed only if it still has this version.
+    The owner may not have children, runs, unwiped nodes, or envelopes in use. If ``version`` is
+    given and the owner no longer has this version, the command is refused.
     """
 
     name: str
@@ -244,8 +247,8 @@ class Remove:
 class IssueToken:
     """Issue an access token; the ledger gets only the digest of its secret.
 
-    ``role`` is a ``TokenRole``. Without ``scopes`` the token may do everything that its role may
-    do.
+    ``role`` is a ``TokenRole``. If ``scopes`` is empty, the token may be used for everything that
+    its role may do.
     """
 
     token: str
@@ -268,7 +271,7 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class ReportBudget:
-    """An accounting system reports the hours an owner has left: GPU-hours, node-hours, or both."""
+    """Record how many GPU-hours, node-hours or both an owner has left in an accounting system."""
 
     owner: str
     source: str
@@ -280,10 +283,10 @@ class ReportBudget:
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """Count an owner's budget with the ledger's own figures again.
+    """Compute an owner's remaining hours from the ledger again, without an accounting system.
 
-    ``is_linked`` is true if the accounting system does not answer, and false if the owner was
-    unlinked.
+    ``is_linked`` is true if the accounting system does not answer. It is false if the owner is no
+    longer linked to it.
     """
 
     owner: str
@@ -298,9 +301,9 @@ class FallBack:
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares``, ``prices`` and ``causes`` come from the policy. The shares, prices and causes are
-    recorded, but no decision reads them. ``steps`` are the numbers of steps that runs have last
-    reported. A run can keep its GPUs even if its grant does not say so.
+    ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded, but no decision
+    reads them. ``steps`` has the number of steps that each run last reported. A run may keep its
+    GPUs even if ``stays`` is not set in its grant.
     """
 
     pool: str
@@ -355,8 +358,8 @@ Immediate = (
 class Keyed:
     """Carry out ``command`` once, however often it is requested with this idempotency key.
 
-    ``digest`` identifies the content: the same key with other content is refused. ``sent`` is the
-    key as the caller sent it, if the ledger stores it under another name.
+    ``digest`` identifies the content: the same key with different content is refused. ``sent`` is
+    the key as the caller sent it, if the ledger stores the key under another name.
     """
 
     command: Submit | Immediate
@@ -381,8 +384,8 @@ class Change(StrEnum):
 class Decision(Struct, frozen=True):
     """The events to commit, or the refusals. A refused command has no events and changes nothing.
 
-    If a command with this idempotency key was carried out before, ``repeats`` names that request,
-    and there are no events.
+    If a command with the same idempotency key was carried out before, ``repeats`` is the record of
+    that earlier request, and there are no events.
     """
 
     events: tuple[Event, ...] = ()

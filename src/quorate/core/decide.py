@@ -1,7 +1,8 @@
-"""Decide: (view, command) -> Decision. Pure: time and actor are arguments; nothing is random.
+"""Decide: (view, command) -> Decision. A pure function: it reads no clock, and nothing is random.
 
-Every command first carries out due changes (such as holds that ran out), then its own change. After
-its own change, a command tries the waiting runs, because the change may have made room for them.
+The time and the actor are arguments. Every decision first carries out the changes that are due,
+such as the end of holds that ran out. Then it carries out the command. Finally it tries the waiting
+runs, because the command may have made room for them.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _CHANGE_BUDGETS: Final = (
     ReportBudget,
     FallBack,
 )
-"""Commands that may make owners cross thresholds as soon as they are carried out."""
+"""Commands by which the used part of an owner's budget may cross a threshold at once."""
 
 
 def decide(  # noqa: PLR0913 - a decision depends on all of these
@@ -99,8 +100,8 @@ def decide(  # noqa: PLR0913 - a decision depends on all of these
 ) -> Decision:
     """Return the events that carry out ``command`` at ``now_ms``, or the refusals that forbid it.
 
-    ``has_executor`` is true if an executor runs the work and confirms each stop. Raises
-    ``DecisionCutError`` if ``go_on`` returns False.
+    ``has_executor`` is true if an executor runs the work and confirms each stop. The function
+    raises ``DecisionCutError`` if ``go_on`` returns False.
     """
     log = DecisionLog(
         view,
@@ -167,9 +168,9 @@ def _not_granted(log: DecisionLog, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Carry out the changes that are due: of holds, of spares and of followers of failed runs.
+    """Carry out the due changes of holds and of spares, and fail the followers of failed runs.
 
-    A spare that is given up frees money, so the holds are settled again afterwards.
+    If a spare is given up, its payer has more money, so the holds are settled again afterwards.
     """
     while True:
         settle_holds(log)
@@ -182,7 +183,7 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one case per command
     log: DecisionLog,
     command: Immediate,
 ) -> Decision:
-    """Write the events of ``command``; the returned decision itself has no events."""
+    """Write the events of ``command`` to ``log``; the returned decision has no events."""
     match command:
         case Apply():
             return declare(log, command)
@@ -260,7 +261,7 @@ def _confirm(log: DecisionLog, command: Confirm) -> Decision:
 
 
 def _not_started(log: DecisionLog, command: NotStarted) -> Decision:
-    """Write that a run gives its GPUs back and waits again; a late report changes nothing."""
+    """Write that a run gives its GPUs back and waits again, if it is still running."""
     record = log.view.runs.get(command.run)
     if record is not None and record.phase is Phase.RUNNING and not record.spec.sensitive:
         note = command.note
@@ -272,16 +273,16 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
     run = command.run
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
-        # The same run exists already: a user may have typed the command twice. The idempotency
-        # key is recorded if it is new, and waiting runs are still tried.
+        # The same run exists already: a user may have typed the command twice. An idempotency key
+        # is recorded if it is new, and waiting runs are tried as after any other command.
         give_out(log)
         return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(log.view, run)
     if refusals:
         return Decision(refusals=tuple(refusals))
     if log.events or stirs(log):
-        # Leases that ended and windows that opened since the last decision may let older runs start
-        # first.
+        # Since the last decision, leases may have ended and windows may have opened. So older runs
+        # may be able to start, and are tried first.
         give_out(log)
     submitted = RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run)
     if run.rounds is not None:
@@ -293,9 +294,9 @@ def _submit(log: DecisionLog, command: Submit) -> Decision:
 
 
 def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
-    """Accept a run, and try the queue: the run starts, waits or is refused.
+    """Accept a run, and try the queue; the run starts, waits or is refused.
 
-    A claim is granted or refused at once.
+    A claim does not wait: it is granted or refused at once.
     """
     run, view = submitted.run, log.view
     changes = (("Run", run.name, Change.SUBMITTED),)
@@ -318,7 +319,7 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
         give_out(trial)  # A claim takes no GPUs of firm starts, so due firm starts still begin.
     record = trial.view.runs[run.name]
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
-        # A run that has no room now is refused as well if it would exceed its quota.
+        # A run that waits only for room is refused, too, if it would exceed a quota anyway.
         over = _waits_for_quota(log, run, record.refusal) or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
@@ -331,8 +332,9 @@ def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
 def _waits_for_quota(log: DecisionLog, run: Run, refusal: Refusal) -> Refusal | None:
     """Return the refusal for the hard quota that ``run`` would exceed now; None if there is none.
 
-    ``refusal`` is the reason why the run does not start. If the present work leaves quota for the
-    run, and only planned starts use it up, the result is None, and the run waits.
+    ``refusal`` is the reason why the run does not start. If the present work leaves enough of the
+    quota for the run, and only planned starts of other runs use up the rest, the result is None,
+    and the run waits.
     """
     if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
         return None
@@ -341,7 +343,7 @@ def _waits_for_quota(log: DecisionLog, run: Run, refusal: Refusal) -> Refusal | 
 
 
 def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
-    """Accept a run for its pool's next round; a run over a quota is refused at once."""
+    """Accept a run for the next round of its pool; refuse it if it would exceed a quota."""
     run = submitted.run
     over = refuses_ever_so(log.view, run) if run.on_quota is OnQuota.REFUSE else None
     if over is not None:
@@ -382,7 +384,7 @@ def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | R
 
 
 def _cancel_tasks(log: DecisionLog, command: CancelTasks) -> Decision:
-    """Write the end of the tasks that wait or run; the queue is tried after all of them."""
+    """Write the end of every task that is not over; the caller then tries the queue once."""
     records = [log.view.runs[name] for name in command.runs]
     still = [record for record in records if record.phase not in TERMINAL]
     for record in still:
@@ -397,8 +399,8 @@ def _when_over(
 ) -> Decision:
     """Return the decision on a command for a run or a claim that is over: no change, or a refusal.
 
-    A request for the end that the run already had is no error: a user may have typed the command
-    twice, or the response to the first command may have been lost.
+    If the run has already ended in the requested way, the command is no error. A user may have
+    typed it twice, or the response to the first command may have been lost.
     """
     is_claim, name = record.spec.sensitive, record.spec.name
     had = {
@@ -438,7 +440,7 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
 
 
 def _resolve(log: DecisionLog, command: Resolve | Draw | ShareOut | Tick) -> Decision:
-    """Declare or settle a conflict, or begin a round; a ``Tick`` adds no events of its own."""
+    """Declare or settle a conflict, or begin a round; for a ``Tick``, write nothing."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
         refusal = resolve_by_hand(log, command)

@@ -1,8 +1,8 @@
-"""Charges of envelopes: one sum before a period; in the period, sums by owner, user and flavor.
+"""The charges of each envelope: one sum before a period, and several sums within the period.
 
-The book reads the events of a ledger once, up to the end of the period. A lease is charged from its
-recorded start to its recorded end. An open lease is charged up to the end of the period or of its
-hold, whichever is earlier.
+Within the period there is one sum for each owner, user and flavor. The book reads the events of a
+ledger once, up to the end of the period. A lease is charged from its recorded start to its recorded
+end. An open lease is charged up to the end of the period or of its hold, whichever is earlier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.model.specs import EnvelopeId
 
 
 class Use(NamedTuple):
-    """What a charge is for: owner, user, flavor, and the payer's relation to the owner."""
+    """The key of a sum of charges: owner, user, flavor, and the payer's relation to the owner."""
 
     owner: str
     user: str
@@ -35,7 +35,7 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A lease that has not ended: its payer, use, start and hold."""
+    """A lease that has not ended: its payer, owner, user, GPUs by flavor, start and hold."""
 
     fact: LeaseStarted
     owner: str
@@ -45,7 +45,11 @@ class _Open:
 
 
 class ChargeBook:
-    """The charges of every envelope: one sum before ``from_ms``, and one for each ``Use`` after."""
+    """The charges of every envelope, summed while the book reads the events of a ledger.
+
+    Charges before ``from_ms`` are one sum. From ``from_ms`` to ``until_ms`` there is one sum for
+    each ``Use``.
+    """
 
     __slots__ = ("_before", "_flavors", "_from_ms", "_open", "_runs", "_since", "_until_ms")
 
@@ -84,7 +88,7 @@ class ChargeBook:
                 pass
 
     def charged(self) -> tuple[Mapping[EnvelopeId, int], Mapping[EnvelopeId, Mapping[Use, int]]]:
-        """Return the charges of payers in GPU-ms: (before the period, in the period by use)."""
+        """Return the charges of each payer in GPU-ms: (before the period, in the period by use)."""
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():

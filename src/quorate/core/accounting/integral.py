@@ -1,8 +1,9 @@
 """An integral: the exact sum, over any period, of an amount in use such as GPUs.
 
-The amount in use changes in steps. A step may be recorded late: a lease's end can lie before events
-that were recorded earlier. So the steps are kept in the order of their times, not of their
-recording, with running sums. A query recomputes these sums from the first changed step on.
+The amount in use changes in steps. A step may be recorded late: a lease may have ended before an
+event that is already recorded. So the steps are sorted by their times, and not by the order in
+which they were recorded. The module keeps running sums over the steps. A query recomputes these
+sums from the first changed step on.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Integral:
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return the amount in use, summed over every millisecond of [``from_ms``, ``until_ms``).
 
-        After the last step, the amount in use does not change. ``from_ms`` must not lie before a
-        forgotten step.
+        After the last step, the amount in use does not change. ``from_ms`` must not be earlier than
+        the instant up to which ``forget`` has dropped steps.
         """
         assert self._floor_ms <= from_ms <= until_ms, (self._floor_ms, from_ms, until_ms)
         self._renew()
@@ -63,7 +64,7 @@ class Integral:
         return until_ms * level_last - from_ms * level_first - (moment_last - moment_first)
 
     def forget(self, before_ms: int) -> None:
-        """Forget every step before ``before_ms``; sums over later times stay exact."""
+        """Drop every step before ``before_ms``; sums over later times stay exact."""
         if before_ms <= self._floor_ms:
             return
         self._floor_ms = before_ms

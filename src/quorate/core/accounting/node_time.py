@@ -1,8 +1,9 @@
 """Node time: how many different nodes an owner or user has, at every instant.
 
-Two leases on one node count the node once. For each node the module keeps the open holds, and the
-past stretches of time in which the node was held. Stretches that touch are joined. An integral
-records the number of held nodes over time.
+A node with two leases of the same owner counts once. For each node, the module keeps the open holds
+and the past stretches of time in which the node was held. (Here, a *hold* is a lease or a pledge
+that occupies the node.) Stretches that touch are joined. An integral records the number of held
+nodes over time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _OnNode:
     over: list[tuple[int, int]] = field(default_factory=list)
 
     def busy(self, since_ms: int) -> list[Stretch]:
-        """Return the joined stretches that end at ``since_ms`` or later, or have no end yet."""
+        """Return the joined stretches that are not over before ``since_ms``."""
         found: list[Stretch] = []
         tail_ms = min(self.holds.values(), default=None)
         for from_ms, until_ms in self.over[bisect_left(self.over, since_ms, key=_end) :]:
@@ -38,7 +39,7 @@ class _OnNode:
         return found if tail_ms is None else [*found, (tail_ms, None)]
 
     def add_over(self, from_ms: int, until_ms: int) -> None:
-        """Keep a stretch that is over, joined with the stretches that it touches."""
+        """Record a stretch that is over, and join it with the stretches that it touches."""
         if from_ms == until_ms:
             return
         first = bisect_left(self.over, from_ms, key=_end)
@@ -49,7 +50,7 @@ class _OnNode:
         self.over[first:last] = [(from_ms, until_ms)]
 
     def forget(self, before_ms: int) -> None:
-        """Forget the stretches that were over by ``before_ms``."""
+        """Drop the stretches that were over by ``before_ms``."""
         del self.over[: bisect_right(self.over, before_ms, key=_end)]
 
 
@@ -62,7 +63,7 @@ def _end(stretch: tuple[int, int]) -> int:
 
 
 class NodeTime:
-    """The nodes of one owner, or of one of its users."""
+    """How many different nodes one owner, or one user of an owner, has held over time."""
 
     __slots__ = ("_integral", "_nodes")
 
@@ -85,7 +86,7 @@ class NodeTime:
         self._change(before, known.busy(from_ms))
 
     def end(self, node: str, hold: str, until_ms: int) -> None:
-        """Count ``node`` up to ``until_ms`` for ``hold``; other holds on the node continue."""
+        """Stop counting ``node`` for ``hold`` at ``until_ms``; other holds on the node continue."""
         known = self._nodes[node]
         from_ms = known.holds[hold]
         before = known.busy(from_ms)
@@ -98,7 +99,7 @@ class NodeTime:
         return self._integral.used(from_ms, until_ms)
 
     def forget(self, before_ms: int) -> None:
-        """Forget the stretches that were over by ``before_ms``."""
+        """Drop the stretches that were over by ``before_ms``."""
         self._integral.forget(before_ms)
         for node, known in list(self._nodes.items()):
             known.forget(before_ms)
@@ -106,7 +107,7 @@ class NodeTime:
                 del self._nodes[node]
 
     def _change(self, before: Sequence[Stretch], after: Sequence[Stretch]) -> None:
-        """Record that the node was busy during ``after``, and not during ``before``."""
+        """Replace, in the number of held nodes, one node's stretches ``before`` by ``after``."""
         steps: dict[int, int] = {}
         for stretches, sign in ((before, -1), (after, 1)):
             for from_ms, until_ms in stretches:
@@ -125,7 +126,7 @@ class NodeTime:
 def used_together(members: Iterable[NodeTime], from_ms: int, until_ms: int) -> int:
     """Return the node-milliseconds of ``members`` in [``from_ms``, ``until_ms``).
 
-    A node that several members use at once counts once.
+    A node that several members use at the same time counts once.
     """
     held: dict[str, list[Stretch]] = {}
     for member in members:

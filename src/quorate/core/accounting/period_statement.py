@@ -1,13 +1,13 @@
 """The statement of a period: the granted, spent, held and free amount of each envelope.
 
 The statement also lists the usage of each borrower in the period, and the lent and borrowed
-amounts. Sums are listed for each budget, for each owner and in all. A statement counts the events
-recorded until the end of its period, so the same statement made later has the same amounts. An
-event that is recorded late appears in the statement of the period in which it was recorded, and
-corrects the amounts brought forward into this period.
+amounts. There is one sum for each budget, one for each owner, and a total. A statement counts only
+events that were recorded by the end of its period, so the same statement made later has the same
+amounts. An event that is recorded late appears in the statement of the period in which it was
+recorded. There, the event corrects the amount that is brought forward from earlier periods.
 
-The cost of each use of an envelope is rounded once, to millionths. Every other cost is a sum of
-these rounded costs.
+The cost of each use of an envelope is rounded once, to millionths of the unit of currency. Every
+other cost is a sum of these rounded costs.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Used:
 class Line:
     """One envelope of a statement.
 
-    For an envelope that is no longer in its budget (``retired``), the granted amount is the amount
-    that it has paid. ``brought_gpu_ms`` was spent before the period.
+    A ``retired`` envelope is no longer in its budget; its granted amount is the amount that it has
+    spent and holds. ``brought_gpu_ms`` is the amount that was spent before the period.
     """
 
     envelope: EnvelopeId
@@ -71,17 +71,17 @@ class Line:
 
     @property
     def free_gpu_ms(self) -> int:
-        """The GPU-milliseconds neither spent nor held."""
+        """The granted GPU-milliseconds that are neither spent nor held."""
         return self.granted_gpu_ms - self.spent_gpu_ms - self.held_gpu_ms
 
     @property
     def cost_micros(self) -> int | None:
-        """The cost of the period's GPU time on flavors with a price; None without such GPU time."""
+        """The cost of the period's GPU time on flavors with a price; None if there is none."""
         return _cost(self.used)
 
     @property
     def lent(self) -> tuple[tuple[str, int], ...]:
-        """(owner, GPU-ms) for each owner that borrowed from the envelope in the period, by name."""
+        """(owner, GPU-ms) for each owner that borrowed in the period, in the order of the names."""
         found: dict[str, int] = {}
         for used in self.used:
             if used.tier is Tier.BORROWED:
@@ -109,7 +109,7 @@ class Borrowing:
 class Sums:
     """Sums of statement lines. The granted amount is always spent + held + free.
 
-    The sums of a budget include no borrowing, because other budgets pay for borrowed GPUs.
+    ``borrowed_gpu_ms`` is zero for a budget, because other budgets pay for borrowed GPUs.
     """
 
     name: str
@@ -125,10 +125,10 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A period [``from_ms``, ``until_ms``), its lines by name, and their sums.
+    """The statement of the period [``from_ms``, ``until_ms``): its lines, sorted by name, and sums.
 
-    ``unpriced`` lists the flavors that were used and have no price. The list is empty if no flavor
-    has a price.
+    ``unpriced`` lists the used flavors that have no price, or is empty if no flavor at all has a
+    price.
     """
 
     from_ms: int
@@ -145,8 +145,8 @@ class Statement:
 class Asked:
     """The request for a statement of a period, with the prices of flavors.
 
-    The statement is of one budget, of one owner, or of all. ``owners`` are the owners whose money
-    the caller may see; None means all owners.
+    ``budget`` or ``owner`` limits the statement to one budget or to one owner. ``owners`` are the
+    owners whose money the caller may see; None means all owners.
     """
 
     from_ms: int
@@ -161,9 +161,9 @@ class Asked:
         return self.budget in (None, line.budget) and self._takes_owner(line.owner)
 
     def takes_borrower(self, borrower: str) -> bool:
-        """Return whether the borrowing of ``borrower`` is in the statement.
+        """Return whether the statement lists what ``borrower`` borrowed.
 
-        The statement of one budget never includes borrowing.
+        The statement of one budget lists no borrowing.
         """
         return self.budget is None and self._takes_owner(borrower)
 
@@ -175,8 +175,8 @@ def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> St
     """Return the statement that ``asked`` describes.
 
     ``events`` are all events of the ledger up to the end of the period, and ``view`` is the state
-    after them. The time grows with the number of events, and the memory with the number of open
-    leases.
+    after these events. The running time grows with the number of events, and the memory grows with
+    the number of open leases.
     """
     book = ChargeBook(from_ms=asked.from_ms, until_ms=asked.until_ms)
     book.fold_all(events)
@@ -219,12 +219,12 @@ def add_up(
 
 
 def rounded(found: Statement, *, gpu_ms: int, micros: int) -> Statement:
-    """Return ``found`` in whole multiples of ``gpu_ms`` and, for costs, of ``micros``.
+    """Return ``found`` with times in multiples of ``gpu_ms`` and costs in multiples of ``micros``.
 
     The granted amount of each line is rounded to the nearest multiple, halves up. The parts of the
-    granted amount are rounded down. The missing multiples are added to the parts with the largest
-    remainders, so that the parts sum to the granted amount. Every sum adds rounded parts, so all
-    numbers add up.
+    granted amount are first rounded down. Then the parts with the largest remainders are raised by
+    one multiple each, until the parts sum to the granted amount. Every sum of the statement adds
+    rounded parts, so all numbers add up.
     """
     lines = tuple(_rounded_line(line, gpu_ms, micros) for line in found.lines)
     shown = {(each.borrower, each.envelope): each for each in _borrowings(lines)}
@@ -267,7 +267,7 @@ def _rounded_line(line: Line, gpu_ms: int, micros: int) -> Line:
 
 
 def cost_micros(gpu_ms: int, micros_per_hour: int) -> int:
-    """Return the cost of ``gpu_ms``, rounded to a millionth; a half is rounded up."""
+    """Return the cost of ``gpu_ms`` in millionths of the currency, rounded to the nearest one."""
     return (2 * gpu_ms * micros_per_hour + HOUR_MS) // (2 * HOUR_MS)
 
 
@@ -301,7 +301,7 @@ def _line(
 
 
 def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
-    """Return the borrowings from all lines, by borrower."""
+    """Return what was borrowed from the envelopes of ``lines``, sorted by borrower."""
     uses: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
     for line in lines:
         for used in line.used:

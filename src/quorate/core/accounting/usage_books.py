@@ -1,12 +1,13 @@
 """The usage books: GPU time and node time per owner and per user, in any period.
 
-Usage counts for the owner of a run, whichever envelope pays. A lease counts with the GPUs that it
-got at its start. It counts from its charged start to its charged end, or up to now if it is open.
-Spares and pledges count like other leases. Node time counts the different nodes that an owner uses.
-The nodes of a spare that another run fills still count for the spare's owner. Amounts are whole
-GPU- and node-milliseconds.
+The owner of a run has the usage of the run, whichever envelope pays. A lease adds the GPUs that it
+got at its start. It adds them from its charged start to its charged end, or up to now while it is
+open. Leases of spares add usage like other leases. Node time is the number of different nodes that
+an owner uses, over time. If a run fills the spare of another run, the nodes of the spare still
+belong to the node time of the spare's owner. Amounts are whole GPU-milliseconds and
+node-milliseconds.
 
-Each event is entered into the books once, when it is recorded. A daemon keeps the books, and can
+Each event is entered into the books once, when it is recorded. A service keeps the books, and can
 ask them for usage at any time.
 """
 
@@ -34,12 +35,12 @@ from quorate.model.events import (
 from quorate.model.specs import Quota
 
 SWEEPS_PER_WINDOW: Final = 16
-"""How often the books drop old entries during one window."""
+"""How many times the books drop old entries in the course of one window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """GPU and node time used. ``flavors`` has the GPU-milliseconds by flavor, without zeros."""
+    """Used GPU time and node time. ``flavors`` has the GPU-milliseconds of each used flavor."""
 
     gpu_ms: int
     node_ms: int
@@ -48,7 +49,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserUsage:
-    """The usage of one user's runs for one owner."""
+    """The usage of the runs that one user has for one owner."""
 
     owner: str
     user: str
@@ -57,14 +58,14 @@ class UserUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUse:
-    """How much of a soft budget is used. Any use exceeds a budget of 0."""
+    """How much of a soft budget of hours is used. Any use exceeds a budget of 0."""
 
     used_ms: int
     budget_ms: int
 
     @property
     def fraction(self) -> Fraction | None:
-        """The used part of the budget; None if the budget is 0 and something was used."""
+        """The used part of the budget; None stands for infinity, if a budget of 0 was used."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)
@@ -75,7 +76,7 @@ class BudgetUse:
         return fraction is None or 100 * fraction >= percent
 
     def is_worse_than(self, other: BudgetUse) -> bool:
-        """Return whether a larger part of this budget is used than of ``other``."""
+        """Return whether this budget is used to a larger part than ``other``."""
         mine, theirs = self.fraction, other.fraction
         if mine is None or theirs is None:
             return mine is None and theirs is not None
@@ -94,7 +95,7 @@ class BudgetUses:
 
     @property
     def worse(self) -> BudgetUse:
-        """The budget of which the larger part is used."""
+        """Of the two soft budgets, the one that is used to the larger part."""
         if self.gpu is None or self.node is None:
             only = self.node if self.gpu is None else self.gpu
             assert only is not None, self
@@ -137,7 +138,7 @@ class _Account:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """An open lease, or a filled spare. A filled spare has no GPUs of its own."""
+    """An open lease, or the pledge of a spare that another run fills. A pledge has no GPUs here."""
 
     owner: str
     user: str
@@ -221,10 +222,11 @@ class UsageBooks:
         return _usage(_only(self._owners.get(name)), from_ms, until_ms)
 
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return the usage of the owner and its descendants; a node that several use counts once.
+        """Return the usage of the owner and its descendants together.
 
-        Only descendants that exist now count. Each counts once, even if several paths of parents
-        lead to it.
+        A node that several of these owners use at the same time counts once. Only descendants that
+        exist now are included. Each descendant is included once, even if several paths of parents
+        lead to the owner.
         """
         accounts = [
             self._owners[each] for each in self._with_descendants(name) if each in self._owners
@@ -232,15 +234,15 @@ class UsageBooks:
         return _usage(accounts, from_ms, until_ms)
 
     def user(self, owner: str, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return the usage of one user's runs for one owner."""
+        """Return the usage of the runs that the user ``name`` has for the owner ``owner``."""
         return _usage(_only(self._users.get((owner, name))), from_ms, until_ms)
 
     def users(
         self, *, owner: str | None = None, user: str | None = None, from_ms: int, until_ms: int
     ) -> tuple[UserUsage, ...]:
-        """Return the usage of each user with node time in the period, by owner and user.
+        """Return the usage of each user with node time in the period, sorted by owner and user.
 
-        ``owner`` and ``user`` limit the result to the runs of that owner and of that user.
+        If ``owner`` or ``user`` is given, only runs of that owner or that user are included.
         """
         found = []
         for each_owner, each_user in sorted(self._users):
@@ -307,8 +309,8 @@ class UsageBooks:
 
 
 def _pledge_name(pledge: str) -> str:
-    # The prefix distinguishes a pledge from a lease, because both kinds may count on one node at
-    # once.
+    # The prefix distinguishes a pledge from a lease, because a node may have holds of both kinds at
+    # the same time.
     return f"pledge {pledge}"
 
 

@@ -1,13 +1,15 @@
 """The causes of waits: one for each millisecond in which an accepted run has no GPUs.
 
-From its submission to its end, a run waits whenever it has no open lease. The cause is that of the
-run's last refusal. (The ledger records a refusal when its reason changes.) From the end of the
-run's last lease to the next refusal, the cause follows from the reason for which the lease ended.
-In a pool of discipline ``rounds``, the cause is that other runs have the GPUs, from the beginning
-of a round to the first refusal in this round. Leases count from their charged start to their
-charged end.
+From its submission to its end, a run waits whenever it has no open lease. There are three sources
+of the cause:
 
-The times of all causes add up to the wait exactly.
+- The run's last refusal. (The ledger records a refusal when its reason changes.)
+- From the end of the run's last lease to its next refusal: the reason for which the lease ended.
+- In a pool of discipline ``rounds``, from the beginning of a round to the run's first refusal in
+  this round: the cause is that other runs have the GPUs.
+
+A lease lasts from its charged start to its charged end. The times of all causes add up to the wait
+exactly.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class WaitCause(Word):
     """Why a run waits. Every millisecond of a wait has one cause."""
 
     FUNDING = "funding"
-    """No envelope pays, or none pays for the GPUs that are free."""
+    """No envelope can pay for the run, or no envelope can pay for the GPUs that are free."""
     QUOTA = "quota"
     """A hard quota of the run's owner, or of one of its ancestors, is reached."""
     ROOM = "room"
@@ -49,9 +51,9 @@ class WaitCause(Word):
     ROUNDS = "rounds"
     """Other runs of the pool have the GPUs in this round."""
     UPSTREAM = "upstream"
-    """A run that this run follows has not completed."""
+    """Another run, which this run follows, has not completed yet."""
     UNSTARTED = "unstarted"
-    """The run had GPUs, but its executor could not start it. It is tried again after a pause."""
+    """The run had GPUs, but the executor could not start it. Quorate tries again after a pause."""
 
 
 _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
@@ -77,7 +79,7 @@ _OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
     RefusalCode.WAITING_FOR_UPSTREAM: WaitCause.UPSTREAM,
     RefusalCode.UPSTREAM_FAILED: WaitCause.UPSTREAM,
 }
-"""The cause of each refusal that can make a run wait. Other refusals only refuse requests."""
+"""The cause for each refusal code that can make a run wait. Other codes only answer requests."""
 
 _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.BUDGET_EXHAUSTED: WaitCause.FUNDING,
@@ -90,20 +92,20 @@ _OF_END: Final[Mapping[EndReason, WaitCause]] = {
     EndReason.ROUND_END: WaitCause.ROUNDS,
     EndReason.START_REFUSED: WaitCause.UNSTARTED,
 }
-"""The cause for each reason for which a run's last lease ended; ``ROOM`` for other reasons."""
+"""The cause for each reason for which a run's last lease can end; other reasons mean ``ROOM``."""
 
 
 def cause_of(code: RefusalCode) -> WaitCause:
-    """Return the cause of a wait under a refusal of ``code``.
+    """Return the cause of the wait of a run whose last refusal has ``code``.
 
-    Raises ``KeyError`` for a code that only refuses requests and never makes a run wait.
+    Raises ``KeyError`` if refusals with this code answer requests and never make a run wait.
     """
     return _OF_REFUSAL[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """How long a run had no GPUs up to its end, or up to now.
+    """How long a run had no GPUs before its end, or until now if it has not ended.
 
     The values of ``parts_ms`` sum to ``total_ms``. ``parts_ms`` has only causes that occurred, in
     the order of ``WaitCause``.
@@ -124,9 +126,10 @@ class _Life:
     is_refused: bool = False
     ended_ms: int | None = None
     freed: tuple[int, int] | None = None
-    """When the run's last lease ended, as (recorded, charged) instants.
+    """When the run's last lease ended: the instant of the record, and the charged end.
 
-    None before any lease has ended, and after the run has started again or was requeued.
+    The value is None before a lease has ended. It becomes None again when the run starts again or
+    is requeued.
     """
 
     def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
@@ -163,8 +166,8 @@ class _Life:
 class WaitBook:
     """The waits of runs, computed from the events of a ledger in their order.
 
-    ``only`` names the runs that are kept; None keeps all. A lease that two runs share counts for
-    both.
+    ``only`` names the runs whose waits the book keeps; None means all runs. A lease that two runs
+    share is a lease of both.
     """
 
     def __init__(self, only: Iterable[str] | None = None) -> None:
@@ -191,13 +194,13 @@ class WaitBook:
                     pass
 
     def runs(self) -> Iterable[str]:
-        """Return the names of the runs that are known, in the order of their submission."""
+        """Return the names of the runs in the book, in the order of their submission."""
         return self._lives.keys()
 
     def ended_ms(self, run: str) -> int | None:
         """Return when ``run`` ended; None if it has not ended.
 
-        If the run ended together with its last lease, this is the charged end of that lease.
+        If the run ended together with its last lease, the result is the charged end of that lease.
         """
         return self._lives[run].ended_ms
 

@@ -1,9 +1,10 @@
 """Admit: find a placement for one run, and the payers for that placement.
 
-The search tries the widest width first. For each width, it tries the family's payers first, and
-then the sponsors, too. For each set of payers, it tries flavors in the run's order, and placements
-in pack order. The first placement that fits and is paid is the result. Within the search limit the
-search is complete: if any placement can be paid, it finds one. See docs/adr/0008-admission.md.
+The search tries the largest width first. For each width, it first tries only payers of the owner's
+family, and then sponsors as well. For each set of payers, it tries the flavors in the run's order,
+and for each flavor the placements in pack order. The result is the first placement that fits and
+that the payers can pay for. If such a placement exists, the search finds one, as long as it does
+not reach its limit of steps. See docs/adr/0008-admission.md.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Admitted(Struct, frozen=True):
-    """The placement of a run that starts, and its payers."""
+    """The placement with which a run can start, and the payers for this placement."""
 
     width: int
     flavor: str
@@ -56,9 +57,10 @@ class Admitted(Struct, frozen=True):
 
 
 class _Attempt(Struct):
-    """The attempt at one flavor and width: the request, its first placement, and its payers.
+    """The attempt to start at one flavor and width: the request, its first placement, and payers.
 
-    ``over_quota`` is the refusal by a node quota that prevented a placement, if any.
+    ``over_quota`` is a refusal by a node quota. It is set if such a quota ruled out a placement
+    that could be paid.
     """
 
     request: PackRequest
@@ -71,7 +73,7 @@ class _Attempt(Struct):
 
 
 class _Held(NamedTuple):
-    """A search that found no start: the attempts at the least width, and the search budget."""
+    """A search that found no start: its attempts at the least width, and the search budget."""
 
     attempts: Sequence[_Attempt]
     steps: SearchBudget
@@ -90,10 +92,11 @@ def admit(  # noqa: PLR0913 - a search needs all of these arguments
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or the refusal for its least width.
 
-    ``asked_ms`` is the instant at which the start is planned, if that is before ``now_ms``, the
-    instant of the start itself. The search at the least width has a full search budget of its own,
-    unless the caller gives a budget ``steps``. Several calls may share ``steps``. If ``width`` is
-    given, no other width is tried. Envelopes in ``barred`` do not pay.
+    ``now_ms`` is the instant of the start. ``asked_ms`` is the instant at which the start is
+    planned, if that instant is earlier. ``steps`` is a search budget that several calls may share.
+    Without ``steps``, the search at the least width has a full search budget, and the search at all
+    larger widths has another one. If ``width`` is given, no other width is tried. Envelopes in
+    ``barred`` do not pay.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
@@ -110,8 +113,8 @@ def try_admit(
 ) -> Admitted | Refusal | None:
     """Return how ``run`` starts at ``now_ms``, or the refusal by a hard quota or the search limit.
 
-    Returns None if room or money is short: to compute how much is missing would take as long as to
-    find a start.
+    Returns None if room or money is short. Computing how much is missing would take as long as
+    searching for a start.
     """
     covers = [
         cover_request(view, run, flavor, now_ms, has_executor=has_executor)
@@ -150,7 +153,8 @@ def _searched(
             return admitted
         if steps.exhausted:
             break
-    # The least width gets a full budget, even if the search for wider ones used all of its own.
+    # The least width gets a full search budget, even if the search at larger widths used up its
+    # budget.
     steps = SearchBudget() if shared is None else shared
     attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
     return _at_width(view, attempts, steps) or _Held(attempts, steps)
@@ -169,9 +173,8 @@ def admit_round(  # noqa: PLR0913 - a search needs all of these arguments
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or the refusal.
 
-    ``begins`` is by how many the number of running runs rises with this start. Domains in
-    ``prefer`` come first. If ``within`` is given, the run gets GPUs only on the nodes that
-    ``within`` names.
+    ``begins`` is the number of runs that begin to run with this start. Domains in ``prefer`` come
+    first. If ``within`` is given, the run gets GPUs only on the nodes that ``within`` names.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
@@ -189,9 +192,10 @@ def admit_round(  # noqa: PLR0913 - a search needs all of these arguments
 def _at_width(
     view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget
 ) -> Admitted | None:
-    """Return the first placement that is paid.
+    """Return the first placement that can be paid for.
 
-    The family's envelopes are tried for each flavor in order, then also the sponsors' envelopes.
+    The search first tries each flavor, in order, with the family's envelopes. Then it tries each
+    flavor again, with the sponsors' envelopes as well.
     """
     for phase in range(max(len(attempt.phases) for attempt in attempts)):
         for attempt in attempts:
@@ -212,8 +216,8 @@ def admit_bundles(
 ) -> Admitted | None:
     """Return how a running run gets the additional ``bundles``, or None if it cannot get them.
 
-    The new bundles have the run's present flavor. Domains that the run uses come first; a run that
-    must stay in one domain stays in its own.
+    The new bundles have the run's present flavor. Domains that the run uses already come first. If
+    the run may not be spread over domains, the new bundles are placed in its present domain.
     """
     run, steps = record.spec, SearchBudget()
     leases = [view.leases[name] for name in record.leases]
@@ -249,11 +253,11 @@ def cover_request(  # noqa: PLR0913 - a request needs all of these arguments
     has_executor: bool = False,
     asked_ms: int | None = None,
 ) -> CoverRequest:
-    """Return the request to the payers for a start of ``run`` now.
+    """Return the request for payers, for a start of ``run`` at ``now_ms``.
 
-    ``leases`` are the leases that the run keeps in addition to the GPUs to be covered. With an
-    executor a lease has to stop one grace period before its money ends. So a payer's window must
-    stay open for longer than the grace period. The payer of a claim pays until the claim's end.
+    ``leases`` are the leases that the run has already, and keeps. Under an executor, a lease has to
+    stop one grace period before its money ends. So a payer's window must stay open for longer than
+    the grace period. The payer of a claim must be able to pay until the claim's end.
     """
     pool = view.pools[run.pool]
     duration_ms = hold_duration_ms(run, pool)
@@ -316,9 +320,10 @@ def _place_and_pay(
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:
-    """Return whether the run exceeds a node limit whatever nodes the search chooses.
+    """Return whether the run exceeds a node limit, whatever nodes the search chooses.
 
-    If True, the run cannot start. This is called only after a paid placement has exceeded a limit.
+    In this case the run cannot start. The result is False until a placement with payers has
+    exceeded a limit.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
@@ -327,9 +332,11 @@ def _too_many_nodes(attempt: _Attempt) -> bool:
 
 
 def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
-    """Return the first placement that can be paid, after the placement that was tried already.
+    """Return the first placement that can be paid for, in pack order.
 
-    Each set of demands is tried once.
+    The caller has already tried the first placement without success. Once the payers cannot pay for
+    a placement, the search skips placements that need the same numbers of GPUs from the same
+    payers.
     """
     refused: set[tuple[object, ...]] = set()
     check = PaymentCheck(payer_list)
@@ -364,8 +371,9 @@ def _admitted(
     """Return the placement with its slots and payers; None if it exceeds a node quota of the owner.
 
     Slots are first picked by the pool's placement rule. If the result exceeds a quota, slots are
-    picked again, on as few new nodes as possible. If that exceeds a quota, too, a third attempt
-    begins with the nodes that the owner's present work uses at least until the new run ends.
+    picked again, on as few new nodes as possible. If the second result exceeds a quota, too, slots
+    are picked a third time. The third attempt prefers the nodes that the owner's present work uses
+    at least until the new run ends.
     """
     plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
     if headroom is not None and headroom.refuses(plan.nodes) is not None:
@@ -385,7 +393,8 @@ def _admitted(
 def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
     """Return the refusal with the least shortage.
 
-    Refusals by a node quota that prevented a placement come before all others.
+    If a node quota ruled out a placement that could be paid, the result is a refusal by such a
+    quota.
     """
     over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
     if over:
@@ -433,10 +442,11 @@ def _least_short(
 ) -> Refusal:
     """Return a refusal for lack of money, or one for lack of room if only room is lacking.
 
-    If money and room are lacking, the refusal for lack of room is in ``also``. ``served`` are the
-    domains where some envelope may pay for this run; the run cannot use room in other domains. The
-    shortage is computed for those of these domains that the run would use (``best_slice``).
-    ``places`` has, for each domain, the place that an envelope pays for.
+    If both money and room are lacking, the refusal for lack of room is in ``also``. ``served`` are
+    the domains in which some envelope may pay for this run; the run cannot use room in other
+    domains. ``best_slice`` chooses the domains of ``served`` that the run would use, and the
+    shortage is computed for these domains. ``places`` has, for each domain, the place that an
+    envelope pays for.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]

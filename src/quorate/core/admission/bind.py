@@ -1,7 +1,8 @@
-"""Bind: join a placement and its payers into leases.
+"""Bind: make leases from a placement and its payers.
 
-Slots are taken in pack order, working groups first and spares after them. The legs (payments) of
-each place are used up in cover order. A lease has the slots of one group that one payer pays for.
+Payers are assigned to slots in pack order, to working groups first and then to spares. In each
+place, the legs (the payments) are used up in cover order. A lease has the slots of one group that
+one payer pays for.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class LeaseDraft(Struct, frozen=True, gc=False):
 
 
 def bind(plan: PackPlan, demands: Sequence[Demand], legs: Sequence[Leg]) -> list[LeaseDraft]:
-    """Return the leases of ``plan`` paid by ``legs``, which must pay for exactly its GPUs."""
+    """Return the leases of ``plan``; ``legs`` must pay for exactly the GPUs of ``plan``."""
     if len(legs) == len(plan.groups) == 1 and not plan.groups[0].spare_slots:
         # Most runs have one group and one payer, so nothing has to be divided.
         (leg,), (group,) = legs, plan.groups

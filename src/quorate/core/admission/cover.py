@@ -1,9 +1,10 @@
-"""Cover: who pays. docs/design/calculus.md, docs/adr/0006-cover.md.
+"""Cover: find out who pays. See docs/design/calculus.md and docs/adr/0006-cover.md.
 
-The result divides the demand into legs, each paid by one envelope. This division is the
-lexicographically first one. For each place in the given order, each payer in cover order pays the
-most that leaves the remaining GPUs payable. A greedy pass is tried first, and its result is exact
-if it succeeds. If it fails, an exact search within a ``SearchBudget`` follows.
+The result divides the demand into legs, each paid by one envelope. The places are divided in the
+given order. In each place, the payers pay in cover order. Each payer pays as much as possible, as
+long as the remaining GPUs can still be paid for. So the result is the lexicographically first
+division. A greedy pass is tried first; if it succeeds, its result is this division. If the greedy
+pass fails, an exact search within a ``SearchBudget`` follows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Every GPU of the demand has a payer."""
+    """The result of a cover in which every GPU of the demand has a payer."""
 
     legs: tuple[Leg, ...]
 

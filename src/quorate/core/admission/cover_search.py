@@ -1,10 +1,11 @@
 """Payment: an exact search for how much each payer pays for each demand.
 
-The caller first tries to take the most from each payer in order, and uses this search if that
-fails.
+``pay`` first tries a greedy pass, which takes as much as possible from each payer in order. If the
+greedy pass fails, ``pay`` uses the search.
 
-Overlapping caps make the problem hard in general, so the search is bounded by a ``SearchBudget``. A
-small maximum flow prunes the search. Without overlapping caps the search never backtracks.
+In general the problem is hard, because caps may overlap. So a ``SearchBudget`` bounds the search.
+The solution of a small maximum-flow problem shows early which branches cannot succeed. Without
+overlapping caps the search never backtracks.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ Choice = tuple[int, EnvelopeId, Tier]
 
 
 CELLS_PER_STEP: Final = 256
-"""How many examined cells of the table count as one step of the search."""
+"""The number of examined cells of the table that cost one step of the search budget."""
 
 
 Rooms = Mapping[tuple[EnvelopeId, Tier], int]
-"""How many GPUs each payer can pay for before any are taken; payers without room are absent."""
+"""How many GPUs each payer can pay for before the search takes any; payers with none are absent."""
 
 
 def rooms_of(payer_list: PayerList) -> Rooms:
@@ -39,7 +40,7 @@ def rooms_of(payer_list: PayerList) -> Rooms:
 
 
 def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -> list[Choice]:
-    """Return the cells that may have an amount above zero, in lexicographic order."""
+    """Return the cells whose payer can pay for GPUs of the demand, in lexicographic order."""
     return [
         (index, key, tier)
         for index, (place, _) in enumerate(demands)
@@ -50,11 +51,11 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 
 @dataclass(slots=True)
 class Relaxation:
-    """The payers' remaining GPUs, as a flow network with only the tightest bound of each payer.
+    """The GPUs that payers can still pay for, as a flow network with one shared bound per payer.
 
-    Flow runs from demands to payers. The other bounds that payers share are ignored. Further bounds
-    could only make paying harder, so too little flow proves that the remaining demand cannot be
-    paid.
+    Flow runs from demands to payers. If a payer is under several bounds that it shares with other
+    payers, the network has only the tightest of them. The omitted bounds could only make paying
+    harder. So if the network cannot pay for the remaining demand, the demand cannot be paid.
     """
 
     network: FlowNetwork
@@ -75,9 +76,9 @@ class Relaxation:
         """Return the network in which only the cells ``choices`` may pay for ``demanded``.
 
         Payers that can pay for the same demands under the same bound are one node, because only the
-        sum of their GPUs matters. The payer of the ``watched`` cell has a node of its own, and the
-        edge of that cell is kept in ``watched``. If no GPUs are taken yet, the caller may pass the
-        payers' rooms as ``rooms_now``.
+        sum of their GPUs matters. The payer of the ``watched`` cell has a separate node, and the
+        result's ``watched`` is the edge of that cell. If no GPUs are taken yet, the caller may pass
+        in ``rooms_now`` how many GPUs each payer can pay for.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -128,9 +129,9 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
     """Return whether the relaxation has the same solutions as the problem itself.
 
-    The solutions are the same if each payer is under at most one shared bound. If the bound limits
-    GPU-hours, all payers under it must also have equal hold times. With equal hold times, a bound
-    on GPU-hours limits a number of GPUs.
+    The solutions are the same if each payer is under at most one bound that it shares with others.
+    If this bound limits GPU-hours, all payers under the bound must also have equal hold times: then
+    the bound on GPU-hours is a bound on the number of GPUs.
     """
     return all(
         len(shared_bounds(payer_list, payer)) <= 1
@@ -144,13 +145,13 @@ def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -
 
 
 _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
-"""The payers that may pay again in later cells, and their caps."""
+"""The payers of a cell and of all later cells, and the caps of these payers."""
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
     """Return, for each cell, the payers and caps of the cell and all later cells.
 
-    The last entry is for the end of the table, and empty.
+    The last entry is empty; it stands for the end of the table.
     """
     payers: dict[EnvelopeId, None] = {}
     caps: dict[CapId, None] = {}
@@ -166,7 +167,7 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 class PaymentSearch:
     """Depth-first search for the payers: cell by cell, the largest amount first.
 
-    The search remembers dead ends.
+    The search remembers the states that it has met, and does not search from one of them twice.
     """
 
     payer_list: PayerList
@@ -191,20 +192,20 @@ class PaymentSearch:
         self.taken = []
 
     def _prepare(self) -> None:
-        """Compute the data of the search.
+        """Compute the data that only the search itself needs.
 
-        ``run`` calls this method unless its first check shows that there are no legs.
+        ``run`` calls this method after its first check, and only if legs may exist.
         """
         self.ahead = _ahead(self.payer_list, self.choices)
         # If the relaxation is exact, the amounts that leave the remaining demand payable are an
-        # interval, and the search finds the top of the interval by bisection. Otherwise it tries
-        # every amount.
+        # interval, and the search finds the top of the interval by bisection. If the relaxation is
+        # not exact, the search tries every amount.
         self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
 
     def run(self) -> list[Leg] | None:
-        """Return the lexicographically first legs, or None.
+        """Return the lexicographically first legs, or None if the search finds none.
 
-        None proves that there are no legs, unless the steps ran out.
+        If steps of the search budget are left, None proves that no legs can pay for the demand.
         """
         if not self._rest_payable(0, self.rooms):
             return None
@@ -251,8 +252,9 @@ class PaymentSearch:
     def _is_new(self) -> bool:
         """Return whether the search meets this state for the first time.
 
-        Two states are the same if the same demand is left to pay, and if each payer and cap that
-        later cells use has the same amount taken. Earlier choices do not matter otherwise.
+        Two states are the same if the same demand is left to pay for, and if the same amounts are
+        taken from each payer and each cap that later cells use. Nothing else in the earlier choices
+        matters.
         """
         payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
         state = (
@@ -297,10 +299,10 @@ class PaymentSearch:
                 return
 
     def _below(self, at: int, impossible: int) -> int:
-        """Return the largest possible amount; ``impossible`` is an amount that is too large.
+        """Return the largest possible amount for cell ``at``; ``impossible`` is too large.
 
-        The possible amounts are an interval. The bisection starts at the amount of this cell in one
-        flow that pays for the remaining demand.
+        The possible amounts are an interval. One flow that pays for the remaining demand has a
+        possible amount in this cell, and the bisection starts at this amount.
         """
         relaxation = Relaxation.build(
             self.payer_list, self.choices[at:], self.left, watched=self.choices[at]
@@ -328,8 +330,8 @@ class PaymentSearch:
     def _rest_payable(self, at: int, rooms: Rooms | None = None) -> bool:
         """Return whether the relaxation can pay the remaining demand with the cells from ``at`` on.
 
-        ``rooms`` is how many GPUs each payer can pay for; the caller may give it if no GPUs are
-        taken yet.
+        If no GPUs are taken yet, the caller may pass in ``rooms`` how many GPUs each payer can pay
+        for.
         """
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
@@ -348,10 +350,10 @@ class PaymentSearch:
 
 
 def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
-    """Return the lexicographically first legs that pay for ``demands``, or None.
+    """Return the lexicographically first legs that pay for ``demands``, or None if none are found.
 
-    None proves that there are no such legs, unless ``steps`` ran out. ``payer_list`` must have no
-    taken GPUs before the call, and has none after it.
+    If steps are left in ``steps``, None proves that no legs can pay. No GPUs may be taken in
+    ``payer_list`` before the call, and none are taken there after the call.
     """
     if not payer_list.payers:
         return None
@@ -363,9 +365,10 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 
 
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
-    """Return the most GPUs of each demand that can be paid, earlier demands first.
+    """Return how many GPUs of each demand can be paid for at most, earlier demands first.
 
-    The result is an upper bound. The bound is exact if no envelope is under two bounds.
+    The result is exact if no envelope shares more than one bound with other envelopes; otherwise it
+    is an upper bound.
     """
     wanted = [gpus for _, gpus in demands]
     rooms = rooms_of(payer_list)

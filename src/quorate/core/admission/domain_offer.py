@@ -1,8 +1,8 @@
 """The node classes that a domain offers to one request.
 
-A node class is a set of nodes in one domain that are equally good for this request. Usually a
-domain is one class. If an envelope or the run selects racks, each rack is a class. If the pool
-gives whole nodes, each node size is a class, and only nodes without any lease count.
+A node class is a set of nodes in one domain that are equally good for this request. Usually all
+nodes of a domain form one class. If an envelope or the run selects racks, each rack is a class. If
+the pool gives whole nodes, each node size is a class, and only nodes without any lease are offered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from quorate.model.state.free_slots import Island, IslandKey, lowest_slots
 from quorate.model.state.state_view import StateView
 
 ALL_NODES = -1
-"""The bit set of every node of an island."""
+"""The bit set that contains every node of an island."""
 
 
 class NodeClass(Struct, frozen=True, gc=False):
     """The nodes of a class, and their free GPUs, which can be taken in multiples of ``unit``.
 
-    ``nodes`` are bits of positions in the island.
+    ``nodes`` is a bit set: bit n is set if the n-th node of the island belongs to the class.
     """
 
     place: Place
@@ -65,7 +65,8 @@ class DomainOffers:
         self._simple = not (self.by_rack or request.whole_nodes or request.within)
         self._offers: list[DomainOffer] = []
         if not self._simple:
-            # A domain may offer fewer GPUs than it has free; the order is by the offered GPUs.
+            # A domain may offer fewer GPUs than it has free, so the offers are sorted by the
+            # offered GPUs.
             domain_offers = (self.make(key) for key in self._keys())
             self._offers = sorted(
                 (domain_offer for domain_offer in domain_offers if domain_offer is not None),
@@ -73,7 +74,7 @@ class DomainOffers:
             )
 
     def most_free(self, need: int = 0) -> Iterator[DomainOffer]:
-        """Yield the offers of at least ``need`` GPUs, most first, then by key."""
+        """Yield the offers of at least ``need`` GPUs: largest offer first, equal offers by key."""
         if not self._simple:
             for domain_offer in self._offers:
                 if domain_offer.gpus_free >= need:
@@ -85,7 +86,7 @@ class DomainOffers:
                 yield found
 
     def least_free(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the offers of at least ``need`` GPUs, least first, then by key."""
+        """Yield the offers of at least ``need`` GPUs: smallest offer first, equal offers by key."""
         if not self._simple:
             offers = [
                 domain_offer for domain_offer in self._offers if domain_offer.gpus_free >= need
@@ -141,7 +142,7 @@ class DomainOffers:
         return [key for key in dict.fromkeys(named) if key in known]
 
     def _within(self, key: IslandKey) -> Island | None:
-        """Return the part of an island that the request may use; None if it may use nothing."""
+        """Return the part of an island that ``within`` allows; None if it allows nothing there."""
         nodes, island = self.view.nodes, self.view.island(key)
         offered: dict[int, int] = {}
         for name, gpus in self.request.within:
@@ -158,7 +159,10 @@ class DomainOffers:
 
 
 def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[NodeClass, ...]:
-    """Return the node classes of ``island``: by rack, by node size, or both; most free first."""
+    """Return the node classes of ``island``, the class with the most free GPUs first.
+
+    Nodes are divided by rack, by node size, or by both.
+    """
     members: dict[tuple[str, int], int] = {}
     firsts: dict[tuple[str, int], Node] = {}
     offered = island.whole if request.whole_nodes else ALL_NODES

@@ -1,8 +1,8 @@
 """Hard quotas: how many nodes and running runs an owner and its descendants may have at once.
 
-Quotas are checked against the state on which the decision is committed, so two decisions cannot
-exceed a quota together. A limit may be lowered below its use. In this case no work is stopped, but
-no new work starts until the use has dropped.
+Quotas are checked against the same state on which the decision is committed, so two decisions
+cannot exceed a quota together. An admin may lower a limit below the number of nodes or runs in use.
+In this case no work is stopped, but no new work starts until fewer are in use.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Headroom:
     def refuses(self, nodes: Iterable[str]) -> Refusal | None:
         """Return the refusal for the limit that taking ``nodes`` would exceed, or None.
 
-        While more nodes are in use than a lowered limit allows, the owner cannot even take nodes
-        that it already uses. In a plan, the owner's work on one of ``nodes`` may end before the
-        planned run ends. Once that work has ended, the node counts as taken by the run
-        (``Holdings.kept_on``).
+        If a limit was lowered and more nodes are in use than it allows, the owner cannot even take
+        nodes that it already uses. In a plan, the owner's work on one of ``nodes`` may end before
+        the planned run ends. From the end of that work on, the node is counted as a node that the
+        planned run takes (``Holdings.kept_on``).
         """
         wanted = set(nodes)
         holdings = self.view.holdings
@@ -58,22 +58,23 @@ class Headroom:
                 return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
             kept_on = holdings.kept_on
             later = sorted(kept_on[owner, node] for node in wanted if (owner, node) in kept_on)
-            # When present work has left a node, the node counts as new. From then on, at most
-            # ``left`` new nodes may be kept. The earlier the work leaves, the smaller ``left`` is.
+            # When the present work on a node has ended, the node is counted as new. From then on,
+            # at most ``left`` new nodes may be kept. The earlier the work ends, the smaller
+            # ``left`` is.
             for count, left in enumerate(later, new + 1):
                 if count > left:
                     return _over(RefusalCode.MAX_NODES, owner, limit - left, count, limit)
         return None
 
     def outlasting(self, island: Island) -> int:
-        """Return the nodes of ``kept`` that present work uses at least until the new run ends."""
+        """Return the nodes of ``kept`` on which the present work outlasts the new run."""
         kept_on = self.view.holdings.kept_on
         return self._held(
             island, lambda owner, node: self._has(owner, node) and (owner, node) not in kept_on
         )
 
     def kept(self, island: Island) -> int:
-        """Return the nodes of ``island``, as bits of positions, that every limit counts already."""
+        """Return, as a bit set, the nodes of ``island`` that all limited owners hold already."""
         return self._held(island, self._has)
 
     def _has(self, owner: str, node: str) -> bool:
@@ -93,11 +94,11 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for the limit that ``gpus`` GPUs exceed whatever nodes they are on.
+        """Return the refusal for a limit that ``gpus`` GPUs exceed on any nodes, or None.
 
-        The nodes are those of ``islands``. Return None if there is no such limit. A placement has
-        the fewest new nodes if it first uses nodes that the owner holds, and then the emptiest
-        nodes.
+        The nodes are those of ``islands``. The check counts the fewest new nodes that any placement
+        can have. A placement has the fewest new nodes if it first uses nodes that the owner holds,
+        and then the emptiest nodes.
         """
         for owner, limit in self.bounds:
             current = self.view.holdings.nodes.get(owner, 0)
@@ -107,7 +108,10 @@ class Headroom:
         return None
 
     def _new_at_least(self, owner: str, islands: Sequence[Island], gpus: int) -> int:
-        """Return the least number of nodes, not held by ``owner``, that ``gpus`` GPUs need."""
+        """Return how many nodes ``owner`` must take, at least, in addition to the nodes it holds.
+
+        The nodes are for ``gpus`` GPUs; free GPUs on the nodes that ``owner`` holds are used first.
+        """
         has, others = self.view.holdings.has, Counter[int]()
         for island in islands:
             for position, free in enumerate(island.free):
@@ -127,9 +131,9 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return the refusal for the limit that ``run`` exceeds whatever nodes it gets, or None.
+        """Return the refusal for a limit that ``run`` exceeds whatever nodes it gets, or None.
 
-        Free GPUs on nodes that the owner holds already do not count as new nodes.
+        Free GPUs on nodes that the owner holds already are used first, and need no new nodes.
         """
         view, least = self.view, run.widths()[-1]
         nodes = None
@@ -177,7 +181,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the refusal by a hard quota that forbids ``run`` now on any nodes, or None."""
+    """Return the refusal by a hard quota that ``run`` would now exceed on any nodes, or None."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:
@@ -188,9 +192,9 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
-    If free GPUs on the owner's nodes would also help, the refusal has a shortage of nodes. A run
-    whose refusal has this shortage is tried after every change, and not only after changes of its
-    owner's use.
+    If the run could also start when GPUs on the owner's nodes become free, the refusal has a
+    shortage of nodes. A run with this shortage in its refusal is tried after every change. A run
+    without it is tried only after changes in what its owner uses.
     """
     held = held_by_quota(view, run)
     cause = refusal if held is None else held
@@ -209,10 +213,10 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the refusal by a hard quota, as if all work of other owners had ended; or None.
+    """Return the refusal by a hard quota that would remain if no other owner had work, or None.
 
-    Then only the owner's own runs use the nodes that the owner holds. The check counts the nodes
-    that ``run`` needs in addition.
+    In this case only the owner's own runs use GPUs on the nodes that the owner holds. The check
+    counts the nodes that ``run`` needs in addition to these nodes.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)

@@ -1,8 +1,9 @@
 """Holds: the GPU time that a start sets aside on its payer, and how a hold is extended.
 
-As time passes, amounts move from held to spent. The end of the lease releases the rest. Spent +
-held never exceeds the granted amount. A lease that outlives its hold gets another quantum while the
-payer has money. When the money is used up, or the payer's window closes, the whole bundle stops.
+As time passes, the held amount becomes spent. The end of the lease releases the rest of the hold.
+Spent + held never exceeds the granted amount. If a lease lasts longer than its hold, the hold is
+extended by another quantum as long as the payer has money. When the money is used up, or the
+payer's window closes, the whole bundle of the lease stops.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from quorate.model.state.state_view import StateView
 
 _ROUNDS: Final = Discipline.ROUNDS
 ROUND_SLACK_MS: Final = MINUTE_MS
-"""How late the next round may begin before the holds of this round have to be renewed."""
+"""How late the next round may begin, at most, without an extension of the holds of this round."""
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
     """Return how long ``run`` is expected to take from its start.
 
-    For a claim the result is exact. In a pool that shares in rounds the result is one round.
+    For a claim the result is exact. In a pool of discipline ``rounds`` the result is one round plus
+    the run's grace.
     """
     if pool.discipline is _ROUNDS:
         return pool.round_ms + grace_ms(run, pool)
@@ -38,9 +40,10 @@ def expected_ms(run: Run, pool: Pool) -> int:
 def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: the expected duration plus grace.
 
-    A claim is over at its stated end, and its work stops one grace period before that. A round is
-    paid to its end and for a short slack after it. The slack is needed because the hold of a run
-    that keeps its GPUs is extended only when the next round begins.
+    A claim is over at its stated end, and its work stops one grace period before this end; so a
+    claim is paid for without additional grace. A round is paid for to its end, for a short slack
+    after its end, and for grace. The slack is needed because the hold of a run that keeps its GPUs
+    is extended only when the next round begins.
     """
     if run.sensitive:
         return expected_ms(run, pool)
@@ -50,11 +53,11 @@ def hold_duration_ms(run: Run, pool: Pool) -> int:
 
 
 def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
+    """Return by how many milliseconds the hold of ``lease`` can be extended to outlast ``now_ms``.
 
-    The result is a number of whole quanta, never past the end of the payer's window, and never more
-    than the payer, its caps and its lending limits allow. The result is 0 if no money is left, or
-    if the payer may no longer pay for this run.
+    The extension is the least number of quanta that suffices. It is shorter if the payer's window
+    ends earlier, or if the payer, its caps or its lending limits allow less. The result is 0 if no
+    money is left, or if the payer may no longer pay for this run.
     """
     account = view.envelopes[lease.fact.payer]
     if not may_still_pay(view, lease):
@@ -65,9 +68,10 @@ def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
 
 
 def extension_to_ms(view: StateView, lease: Lease, until_ms: int) -> int:
-    """Return by how much the hold of ``lease`` must grow to last to ``until_ms``; -1 if it cannot.
+    """Return how much longer the hold of ``lease`` must be to last until ``until_ms``.
 
-    A shorter extension would not help, because a round is paid for as a whole.
+    The result is -1 if the payer cannot pay for all of this time. A shorter extension would not
+    help, because a round is paid for as a whole.
     """
     wanted = until_ms - lease.hold_ends_ms
     if wanted <= 0:
@@ -87,8 +91,8 @@ def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, want
 def may_still_pay(view: StateView, lease: Lease) -> bool:
     """Return whether the payer of ``lease`` may still pay for this lease.
 
-    Budgets, lending and families may have changed since the lease started. If the payer may no
-    longer pay, the present hold stays valid but is not extended.
+    Budgets, terms of lending and families may have changed since the lease started. If the payer
+    may no longer pay, the present hold stays valid but is not extended.
     """
     fact = lease.fact
     owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]
@@ -101,7 +105,7 @@ def may_still_pay(view: StateView, lease: Lease) -> bool:
 
 
 def _gpu_ms_left(view: StateView, account: EnvelopeAccount, tier: Tier) -> int:
-    """Return the GPU-milliseconds that the payer can still hold for a lease of ``tier``."""
+    """Return how many more GPU-milliseconds ``account`` can hold for a lease of ``tier``."""
     left = account.spec.gpu_ms_granted - account.committed_gpu_ms
     for key in account.caps:
         cap = view.caps[key]

@@ -1,9 +1,9 @@
 """How a run is cut into bundles and groups before it is placed.
 
 A fixed run is one bundle. The minimum of a malleable run is one bundle, and each step above the
-minimum is another bundle. If a run states ``groupGPUs``, a bundle is cut into groups of this size;
-the last group may be smaller. If not, the GPUs of a bundle may be divided freely, one group per
-domain.
+minimum is another bundle. If a run states ``groupGPUs``, each bundle is divided into groups of this
+size; the last group may be smaller. If a run states no ``groupGPUs``, the placement may divide a
+bundle freely, into one group per domain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from quorate.model.specs import Placement, Pool, Run
 
 
 class Bundle(Struct, frozen=True, gc=False):
-    """``gpus`` that start and end together; ``groups`` are group sizes, or None if divisible."""
+    """GPUs that start and end together.
+
+    ``groups`` are the sizes of the bundle's groups; None if the placement may divide the GPUs.
+    """
 
     index: int
     gpus: int
@@ -25,8 +28,9 @@ class Bundle(Struct, frozen=True, gc=False):
 class PackRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The bundles to be placed, and the placement rules.
 
-    ``prefer`` names the domains that the run already uses. ``within`` has pairs of a node and the
-    number of its GPUs that may be used. If ``within`` is empty, all GPUs may be used.
+    ``prefer`` names the domains that the run already uses; they are tried first. ``within`` has
+    pairs: a node, and the number of its GPUs that the placement may use. If ``within`` is empty,
+    the placement may use all free GPUs.
     """
 
     pool: str
@@ -68,7 +72,7 @@ def step_bundles(run: Run, number: int) -> tuple[Bundle, ...]:
 
 
 def cut(gpus: int, group_gpus: int) -> tuple[int, ...]:
-    """Return the sizes of the groups of ``gpus``: full ones, then the remainder."""
+    """Return the group sizes for ``gpus`` GPUs: full groups, then one with the remainder."""
     full, rest = divmod(gpus, group_gpus)
     return (group_gpus,) * full + ((rest,) if rest else ())
 

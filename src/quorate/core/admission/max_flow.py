@@ -1,8 +1,9 @@
-"""A small maximum flow, to decide quickly whether demands could be paid at all.
+"""A small maximum-flow problem, to decide quickly whether demands could be paid for at all.
 
 Flow runs from demands to envelopes, from an envelope to at most one cap, and from caps to the sink.
-Other caps are ignored; they could only make paying harder. So too little flow proves that the
-demands cannot be paid. Enough flow proves that they can be paid if no envelope is in two caps.
+Further caps of an envelope are ignored; they could only make paying harder. So if the maximum flow
+is less than the demands, the demands cannot be paid for. If the flow is sufficient and no envelope
+is in two caps, the demands can be paid for.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class FlowNetwork:
-    """A directed graph with integer capacities. Edge ``i`` and its reverse ``i ^ 1`` are a pair."""
+    """A directed graph with integer capacities. The reverse of edge ``i`` is edge ``i ^ 1``."""
 
     heads: list[int] = field(default_factory=list)
     capacity: list[int] = field(default_factory=list)
     edges_from: list[list[int]] = field(default_factory=list)
 
     def node(self) -> int:
-        """Return a new node."""
+        """Add a node and return its number."""
         self.edges_from.append([])
         return len(self.edges_from) - 1
 
@@ -37,9 +38,9 @@ class FlowNetwork:
         return self.capacity[number ^ 1]
 
     def push(self, source: int, sink: int, limit: int) -> int:
-        """Send up to ``limit`` more from ``source`` to ``sink`` and return how much arrived.
+        """Add up to ``limit`` of flow from ``source`` to ``sink``, and return how much was added.
 
-        The flow from other sources may be rerouted, but is never reduced.
+        The flow from other sources may take other edges afterwards, but is never reduced.
         """
         sent = 0
         while sent < limit:
@@ -54,7 +55,7 @@ class FlowNetwork:
         return sent
 
     def _path(self, source: int, sink: int) -> list[int] | None:
-        """Return the edges of a shortest path with capacity left."""
+        """Return the edges of a shortest path with capacity left; None if there is no such path."""
         came_by: dict[int, int] = {source: -1}
         queue = [source]
         for node in queue:

@@ -1,9 +1,10 @@
-"""Pack: choose the nodes and slots. docs/design/calculus.md, docs/adr/0007-pack.md.
+"""Pack: choose the nodes and slots. See docs/design/calculus.md and docs/adr/0007-pack.md.
 
-A spread says how many GPUs each domain gives; this module picks the nodes and slots. ``classic``
-takes the node with the most free slots, ties by name. ``tight`` takes whole nodes for whole-node
-parts and puts a remainder on the fullest node with room for it. Spares are picked last, in the
-domain of their group, and if possible on other nodes than the group's.
+A spread says how many GPUs each domain gives; this module picks the nodes and slots. There are two
+placement rules. ``classic`` always takes the node with the most free slots; of equal nodes, the
+first by name. ``tight`` first fills whole nodes, and puts the remaining GPUs on the fullest node
+with room for them. Spares are picked last. They are in the domain of their group, and if possible
+on nodes that the group does not use.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from quorate.model.state.state_view import StateView
 class PlacedGroup(Struct, frozen=True, gc=False):
     """A group with its slots.
 
-    ``places`` and ``spare_places`` have one entry per node: the place that is paid for. ``places``
-    and ``spare_places`` are empty if the place is the whole domain.
+    ``places`` and ``spare_places`` have one entry per node: the name of the place in which the
+    payers pay for GPUs on this node. Both are empty if this place is the whole domain.
     """
 
     index: int
@@ -70,7 +71,10 @@ def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
 
 
 def residual(view: StateView, request: PackRequest, plan: PackPlan) -> dict[str, int]:
-    """Return the free GPUs left in each domain of the request's pool and flavor."""
+    """Return the GPUs of each domain that stay free after ``plan``.
+
+    The domains are those with nodes of the request's pool and flavor.
+    """
     left = {d: -free for free, d in view.domain_order(request.pool, request.flavor)}
     for group in plan.groups:
         left[group.domain] -= sum(m.bit_count() for _, m in (*group.slots, *group.spare_slots))
@@ -78,14 +82,14 @@ def residual(view: StateView, request: PackRequest, plan: PackPlan) -> dict[str,
 
 
 Kept = Callable[[Island], int]
-"""Returns the nodes of an island, as bits of positions, that are used before others."""
+"""A function that returns, as a bit set, the nodes of an island that are used before others."""
 
 
 def pick_slots(spread: Spread, request: PackRequest, kept: Kept | None = None) -> PackPlan:
     """Return the slots for ``spread``, which must fit.
 
-    If ``kept`` is given, the plan has as few other nodes as possible: kept nodes come first, then
-    the emptiest nodes.
+    If ``kept`` is given, the plan uses as few nodes outside ``kept`` as possible. It uses kept
+    nodes first, and then the emptiest nodes.
     """
     drafts: dict[str, _Draft] = {}
     tight = request.placement is Placement.TIGHT
@@ -130,7 +134,7 @@ _Picked = tuple[Slots, tuple[str, ...]]
 def _pick(
     draft: _Draft, domain_offer: DomainOffer, amounts: list[int], gpus: int, avoid: int
 ) -> _Picked:
-    """Take ``gpus`` of the GPUs left in ``amounts``, if possible not on nodes in ``avoid``."""
+    """Take ``gpus`` of the GPUs left in ``amounts``, if possible on nodes outside ``avoid``."""
     if len(amounts) == 1 and domain_offer.node_classes[0].place.where == domain_offer.domain:
         amounts[0] -= gpus
         return tuple(draft.take_avoiding(gpus, domain_offer.node_classes[0].nodes, avoid)), ()
@@ -157,8 +161,8 @@ class _Draft:
     def __init__(self, island: Island, *, tight: bool) -> None:
         self.island = island
         self.buckets = island.buckets.copy()
-        # If all nodes have one size, this index is not needed: a node is free as a whole if it has
-        # that many free slots.
+        # If all nodes have one size, this index is not needed: a node is wholly free if its number
+        # of free slots equals this size.
         self.whole = island.whole if len(island.sizes) > 1 else 0
         self.changed: dict[int, int] = {}
         self.tight = tight
@@ -167,10 +171,11 @@ class _Draft:
         self.others = 0
 
     def set_aside(self, domain_offer: DomainOffer, amounts: Sequence[int]) -> DomainOffer:
-        """Return ``domain_offer`` with only the nodes that ``amounts`` fill.
+        """Return ``domain_offer`` reduced to as many whole nodes as ``amounts`` fill.
 
-        Of each node class, these are the first nodes by name that are not set aside yet.
-        GPUs picked from the result, spares included, leave no node partly used.
+        ``amounts`` has one number of GPUs for each node class. From each class, the method sets
+        aside the first nodes, by name, that are not set aside yet. When all GPUs of the result have
+        been picked, including spares, no node is partly used.
         """
         node_classes = []
         for node_class, gpus in zip(domain_offer.node_classes, amounts, strict=True):
@@ -188,7 +193,8 @@ class _Draft:
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``; the nodes in ``avoid`` are used last.
 
-        In the result each node occurs once, in picking order.
+        The result has one (node, mask of slots) pair for each node, in the order in which the nodes
+        were picked.
         """
         picked: list[tuple[int, int]] = []
         avoid |= self.others
@@ -200,7 +206,7 @@ class _Draft:
         if gpus:
             self._take(gpus, nodes, picked)  # All nodes outside ``avoid`` are used up.
         if self.others:
-            # A node that the plan uses now comes before unused ones.
+            # From now on, a node that the plan uses is preferred to unused nodes.
             self.others &= ~sum(1 << position for position, _ in picked)
         known = self.island.nodes
         return [(known[position].name, mask) for position, mask in picked]
@@ -211,7 +217,7 @@ class _Draft:
         return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 
     def _take(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Append (position, mask) pairs with ``gpus`` slots in total to ``found`` in pick order."""
+        """Take ``gpus`` slots, and append them to ``found`` as (position, mask) pairs."""
         if gpus >= len(self.buckets) - 1:
             gpus = self._take_whole(gpus, nodes, found)
         if gpus:
@@ -221,10 +227,10 @@ class _Draft:
                 self._take_classic(gpus, nodes, found)
 
     def _take_whole(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> int:
-        """Take free nodes of the largest size, by name; return how many GPUs are still wanted.
+        """Take whole nodes of the largest size, by name; return how many GPUs are still wanted.
 
-        Both placement rules take free nodes first, as long as the remaining GPUs fill a whole node.
-        So these nodes are taken without a search.
+        As long as the remaining GPUs fill a whole node, both placement rules take such nodes first.
+        So no search is needed for them.
         """
         top = len(self.buckets) - 1
         bits = self.buckets[top] & nodes
@@ -242,7 +248,7 @@ class _Draft:
         return gpus
 
     def _take_classic(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Take from the node with the most free slots, ties by name."""
+        """Take slots from the node with the most free slots; of equal nodes, the first by name."""
         count = len(self.buckets) - 1
         while gpus:
             bits = self.buckets[count] & nodes
@@ -255,10 +261,11 @@ class _Draft:
                 assert count > 0, gpus
 
     def _take_tight(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Take the best fit for a remainder; while there is none, take the emptiest node whole.
+        """Take the best node for the GPUs; while no node has room for all, fill the emptiest.
 
-        The best fit is a node that the remainder fills exactly, else the fullest of the nodes in
-        use, else the smallest free node. So no free node is used while a node in use has room.
+        The best node is a node that the GPUs fill exactly; else the fullest node in use that has
+        room for them; else the smallest free node. So no free node is used while a node in use has
+        room.
         """
         buckets = self.buckets
         top = len(buckets) - 1
@@ -287,7 +294,7 @@ class _Draft:
             gpus -= count
 
     def _pick(self, count: int, bit: int, gpus: int) -> tuple[int, int]:
-        """Take ``gpus`` slots of the node ``bit``, which has ``count`` free."""
+        """Take ``gpus`` slots of the node ``bit``, which has ``count`` free slots."""
         position = bit.bit_length() - 1
         free = self.changed.get(position)
         if free is None:

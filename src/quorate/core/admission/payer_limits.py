@@ -1,7 +1,7 @@
-"""What limits each payer during one search, so that the search reads no accounts.
+"""The limits of each payer, computed once for a search, so that the search reads no accounts.
 
-A search asks thousands of times how many GPUs a payer can still pay for. Only the GPUs that the
-search itself has taken change between these questions.
+A search asks thousands of times how many GPUs a payer can still pay for. Between these questions,
+nothing changes but the GPUs that the search itself has taken.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ DEMANDS_MAX = 4
 
 
 class CapLimit(Struct, frozen=True, gc=False):
-    """The GPUs and GPU-milliseconds that a cap has left; None if it does not limit them.
+    """The GPUs and GPU-milliseconds that a cap has left; None for an amount without a limit.
 
-    ``hold_ms`` is the shortest hold among the open payers under the cap. ``name`` and
-    ``hours_name`` are what the bounds on GPUs and on GPU-hours are called.
+    ``hold_ms`` is the shortest time for which a payer under the cap would hold a GPU. Only payers
+    with an open window are considered. ``name`` and ``hours_name`` name the bounds on GPUs and on
+    GPU-hours.
     """
 
     key: CapId
@@ -37,9 +38,11 @@ class CapLimit(Struct, frozen=True, gc=False):
 class PayerLimits(Struct, frozen=True, gc=False):
     """The limits of one payer before the search takes GPUs.
 
-    ``gpus`` and ``gpu_ms`` are what the envelope has left; ``gpus`` is 0 if it is not open. ``per``
-    is the GPU-milliseconds that one GPU holds. ``lent_gpus``, ``lent_gpu_ms`` and ``borrowed`` are
-    None unless the payer lends and has such a limit.
+    ``gpus`` and ``gpu_ms`` are the GPUs and GPU-milliseconds that the envelope has left; ``gpus``
+    is 0 if the envelope is not open. ``per`` is the number of GPU-milliseconds that the payer has
+    to hold for one GPU. ``lent_gpus`` and ``lent_gpu_ms`` are what the payer may still lend, and
+    ``borrowed`` is how many GPUs the run may still borrow. A limit that does not exist is None; for
+    a payer of the family, all three are None.
     """
 
     key: EnvelopeId
@@ -83,7 +86,7 @@ class PayerLimits(Struct, frozen=True, gc=False):
         )
 
     def room(self, taken: PayerList) -> int:
-        """Return how many more GPUs the payer can pay for, as ``PayerList.room`` does."""
+        """Return how many more GPUs the payer can pay for; the result equals ``PayerList.room``."""
         mine = taken.taken.get(self.key, 0)
         gpus = self.gpus - mine
         if gpus <= 0:
@@ -106,8 +109,8 @@ class PayerLimits(Struct, frozen=True, gc=False):
     def bounds(self, taken: PayerList) -> list[tuple[int, str]]:
         """Return (GPUs left, name) of each bound that the payer shares with others.
 
-        The GPU-hours left under a cap are divided by the shortest hold among its payers. So the
-        resulting number of GPUs is never too low.
+        For a cap on GPU-hours, the number of GPUs is the GPU-hours left, divided by the shortest
+        hold among the payers under the cap. So this number is never too low.
         """
         found: list[tuple[int, str]] = []
         for cap in self.caps:
@@ -123,18 +126,19 @@ class PayerLimits(Struct, frozen=True, gc=False):
 
 
 Served = tuple[PayerLimits, int]
-"""A payer, and the set of demands that it may pay for.
+"""A payer, and the set of demands that this payer may pay for.
 
-A set of demands is given as the sum of 2**number over the numbers of its demands.
+A set of demands is given as a number: the sum of 2**i over the indexes i of its demands.
 """
 
 
 def can_pay(taken: PayerList, left: Sequence[int], served: Iterable[Served]) -> bool:
-    """Return whether payers can pay what is left of each demand, with one shared bound for each.
+    """Return whether payers can pay for ``left``, the GPUs that remain of each demand.
 
-    Of the bounds that a payer shares, only the tightest counts. Every set of demands must need no
-    more than its payers have together: then the demands can be paid (Hall's theorem). The result
-    equals that of a maximum flow, and is quicker for at most ``DEMANDS_MAX`` demands.
+    If a payer shares several bounds with others, only the tightest bound is considered. The demands
+    can be paid for if no set of demands needs more GPUs than the payers of this set can pay for
+    together (Hall's theorem). A maximum-flow computation gives the same result, but takes longer
+    for up to ``DEMANDS_MAX`` demands.
     """
     wanted = [index for index, gpus in enumerate(left) if gpus]
     together = LimitsTogether.of(taken, served, sum([1 << index for index in wanted]))

@@ -1,8 +1,9 @@
 """The payers of one run: every envelope that may pay, in cover order, and how much each can pay.
 
-In cover order, the owner's own envelopes come first, then the envelopes of its siblings (through a
-shared parent), then those of its parents, and last those of sponsors, if sponsors are tried. Ties
-are ordered by budget name, then by envelope name. Payers have no priority number.
+In cover order, the owner's own envelopes come first, then the envelopes of its siblings (owners
+that share a parent with it), then those of its parents. Sponsors' envelopes come last, if sponsors
+are tried. Within each of these groups, envelopes are sorted by budget name, then by envelope name.
+Payers have no priority number.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from quorate.model.state.state_view import StateView
 
 
 class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """The request to payers: for which owner and flavor, from when and for how long.
+    """The request for payers: for which owner and flavor, from when and for how long.
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is how many GPUs the run may still borrow; None means any number. A payer
     whose window ends by ``outlast_ms`` does not pay, because its lease would have to stop at once.
-    The start is at ``now_ms``; ``asked_ms`` is the instant at which it is planned, if that is
-    earlier. Then an envelope whose window opens between these instants pays only if it allows
-    reservations or admission before its window opens. If ``own_only``, only envelopes of the owner
-    itself pay. ``barred`` envelopes do not pay.
+
+    The start is at ``now_ms``. ``asked_ms`` is the instant at which the start is planned, if that
+    instant is earlier. An envelope whose window opens between these two instants pays only if it
+    allows reservations, or admission, before its window opens. If ``own_only`` is set, only
+    envelopes of the owner itself pay. ``barred`` envelopes do not pay.
     """
 
     owner: str
@@ -57,7 +59,10 @@ class Leg(Struct, frozen=True, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """A domain, or a part of one, whose GPUs need payers: its name, and labels for selectors."""
+    """A domain, or a part of a domain, for whose GPUs payers are searched.
+
+    ``where`` is the name of the place. The selectors of envelopes are compared with ``labels``.
+    """
 
     where: str
     labels: Mapping[str, str]
@@ -93,7 +98,8 @@ def family_of(view: StateView, owner: str, flavor: str) -> Family:
             for key in _envelopes_of(view, relatives, flavor)
             if view.envelopes[key].spec.sharing is Sharing.FAMILY
         )
-    # An owner can be both a sibling and a parent of another owner; its first position counts.
+    # An owner can be both a sibling and a parent of another owner; then only its first position is
+    # used.
     seen: dict[EnvelopeId, Tier] = {}
     for key, tier in found:
         seen.setdefault(key, tier)
@@ -104,7 +110,7 @@ def family_of(view: StateView, owner: str, flavor: str) -> Family:
 
 
 def names_racks(view: StateView, payers: Payers) -> bool:
-    """Return whether any of ``payers`` pays in certain racks only."""
+    """Return whether the selector of any of ``payers`` names racks."""
     return any(names_label(view.envelopes[key].spec.selector, RACK) for key, _ in payers)
 
 
@@ -122,8 +128,8 @@ def _envelopes_of(view: StateView, owners: Iterable[str], flavor: str) -> list[E
 def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
     """Return the sponsors' envelopes that the run may borrow from, in cover order.
 
-    The run's listed sponsors come in the listed order. If the run lists none, all lenders come by
-    name.
+    If the run lists sponsors, only these sponsors are used, in the listed order. If the run lists
+    none, all lenders are used, in the order of their names.
     """
     if not request.allow_borrow:
         return ()
@@ -158,7 +164,7 @@ def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -
 
 
 class Accounts(Protocol):
-    """The accounts of envelopes and caps, either of a view or as expected at an instant."""
+    """The accounts of envelopes and caps: those of a view, or those expected at a later instant."""
 
     @property
     def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
@@ -185,11 +191,14 @@ class PayerList:
     hold_times_cache: dict[CapId, list[int]] = field(default_factory=dict)
 
     def hold_ms(self, account: EnvelopeAccount) -> int:
-        """Return for how long a GPU is held on ``account``: never past the end of the window."""
+        """Return for how long ``account`` pays for a GPU in advance.
+
+        This time ends at the latest when the envelope's window ends.
+        """
         return min(self.request.duration_ms, account.spec.end_ms - self.request.now_ms)
 
     def hold_times(self, cap_key: CapId) -> list[int]:
-        """Return the hold times of a GPU among the open payers under a cap, the shortest first."""
+        """Return for how long the open payers under a cap hold a GPU, the shortest time first."""
         known = self.hold_times_cache.get(cap_key)
         if known is None:
             accounts = [self.view.envelopes[key] for key, _ in self.payers]
@@ -227,7 +236,7 @@ class PayerList:
         return max(0, gpus)
 
     def pays_anywhere(self, gpus: int) -> bool:
-        """Return whether the payers could pay for ``gpus`` GPUs if each could pay anywhere."""
+        """Return whether the payers could pay for ``gpus`` GPUs if place did not matter."""
         room = 0
         for key, tier in self.payers:
             room += self.room(key, tier)
@@ -248,7 +257,7 @@ class PayerList:
         return gpus
 
     def take(self, key: EnvelopeId, tier: Tier, gpus: int) -> None:
-        """Count ``gpus`` (negative: give back) as taken from the envelope by this decision."""
+        """Record that this decision takes ``gpus`` from the envelope; if negative, gives back."""
         account = self.view.envelopes[key]
         self.taken[key] = self.taken.get(key, 0) + gpus
         per = self.hold_ms(account)
@@ -270,10 +279,11 @@ class PayerList:
         return matches(self.view.envelopes[key].spec.selector, labels)
 
     def greedy(self, demands: Sequence[Demand]) -> list[Leg] | None:
-        """Return the legs if taking the most from each payer in order pays for all demands.
+        """Return the legs of a greedy pass; None if they do not pay for all demands.
 
-        If the greedy legs pay for all, no earlier payer could have paid more. So they are the
-        lexicographically first legs. If they do not pay for all, return None.
+        The greedy pass takes as much as possible from each payer in order. If its legs pay for all
+        demands, no earlier payer could have paid more. So they are the lexicographically first
+        legs.
         """
         legs: list[Leg] = []
         envelopes = self.view.envelopes

@@ -20,18 +20,18 @@ HOLDERS_MAX: Final = 5
 """How many of the runs that use a quota are listed by name."""
 
 RAISES_MAX: Final = 16
-"""How many times ``obstacles`` raises a limit, as a trial, to find the next quota in the way."""
+"""How many times ``obstacles`` raises a limit in its trial state to find the next obstacle."""
 
 LIMIT_FIELDS: Final = {
     RefusalCode.MAX_NODES: "nodes_max",
     RefusalCode.MAX_CONCURRENT_RUNS: "concurrent_runs_max",
 }
-"""The field of ``Quota`` that each refusal of a hard quota is about."""
+"""For each refusal code of a hard quota, the field of ``Quota`` with the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A run that counts against a quota: the number of its nodes, and of its GPUs."""
+    """A run that uses part of a quota, with the number of its nodes and of its GPUs."""
 
     run: str
     owner: str
@@ -43,8 +43,8 @@ class Holder:
 class QuotaInTheWay:
     """A hard quota that a run waits for, and the largest of the runs that use the quota.
 
-    ``code`` says which of the tenant's limits it is. ``others`` is how many more runs use the quota
-    without being listed in ``holders``.
+    ``code`` says which of the tenant's limits is reached. ``holders`` are the largest runs that use
+    the quota, and ``others`` is the number of further runs that use it.
     """
 
     code: RefusalCode
@@ -58,16 +58,16 @@ class QuotaInTheWay:
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """The quotas that keep a run from starting, in the order in which the trial met them.
+    """The quotas that keep a run from starting, in the order in which a trial found them.
 
-    ``starts`` is true if the run would start with each of these quotas raised by the least amount.
+    ``starts`` is true if the run would start after each of these quotas was raised just enough.
     """
 
     quotas: tuple[Refusal, ...] = ()
     starts: bool = False
 
     def raised(self) -> dict[tuple[str, str], int]:
-        """Return the least sufficient limits, by (tenant, field of its quota)."""
+        """Return the lowest limits that would suffice, by (tenant, field of the tenant's quota)."""
         return {_field(each): each.current + each.wanted for each in self.quotas}
 
 
@@ -96,7 +96,7 @@ def _field(refusal: Refusal) -> tuple[str, str]:
 
 
 def quotas_in_the_way(view: StateView, refusals: Iterable[Refusal]) -> tuple[QuotaInTheWay, ...]:
-    """Return each of the quotas that ``refusals`` are about, with its holders."""
+    """Return the quota that each of ``refusals`` names, with the runs that use this quota."""
     return tuple(_with_holders(view, refusal) for refusal in refusals)
 
 
@@ -140,7 +140,7 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
 
 
 def family_of(view: StateView, tenant: str) -> dict[str, None]:
-    """Return ``tenant`` and its descendants, each once."""
+    """Return ``tenant`` and its descendants, without duplicates."""
     found = {tenant: None}
     level = [tenant]
     while level:

@@ -1,6 +1,6 @@
-"""The shape of a run: whole bundles, groups that each lie in one domain, widths on the grid.
+"""Checks of a run's shape: whole bundles, groups that are each in one domain, widths on the grid.
 
-The checks of a whole state, of a commit and of a history all use this module.
+The checks of a whole state, of one commit and of a whole history all use this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ class Violation:
 
 @dataclass(slots=True)
 class _Shape:
-    """The sums over the leases of a run: GPUs by bundle and group, and by group of spares."""
+    """Sums over the leases of a run.
+
+    ``domains`` has the domains of each group. ``working`` has the GPUs that work, by bundle and
+    group, and ``leaving`` has the GPUs of stopping leases, by bundle. ``spares`` has the spare GPUs
+    of each group.
+    """
 
     domains: dict[str, set[str]] = field(default_factory=dict)
     working: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -50,10 +55,10 @@ class _Shape:
 def check_shape(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node], ending: Collection[str]
 ) -> Iterator[Violation]:
-    """Yield a violation if the open leases of ``run`` differ from its request: I2, I5 and I7.
+    """Yield the violations of the rules I2, I5 and I7: open leases differ from the run's request.
 
-    ``ending`` names the leases that are stopping. Leases end one by one, so a stopping bundle may
-    have lost some of its leases. All leases of a bundle begin to stop together.
+    ``ending`` names the leases that are stopping. All leases of a bundle begin to stop together.
+    But they end one by one, so a stopping bundle may already have lost some of its leases.
     """
     if not facts:
         return
@@ -76,7 +81,7 @@ def check_shape(
 def _is_plain(run: Run, fact: LeaseStarted, nodes: Mapping[str, Node]) -> bool:
     """Return whether the run has one width, no groups, and exactly one lease, in one domain.
 
-    Most runs are like that, and need no sums.
+    Most runs are so plain that no sums are needed to check them.
     """
     slots = fact.slots
     return (
@@ -115,9 +120,9 @@ def _borrowed(run: Run, facts: Sequence[LeaseStarted]) -> Iterator[Violation]:
 def _claim(
     run: Run, facts: Sequence[LeaseStarted], nodes: Mapping[str, Node]
 ) -> Iterator[Violation]:
-    """Yield a violation if a claim has only parts of nodes, or more GPUs than it requested.
+    """Yield a violation if a claim has only a part of a node, or more GPUs than it requested.
 
-    The nodes of a claim may fail one by one; the claim keeps the others.
+    A claim may have fewer GPUs than it requested: if a node fails, the claim keeps its other nodes.
     """
     for fact in facts:
         if fact.role is not Role.CLAIM or len(fact.slots) != 1:
@@ -132,7 +137,10 @@ def _claim(
 
 
 def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield a violation for a group or run in too many domains, and for spares without a group."""
+    """Yield a violation for each group or run in too many domains, and for wrong spares.
+
+    Spares are wrong if their group does not exist, or if they are more than the run asked for.
+    """
     for index, used in shape.domains.items():
         if len(used) != 1:
             yield Violation("I5", run.name, f"group {index} is in several domains: {sorted(used)}")
@@ -146,7 +154,7 @@ def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield a violation for incomplete bundles, and for widths off the grid."""
+    """Yield a violation for incomplete bundles, and for widths that are not on the run's grid."""
     least, step, most = run.gpus, 0, run.gpus
     if run.malleable is not None:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max
@@ -172,7 +180,7 @@ def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _whole(run: Run, number: int, bundle: Mapping[str, int], wanted: int) -> Iterator[Violation]:
-    """Yield a violation if a bundle lacks GPUs, or has them in other groups than it should."""
+    """Yield a violation if a bundle has a wrong number of GPUs, or groups of wrong sizes."""
     got = sorted(bundle.values(), reverse=True)
     if sum(got) != wanted:
         yield Violation("I5", run.name, f"bundle {number} has {sum(got)} of {wanted} GPUs")

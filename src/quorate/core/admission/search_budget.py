@@ -1,4 +1,4 @@
-"""A bound on a search: its result is exact up to a given number of steps."""
+"""A bound on the number of steps of a search; a search that stays within the bound is exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ SEARCH_STEPS_MAX: Final = 5_000
 
 @dataclass(slots=True)
 class SearchBudget:
-    """The steps left to a search. If ``exhausted``, a missing result proves nothing."""
+    """The number of steps that a search may still take.
+
+    If ``exhausted`` is true, the search stopped early, so a missing result proves nothing.
+    """
 
     left: int = SEARCH_STEPS_MAX
     exhausted: bool = False

@@ -1,6 +1,6 @@
-"""Shortfall: why the envelopes do not pay.
+"""Shortfall: explain why the envelopes cannot pay for a start.
 
-Gives the missing GPUs per place, and each payer's limit.
+The explanation has the number of missing GPUs in each place, and the limit of each payer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.model.state.reads.money_reads import Payers
 def explain_uncovered(
     payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget
 ) -> Refusal:
-    """Return why ``demands`` are not paid: missing GPUs per place, and the limit of each payer."""
+    """Return a refusal with the unpaid GPUs of each place, and with each payer's limit."""
     request = payer_list.request
     wanted = sum(gpus for _, gpus in demands)
     usable = tuple(
@@ -59,9 +59,9 @@ def explain_uncovered(
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how many GPUs of each demand can be paid, earlier demands first.
 
-    This is used if limits overlap, because the bound of ``payable`` may then be too high. If an
-    amount can be paid, every smaller amount can be paid, so the largest amount is found by
-    bisection.
+    This function is used if shared limits overlap, because then the upper bound that ``payable``
+    returns may be too high. If an amount can be paid, every smaller amount can be paid, too. So the
+    largest amount is found by bisection.
     """
     kept: list[Demand] = []
     paid: list[int] = []
@@ -81,13 +81,13 @@ def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int
 
 
 def _without_borrow_limit(payer_list: PayerList, demands: Sequence[Demand]) -> int:
-    """Return how many GPUs could be paid for if the run had no borrow limit."""
+    """Return how many GPUs could be paid for if the run had no limit on borrowed GPUs."""
     unlimited = replace(payer_list.request, borrow_gpus_left=None)
     return sum(payable(PayerList(payer_list.view, unlimited, payer_list.payers), demands))
 
 
 def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
-    """Return for each payer how many GPUs it has left, and which limit determines that number."""
+    """Return, for each payer, how many more GPUs it can pay for, and which limit allows no more."""
     return [
         Shortage(
             where=key, available=payer_list.room(key, tier), limit=limit_of(payer_list, key, tier)
@@ -97,7 +97,7 @@ def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
 
 
 def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
-    """Return the shared bounds that allow fewer GPUs than the payers under them have together."""
+    """Return the shared bounds that allow fewer GPUs than their payers could pay for separately."""
     rooms: dict[str, int] = {}
     left: dict[str, int] = {}
     for key, tier in payers:
@@ -112,7 +112,7 @@ def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
 
 
 def limit_of(payer_list: PayerList, key: EnvelopeId, tier: Tier) -> str:
-    """Return, in a few words, the limit that determines how many GPUs the envelope can pay for."""
+    """Return, in a few words, the tightest limit on the GPUs that the envelope can pay for."""
     account = payer_list.view.envelopes[key]
     spec = account.spec
     if payer_list.request.now_ms >= spec.end_ms:

@@ -1,12 +1,14 @@
-"""Spread: how many groups go to which domain, in pack order.
+"""Spread: how many groups of a run go to which domain.
 
-``spreads`` yields every distinct way to divide a request among domains, best first. The result is
-the first division that can also be paid, or the first division if payers are not checked.
+``spreads`` yields every distinct way to divide a request among domains, in pack order, which means
+best first. The caller uses the first division that can also be paid for. If the caller does not
+check payers, it uses the first division.
 
-The order: under ``tight``, and for a run that must stay in one domain, single domains come first.
-``tight`` begins with the least free domain that has room for the run, ``classic`` with the most
-free one. Then come divisions that fill one domain before the next. They use the domains that the
-run already uses first, then the most free domains, ties by key.
+Pack order begins with placements in a single domain, under ``tight`` and for every run that must
+stay in one domain. ``tight`` first tries the domain with the fewest free GPUs that has room for the
+run; ``classic`` first tries the domain with the most free GPUs. Then come divisions among several
+domains, which fill one domain before the next. They first fill domains that the run already uses,
+and then the domains with the most free GPUs. Equal domains are ordered by key.
 """
 
 from __future__ import annotations
@@ -25,17 +27,21 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
-"""Returns whether some demands could be paid; used for pruning.
+"""A function that returns whether some demands could be paid for.
 
-A result of True may be wrong; a result of False is always right.
+The search uses it to skip divisions. The result False is always right, and the result True may be
+wrong.
 """
 
 DEPTH_MAX: Final = 200
-"""The most pieces into which a search for payable placements divides a run before it gives up."""
+"""The search gives up when it would have to divide a run into more pieces than this."""
 
 
 class Item(Struct, frozen=True, gc=False):
-    """``count`` groups of ``gpus`` each; a divisible item has one group in each domain it uses."""
+    """``count`` groups of ``gpus`` GPUs each.
+
+    A divisible item may be divided among domains; in each of them, its part is one group.
+    """
 
     bundle: int
     gpus: int
@@ -44,9 +50,9 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """``count`` groups of ``gpus``, each with ``spares``, in one domain.
+    """``count`` groups in one domain, each with ``gpus`` GPUs and ``spares`` spare GPUs.
 
-    ``amounts`` are the GPUs taken from each node class of the domain.
+    ``amounts`` are the GPUs that the piece takes from each node class of the domain.
     """
 
     bundle: int
@@ -61,7 +67,7 @@ Spread = tuple[Piece, ...]
 
 
 def items_of(request: PackRequest) -> tuple[Item, ...]:
-    """Return the groups of ``request``; consecutive groups of equal size make one item."""
+    """Return the groups of ``request``; the groups of equal size in a bundle are one item."""
     items: list[Item] = []
     for bundle in request.bundles:
         if bundle.groups is None:
@@ -75,7 +81,7 @@ def items_of(request: PackRequest) -> tuple[Item, ...]:
 
 
 def demands_of(spread: Sequence[Piece]) -> list[Demand]:
-    """Return the GPUs to be paid for in each place, places in pack order."""
+    """Return the GPUs to be paid for in each place, with the places in pack order."""
     totals: dict[str, Demand] = {}
     for piece in spread:
         for node_class, gpus in zip(piece.domain_offer.node_classes, piece.amounts, strict=True):
@@ -111,7 +117,7 @@ def spreads(
 
 
 def _fits_whole_nodes(domain_offers: DomainOffers, items: Sequence[Item]) -> bool:
-    """Return whether every group could consist of whole nodes, if there were enough of them."""
+    """Return whether every group could consist of whole nodes, if enough nodes were free."""
     sizes = {
         node_class.unit
         for domain_offer in domain_offers.most_free()
@@ -121,9 +127,9 @@ def _fits_whole_nodes(domain_offers: DomainOffers, items: Sequence[Item]) -> boo
 
 
 def fills_nodes(items: Sequence[Item], spares: int, sizes: Collection[int]) -> bool:
-    """Return whether every group with its spares could fill nodes of ``sizes`` without a remainder.
+    """Return whether every group with its spares could fill nodes of ``sizes`` completely.
 
-    A divisible item has spares in each of its parts.
+    If a divisible item is divided, each part has spares.
     """
     grain = gcd(*sizes)
     return grain > 0 and all(
@@ -160,7 +166,7 @@ def _single_domain(
 
 @dataclass(slots=True)
 class _InOneDomain:
-    """Every way to take all items from the node classes of one domain, the first classes first."""
+    """A search for every way to take all items from one domain, its first node classes first."""
 
     domain_offer: DomainOffer
     items: Sequence[Item]
@@ -170,7 +176,7 @@ class _InOneDomain:
     entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def run(self) -> Iterator[Spread]:
-        """Yield complete spreads; of those with equal totals per node class, only the first."""
+        """Yield complete spreads, without those whose totals per node class occurred before."""
         return self._rest(
             0, [node_class.gpus_free for node_class in self.domain_offer.node_classes], ()
         )
@@ -195,7 +201,7 @@ class _InOneDomain:
 def _holding(domain_offers: DomainOffers, need: int) -> Iterator[DomainOffer]:
     """Yield the domains with at least ``need`` free GPUs, in pack order.
 
-    Domains that the run uses come first.
+    Domains that the run already uses come first.
     """
     request = domain_offers.request
     in_order = (
@@ -242,8 +248,8 @@ def _group_by_group(
 ) -> Iterator[tuple[int, ...]]:
     """Yield how many GPUs ``count`` groups of ``gpus`` can take from each node class.
 
-    Each group consists of whole nodes. The ways are ordered by the placement of the first group,
-    then by that of the next group, and so on. No total is yielded twice.
+    Each group consists of whole nodes. The results are ordered by the placement of the first group,
+    then by the placement of the second group, and so on. No result is yielded twice.
     """
     seen = {(0, tuple(left))}
     stack = [_splits(domain_offer, left, gpus, steps)]
@@ -270,8 +276,9 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    The rest must be an amount that the later classes may give: at most their free GPUs, and
-    divisible by the greatest common divisor of their units.
+    After each class, the remaining GPUs must be an amount that the later classes may give. So they
+    are at most the free GPUs of these classes, and divisible by the greatest common divisor of
+    their units.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]
     behind, grain = [0] * len(units), [0] * len(units)
@@ -305,8 +312,8 @@ def _splits(
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
     """Yield how many GPUs of ``rest`` one node class may give, the largest number first.
 
-    ``behind`` is how many GPUs the later classes have. ``grain`` is the greatest common divisor of
-    their units, and 0 for the last class.
+    ``behind`` is the number of GPUs in the later classes. ``grain`` is the greatest common divisor
+    of the units of the later classes; it is 0 for the last class.
     """
     most = min(rest, left) // unit * unit
     for here in range(most, max(0, rest - behind) - 1, -unit):
@@ -317,7 +324,10 @@ def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[
 
 @dataclass(slots=True)
 class _SpreadSearch:
-    """Depth-first search, domain by domain, the most groups first; no state is entered twice."""
+    """Depth-first search, domain by domain, which first puts as many groups as possible there.
+
+    No state is searched twice.
+    """
 
     domain_offers: DomainOffers
     items: Sequence[Item]
@@ -330,11 +340,11 @@ class _SpreadSearch:
     filling_is_best: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Filling one domain before the next is best if no other division leaves more room. This is
-        # so for groups of one size; one smaller last group fits wherever a full group fits. For
-        # divisible work, only spares take more room in some divisions, and they take least if the
-        # domains with the most free GPUs come first. If nodes are given whole, filling is best only
-        # with nodes of one size.
+        # Filling one domain before the next is best if no other division leaves more room. It is
+        # best for groups of one size, and also if the last group is smaller, because it fits
+        # wherever a full group fits. Divisible work needs more room in some divisions only because
+        # of its spares; spares need the least room if the domains with the most free GPUs come
+        # first. If nodes are given whole, filling is best only if all nodes have one size.
         request = self.domain_offers.request
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
@@ -348,7 +358,7 @@ class _SpreadSearch:
             self.filling_is_best = uniform and last_is_one
 
     def _of_one_size(self) -> bool:
-        """Return whether all nodes have one size and every group is a multiple of it."""
+        """Return whether all nodes have one size and every group is a multiple of this size."""
         units = {
             node_class.unit
             for domain_offer in self.domain_offers.most_free()
@@ -362,9 +372,9 @@ class _SpreadSearch:
         )
 
     def fill(self) -> Spread | None:
-        """Return the spread that fills one domain before the next; None if nothing fits.
+        """Return the spread that fills one domain before the next; None if it has no room.
 
-        If ``filling_is_best``, None proves that the request fits nowhere.
+        If ``filling_is_best`` is true, None proves that no other division has room either.
         """
         spares = self.domain_offers.request.spares_per_group
         for item in self.items:
@@ -388,7 +398,7 @@ class _SpreadSearch:
         return tuple(self.pieces)
 
     def run(self) -> Iterator[Spread]:
-        """Yield complete spreads in order."""
+        """Yield complete spreads, in pack order."""
         return self._item(0)
 
     def _item(self, at: int) -> Iterator[Spread]:
@@ -399,7 +409,7 @@ class _SpreadSearch:
         yield from self._rest(at, item.gpus if item.divisible else item.count, ())
 
     def _rest(self, at: int, rest: int, done: tuple[str, ...]) -> Iterator[Spread]:
-        """Place the rest of item ``at`` (GPUs or groups) in domains that are not ``done``."""
+        """Place the last ``rest`` GPUs or groups of item ``at`` in domains outside ``done``."""
         if rest == 0:
             yield from self._item(at + 1)
             return
@@ -420,15 +430,15 @@ class _SpreadSearch:
                     yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
                 if self.steps.exhausted:
                     return
-            # The search continues without this domain, so that no division is yielded twice.
+            # From here on, the search leaves this domain out, so that no division is yielded twice.
             done = (*done, domain_offer.domain)
 
     def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:
-        """Yield how much of ``item`` to try in ``domain_offer``, most first.
+        """Yield how much of ``item`` to try in ``domain_offer``, the largest amount first.
 
-        The payable amounts are an interval from 0 up, so bisection finds the largest. If nodes are
-        given whole, the amounts are no interval, because some amounts in between may not fit at
-        all.
+        If an amount can be paid for, every smaller amount can be paid for, too. So bisection finds
+        the largest amount. If nodes are given whole, there is no bisection, because some smaller
+        amounts may not fit at all.
         """
         top = most
         halving = self.payable is not None and not self.domain_offers.request.whole_nodes
@@ -450,7 +460,7 @@ class _SpreadSearch:
         return _fits(part, count, spares, domain_offer, self._left(domain_offer), self.steps)
 
     def _could(self, item: Item, amount: int, domain_offer: DomainOffer) -> bool:
-        """Return whether some way to put ``amount`` into ``domain_offer`` might be payable."""
+        """Return whether ``amount`` of ``item`` in ``domain_offer`` might be paid for."""
         assert self.payable is not None
         for piece in self._pieces(item, amount, domain_offer):
             if not self.steps.spend():
@@ -460,7 +470,7 @@ class _SpreadSearch:
         return False
 
     def _placed(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[None]:
-        """Add ``amount`` in each way that may be payable, yield, and remove it again."""
+        """Add ``amount`` in each way that may be paid for; yield after each, then remove it."""
         for piece in self._pieces(item, amount, domain_offer):
             if not self.steps.spend():
                 return
@@ -482,9 +492,10 @@ class _SpreadSearch:
         return self.left[domain_offer.domain]
 
     def _candidates(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the domains with room for ``need``: used ones first, then the most free first.
+        """Yield the domains with room for ``need`` GPUs, used domains first.
 
-        Ties are ordered by key.
+        Used domains, and then the other domains, are ordered by their free GPUs, most first; equal
+        domains by key.
         """
         used = {domain for domain, count in self.used.items() if count}
         used |= self.domain_offers.request.prefer
@@ -502,7 +513,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search reaches ``at`` with these taken amounts for the first time."""
+        """Return whether the search reaches ``at`` with these GPUs taken for the first time."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

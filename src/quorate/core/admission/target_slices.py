@@ -1,8 +1,8 @@
-"""Slices: the GPUs by domain that a request would use if they were free, and how many are in use.
+"""Slices: in which domains a request could fit if more GPUs became free, and how many are missing.
 
-A slice is a choice of domains with the number of GPUs wanted in each. The deficit of a slice is the
-sum over its domains of max(0, wanted - free). A refusal names the slice with the least deficit,
-ties by pack order.
+A slice is a choice of domains, with the number of GPUs wanted in each. The deficit of a slice is
+the number of missing GPUs: the sum over its domains of max(0, wanted - free). A refusal names the
+slice with the least deficit; of equal slices, the first in pack order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
 
 @dataclass(frozen=True, slots=True)
 class SlicePart:
-    """``wanted`` GPUs in ``domain``, which has ``gpus_free`` of ``gpus_total``."""
+    """A slice's part in one domain: ``wanted`` GPUs.
+
+    In the domain, ``gpus_free`` of ``gpus_total`` GPUs are free.
+    """
 
     domain: str
     wanted: int
@@ -28,7 +31,7 @@ class SlicePart:
 
     @property
     def deficit(self) -> int:
-        """The GPUs missing in the domain."""
+        """The number of GPUs that are missing in the domain."""
         return max(0, self.wanted - self.gpus_free)
 
 
@@ -38,7 +41,7 @@ def best_slice(
     """Return the slice with the least deficit, and whether the request fits into empty domains.
 
     If the request does not fit, the slice wants more GPUs of a domain than the domain has. The GPUs
-    that the domain does not have count as missing.
+    that the domain does not have are included in the deficit.
     """
     parts = least_deficit(request, domain_offers)
     if parts is not None:
@@ -80,9 +83,10 @@ def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> 
 def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
     """Return whether the slice stays the same if domains with fewer free GPUs are added.
 
-    ``domain_offers`` are the domains with the most free GPUs, in that order. If each of these
-    domains, when empty, has room for the whole request, the slice with the least deficit uses these
-    domains only. A divisible request wants free GPUs first, and the rest in the first domain.
+    ``domain_offers`` are the domains with the most free GPUs, the domain with the most first. If
+    each of these domains, when empty, has room for the whole request, the slice with the least
+    deficit uses only these domains. For a divisible request, the slice uses free GPUs first, and
+    takes the rest in the first domain.
     """
     need = _need(request)
     if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
@@ -107,11 +111,11 @@ def least_deficit(
 ) -> list[SlicePart] | None:
     """Return the slice with the least deficit; None if the empty fleet has no room for the request.
 
-    ``domain_offers`` are in pack order. Unless ``bounded``, the slice may want more GPUs of a
+    ``domain_offers`` are in pack order. If ``bounded`` is false, the slice may want more GPUs of a
     domain than the domain has. The cost of a group is the amount that it adds to the deficit. For
     groups of one size, each further group in a domain costs at least as much as the previous one.
-    So taking the cheapest next group is optimal. Groups of other sizes follow, each in the domain
-    where it is cheapest.
+    So always choosing the domain where the next group is cheapest is optimal. Groups of other sizes
+    are added afterwards in the same way.
     """
     room = {
         domain_offer.domain: domain_offer.island.gpus_total if bounded else _need(request)
@@ -144,7 +148,8 @@ def _add(
 ) -> bool:
     """Add the groups of ``item`` one by one, each where it adds least to the deficit.
 
-    Ties go to domains that the slice uses already, then by pack order.
+    Of equally good domains, a domain that the slice already uses is preferred; otherwise the first
+    in pack order.
     """
     size = item.gpus + spares
 
@@ -167,8 +172,8 @@ def _add(
         index = costs[0][2]
         domain_offer = domain_offers[index]
         domain, now = domain_offer.domain, wanted[domain_offer.domain]
-        # As long as each further group in this domain adds the same to the deficit, no other domain
-        # is compared.
+        # As long as each further group in this domain adds the same to the deficit, groups are
+        # added here without a comparison with other domains.
         limit = domain_offer.gpus_free if now + size <= domain_offer.gpus_free else room[domain]
         crosses = now < domain_offer.gpus_free < now + size
         more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)
@@ -188,7 +193,7 @@ def _divide(
     wanted: dict[str, int],
     room: dict[str, int],
 ) -> bool:
-    """Take free GPUs, domain by domain, then GPUs in use; add the spares of each domain used."""
+    """Take free GPUs, domain by domain, then GPUs in use; add spares in each used domain."""
     left = item.gpus
     used: set[str] = set()
     free = {domain_offer.domain: domain_offer.gpus_free for domain_offer in domain_offers}

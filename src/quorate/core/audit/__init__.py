@@ -1,5 +1,5 @@
-"""The audit: invariants of every state, of each decision, and of a whole history.
+"""The audit: it checks the invariants, which are the rules I1 to I12.
 
-``invariants.py`` checks one state, ``commit_checks.py`` the changes of one decision, and
-``history_audit.py`` every event of a ledger. docs/design/invariants.md has the rules I1 to I12.
+``invariants.py`` checks one state. ``commit_checks.py`` checks the changes of one decision.
+``history_audit.py`` checks every event of a ledger. docs/design/invariants.md explains the rules.
 """

@@ -1,7 +1,8 @@
-"""I12: the nodes of a claim are used by one user, and are wiped before another user gets them.
+"""I12: only one user uses the nodes of a claim, and they are wiped before another user gets them.
 
-Both the check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
-For the audit, the module keeps its own records: for each node, its open leases and its claim.
+Both the check of a state (``invariants.py``) and the audit of a history (``history_audit.py``) use
+this module. For the audit of a history, the module keeps its own records: for each node, its open
+leases and its claim.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state_view import StateView
 
 _ENDS: Final = frozenset((EndReason.END, EndReason.CANCELLED, EndReason.FAIL))
-"""The reasons for which a lease of a claim may end. Another run is never the reason."""
+"""The reasons for which a lease of a claim may end. No claim may end because of another run."""
 
 
 def check_claims(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for claimed nodes that others use (I12), and for wrong counts (I8)."""
+    """Yield a violation for each claimed node that others use (I12), and for wrong counts (I8)."""
     leases: dict[str, int] = {}
     for lease in view.leases.values():
         fact = lease.fact
@@ -67,7 +68,7 @@ def check_claims(view: StateView) -> Iterator[Violation]:
 
 @dataclass(slots=True)
 class _Apart:
-    """A node that was set apart: the claim that has it, and the open leases on it."""
+    """A node that is set apart for a claim: the claim, and the open leases on the node."""
 
     claim: NodesClaimed
     leases: dict[str, int] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class ClaimBooks:
             yield Violation(
                 "I12",
                 event.claim,
-                (f"is claimed by {event.user!r}, but its run is of another user"),
+                (f"is claimed by {event.user!r}, but is a run of another user"),
             )
         for node in event.nodes:
             if self._open.get(node) or node in self._apart:

@@ -1,8 +1,9 @@
-"""The invariants of the records that one decision has changed; cheap to check.
+"""A cheap check of the invariants: only for the records that one decision has changed.
 
-``sweep`` of ``invariants.py`` trusts no counter and examines the whole state. This module trusts
-the counters of accounts, and examines only the leases, runs, payers and nodes that the events name.
-``plain_runs.py`` accepts most of these runs quickly. This module checks the other runs in detail.
+The full check, ``sweep`` of ``invariants.py``, trusts no counter and examines the whole state. This
+module trusts the counters of accounts, and examines only the leases, runs, payers and nodes that
+the events name. ``plain_runs.py`` quickly accepts most of the runs. This module checks the other
+runs in detail.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ def check_touched(  # noqa: C901 - inlined, because a service runs it on every e
 ) -> list[Violation]:
     """Return the violations in the records that ``events`` have changed.
 
-    ``events`` are the last events applied to ``view``. Checks I1, I2, I3, I5, I6, I7 and I11, as
-    far as a state shows them. The time grows with the number of changed runs and their leases.
+    ``events`` are the last events applied to ``view``. The function checks the rules I1, I2, I3,
+    I5, I6, I7 and I11, as far as a state shows whether they hold. The running time grows with the
+    number of changed runs and their leases.
     """
     runs: dict[str, int] = {}
     payers: dict[EnvelopeId, None] = {}
@@ -54,7 +56,7 @@ def check_touched(  # noqa: C901 - inlined, because a service runs it on every e
             run = event.run
             runs[run] = runs.get(run, 0) + 1
         elif kind is LeaseEnded or kind is LeaseEnding:
-            # An ended lease is no longer in the state; its id begins with its run's name.
+            # An ended lease is no longer in the state. Its id begins with the name of its run.
             runs.setdefault(event.lease.rpartition("/")[0], 0)
         elif kind is RunSubmitted:
             runs.setdefault(event.run.name, 0)
@@ -73,13 +75,13 @@ def check_touched(  # noqa: C901 - inlined, because a service runs it on every e
 
 
 _OF_RUNS: Final = frozenset({RunStopping, RunRequeued, RunEnded})
-"""Events that name a run and no lease; the run is checked after them."""
+"""Events that name a run and no lease. After such an event the run is checked."""
 
 
 def _in_detail(
     view: StateView, events: Iterable[Event], runs: Collection[str], payers: Iterable[EnvelopeId]
 ) -> Iterator[Violation]:
-    """Yield the violations of ``payers``, of ``runs``, and of the leases started in ``events``."""
+    """Yield the violations of ``payers``, of ``runs``, and of leases that ``events`` started."""
     about, paying = frozenset(runs), dict.fromkeys(payers)
     nodes: dict[str, int] = {}
     for event in events:
@@ -123,7 +125,7 @@ def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Viol
 
 
 def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
-    """Count into ``tally`` the stopping leases that ``payers`` pay for."""
+    """Add to ``tally`` the stopping leases that ``payers`` pay for."""
     for payer in payers:
         for name in view.payer_leases.get(payer, ()):
             lease = view.leases[name]
@@ -132,12 +134,12 @@ def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
 
 
 def _nodes(view: StateView, touched: Mapping[str, int]) -> Iterator[Violation]:
-    """Yield a violation for slots that two leases have, or that their node does not have: I1."""
+    """Yield a violation (I1) for slots that two leases have, or that do not exist on their node."""
     nodes, node_leases, leases = view.nodes, view.node_leases, view.leases
     for node, last in touched.items():
         names, gpus = node_leases.get(node, ()), nodes[node].spec.gpus
         if len(names) == 1 and not last >> gpus:
-            # Most runs have their nodes for themselves.
+            # Usually only one lease is on a node, so its slots cannot conflict.
             continue
         taken, there = 0, all_slots(gpus)
         for name in names:

@@ -1,10 +1,14 @@
-"""Continuity: which events may follow which. A part of the audit, with its own records.
+"""Continuity: the part of the audit that checks which events may follow which other events.
 
-In a hand-over, other payers take over the same slots of the same groups at one instant. A swap
-replaces lost slots by slots that the run already had. These slots keep their payers, and their
-holds end when they would have ended without the swap. A stopping lease ends for the reason of its
-stop, unless its work ends by itself first. A stopping run gets no new leases, and a run that is
-stopped for good does not start again. No lease starts on a node that is not ready.
+It has its own records, and checks these rules:
+
+- In a hand-over, other payers take over the same slots of the same groups at one instant.
+- A swap replaces lost slots by slots that the run already had. These slots keep their payers, and
+  their holds end when they would have ended without the swap.
+- A stopping lease ends for the reason for which it was stopped. The exception is work that ends by
+  itself before the stop is complete.
+- A stopping run gets no new leases, and a run that is stopped for good does not start again.
+- No lease starts on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ class _Open:
 
 @dataclass(slots=True)
 class Continuity:
-    """The books: call ``enter`` with every event of a ledger in order, then ``settle``."""
+    """The records: call ``enter`` with every event of a ledger in order, then ``settle``."""
 
     _open: dict[str, _Open] = field(default_factory=dict)
     _status: dict[str, NodeStatus] = field(default_factory=dict)
@@ -91,7 +95,7 @@ class Continuity:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield the violations of the hand-over or swap that was just recorded, if there is one."""
+        """Check the last hand-over or swap, whose events are complete now; yield its violations."""
         ended, started = self._ended, self._started
         self._ended, self._started = [], []
         if not ended and not started:
@@ -100,7 +104,7 @@ class Continuity:
         yield from _swapped(ended, started)
 
     def _goes_on(self, event: Event) -> bool:
-        """Return whether ``event`` belongs to the hand-over or swap of the events before it."""
+        """Return whether ``event`` may belong to the same hand-over or swap as the last events."""
         match event:
             case LeaseStarted():
                 runs = {fact.run for fact in self._started} | {o.fact.run for o, _ in self._ended}
@@ -166,14 +170,14 @@ class Continuity:
 
 
 def _shrinks(event: Event) -> bool:
-    """Return whether ``event`` ends a lease of a step that a run gives back."""
+    """Return whether ``event`` ends a lease of a step that a run releases."""
     return isinstance(event, LeaseEnding | LeaseEnded) and event.reason is EndReason.SHRINK
 
 
 def _handed_over(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a violation if a hand-over changes slots or groups, or is not at one instant."""
+    """Yield a violation if a hand-over changes slots or groups, or takes time."""
     before = {
         (lease.fact.bundle, lease.fact.comp_path, slot): event.end_ms
         for lease, event in ended
@@ -194,7 +198,7 @@ def _handed_over(
 def _swapped(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a violation if a swap takes slots, money or time that the run did not have."""
+    """Yield a violation if a swap uses slots, payers or hold time that the run did not have."""
     had = {slot: lease for lease, _ in ended for slot in _slots(lease.fact)}
     taken: set[_Slot] = set()
     for fact in started:

@@ -1,4 +1,4 @@
-"""The audit of owners' histories of durations, with its own records: I8."""
+"""The audit of owners' histories of durations (I8), which keeps its own records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class _Life:
-    """A run that is not over: its first and its last start, and whether it is being stopped."""
+    """A run that is not over.
+
+    ``began_ms`` is its first start. ``last_ms`` is its last start, which is later if the run was
+    requeued. ``is_stopped`` is true while the run is being stopped.
+    """
 
     run: Run
     began_ms: int | None = None
@@ -35,14 +39,14 @@ class _Life:
 
 @dataclass(slots=True)
 class DurationBooks:
-    """The buckets of durations of each owner's runs, in the order in which the runs ended."""
+    """For each owner, the buckets of the durations of its runs, in the order of the runs' ends."""
 
     pools: dict[str, Pool] = field(default_factory=lambda: {DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
     lives: dict[str, _Life] = field(default_factory=dict)
     buckets: dict[str, list[int]] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``; yields nothing, because a single event cannot be wrong."""
+        """Record ``event``, and yield nothing: ``compare`` finds the violations."""
         match event:
             case PoolApplied():
                 self.pools[event.pool.name] = event.pool
@@ -80,7 +84,7 @@ class DurationBooks:
             self.buckets.setdefault(run.owner, []).append(bucket)
 
     def compare(self, view: StateView) -> Iterator[Violation]:
-        """Yield a violation if an owner's history in ``view`` differs from its last runs."""
+        """Yield a violation if an owner's history in ``view`` differs from the recorded one."""
         for owner in sorted(self.buckets.keys() | view.durations.keys()):
             kept = view.durations[owner].recent if owner in view.durations else b""
             if kept != bytes(self.buckets.get(owner, ())[-RECENT_RUNS:]):

@@ -1,7 +1,7 @@
 """I6: followers start only when their upstreams are over; arrays limit their running tasks.
 
-A part of the audit (``history_audit.py``) with books of its own. The books record how each run
-ended, and how many tasks of each array are not over.
+This part of the audit (``history_audit.py``) keeps its own records: how each run ended, and how
+many tasks of each array are not over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.model.task_arrays import upstreams_of
 
 @dataclass(slots=True)
 class _Array:
-    """How many tasks of an array are not over, and which of them have started."""
+    """The number of tasks of an array that are not over, and those of them that have started."""
 
     open_tasks: int = 0
     has_failed: bool = False
@@ -26,7 +26,7 @@ class _Array:
 
 @dataclass(slots=True)
 class FollowBooks:
-    """The outcome of every run and array, from the events so far."""
+    """The outcomes of all runs and arrays, as recorded by the events so far."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
     _outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class FollowBooks:
                 )
 
     def _fault(self, name: str, *, any_end: bool) -> str:
-        """Return why a follower of ``name`` may not start; empty if it may."""
+        """Return why a run that follows ``name`` may not start yet; empty if it may."""
         array = self._arrays.get(name)
         if array is not None:
             is_over, has_failed = not array.open_tasks, array.has_failed

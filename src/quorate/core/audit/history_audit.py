@@ -1,8 +1,8 @@
-"""The audit of a whole history: every event is checked.
+"""The audit of a whole history: every event of a ledger is checked.
 
-The audit keeps its own small books (which lease has which slot, what each envelope has promised).
-The audit shares no counter with the state, so it finds wrong counters of the state. The time grows
-linearly with the number of events.
+The audit keeps its own small records: which lease has which slot, and what each envelope has
+promised. The audit shares no counter with the state, so it finds wrong counters of the state. The
+running time grows linearly with the number of events.
 """
 
 from __future__ import annotations
@@ -93,12 +93,15 @@ VIOLATIONS_MAX: Final = 1_000
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
     """Return every violation in ``events``, a ledger from its first event on.
 
-    Checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked only when
-    the next event is not about this run, so that a start of several leases is checked as a whole.
+    The audit checks I1 to I7, I9, I11 and I12 after every event, in ledger order. A run is checked
+    only when the next event is not about this run. So a start with several leases is checked as a
+    whole.
 
-    If ``view``, the state after the events, is given, the audit makes three more checks: each payer
-    was charged exactly the cost of its leases (I10); owners' histories of durations match their
-    runs (I8); and the times for which runs in rounds had GPUs match their leases (I8).
+    ``view`` is the state after the events. If it is given, the audit makes three more checks:
+
+    - Each payer was charged exactly the cost of its leases (I10).
+    - The history of durations of each owner matches the owner's runs (I8).
+    - For runs in rounds, the recorded times with GPUs match the leases (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations, round_times = ClaimBooks(), DurationBooks(), RoundTimeBooks()
@@ -135,7 +138,7 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
 
 @dataclass(slots=True)
 class _Open:
-    """A lease in the books."""
+    """An open lease in the audit's records."""
 
     fact: LeaseStarted
     gpus: int
@@ -145,7 +148,10 @@ class _Open:
 
 @dataclass(slots=True)
 class _CapLine:
-    """A cap in the books: the sums of GPUs in use and of promised GPU time over its envelopes."""
+    """A cap in the audit's records.
+
+    ``tally`` sums the GPUs in use and the promised GPU time over the envelopes of the cap.
+    """
 
     cap_id: CapId
     spec: Cap
@@ -154,7 +160,7 @@ class _CapLine:
 
 @dataclass(slots=True)
 class _Line:
-    """An envelope in the books; without ``spec`` if it is no longer in its budget."""
+    """An envelope in the audit's records; ``spec`` is None if it is no longer in its budget."""
 
     spec: Envelope | None
     tally: Tally
@@ -163,7 +169,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Books:
-    """The auditor's records so far."""
+    """The audit's records of the events so far."""
 
     at_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -185,7 +191,7 @@ class _Books:
     conflicts: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield the violations of the event and of the state after it."""
+        """Record ``event``; yield violations by the event itself and of the state after it."""
         if event.at_ms < self.at_ms:
             yield Violation(
                 "I6",
@@ -234,9 +240,9 @@ class _Books:
                 return
 
     def settle(self, run: str | None) -> Iterator[Violation]:
-        """Check the run of the previous event, unless the next event is of that run, too.
+        """Check the run of the previous event, if the next event is not about this run.
 
-        ``run`` is the run of the next event; None if the event is of no run.
+        ``run`` is the run of the next event; None if the next event is about no run.
         """
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
@@ -299,7 +305,7 @@ class _Books:
         return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
-        """Record the envelopes of ``budget``; their earlier promises stay."""
+        """Record the envelopes of ``budget``, and keep what they have promised before."""
         self._retire(budget.name)
         self.budgets[budget.name] = budget
         for envelope in budget.envelopes:
@@ -331,7 +337,7 @@ class _Books:
             yield from check_cap(shared.cap_id, cap, tally, self.tightening)
 
     def _remove_budget(self, name: str) -> Iterator[Violation]:
-        """Retire the envelopes of a budget; yield a violation for each that pays for leases."""
+        """Retire a budget's envelopes; yield a violation for each that still pays for leases."""
         for envelope in self._retire(name):
             key = envelope_id(name, envelope.name)
             if any(lease.fact.payer == key for lease in self.open.values()):
@@ -348,7 +354,7 @@ class _Books:
         return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
-        """Count a change of ``gpus`` and ``gpu_ms`` on the payer of ``fact``; check its limits."""
+        """Add ``gpus`` and ``gpu_ms`` to what the payer of ``fact`` promised; check its limits."""
         line = self.lines.get(fact.payer)
         if line is None:
             line = self.lines[fact.payer] = _Line(None, Tally())
@@ -356,8 +362,8 @@ class _Books:
         more = gpus > 0 or gpu_ms > 0
         excused = self.tightening | self.to_reach
         if gpus > 0 and fact.reason in _NEW:
-            # A new lease may exceed no lowered limit. Only a lowered limit of lending is ignored,
-            # if the lease is not lent.
+            # A new lease may not exceed any lowered limit. There is one exception: if the payer
+            # does not lend for this lease, its lowered limit on lending is ignored.
             excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
@@ -367,13 +373,16 @@ class _Books:
                 yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
 
     def _tell(self, lease: _Open, sign: int) -> None:
-        """Add a lease to the stopping leases; with a ``sign`` of -1, remove it from them."""
+        """Add a lease to the sums of stopping leases; with a ``sign`` of -1, subtract it."""
         line = self.lines[lease.fact.payer]
         for tally in (line.tally, *(cap.tally for cap in line.caps)):
             tally.tell(lease.fact.tier, sign * lease.gpus)
 
     def kept(self) -> Iterator[Violation]:
-        """Yield a violation for each lowered limit that is exceeded without a conflict about it."""
+        """Yield a violation for each exceeded limit that was lowered and has no conflict.
+
+        A conflict for such a limit is called to cut work until the limit is kept again.
+        """
         names, self.tightening = self.tightening, set()
         for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):
             for envelope in self.budgets[key].envelopes:
@@ -387,7 +396,7 @@ class _Books:
     def _hold(
         self, event: ReservationMade | ReservationMoved | ReservationClosed
     ) -> Iterator[Violation]:
-        """Record the hold of a planned start, and check the limits of its payers."""
+        """Record the hold of a planned start on its payers, and check the payers' limits."""
         for share in self.promised.pop(event.reservation, ()):
             self._keep(share, -1)
         if isinstance(event, ReservationClosed):
@@ -415,10 +424,10 @@ class _Books:
             self._set_aside(*self.pledges.pop(event.pledge), -1)
 
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
-        """Count the pledge of a filled spare on its payer; with a ``sign`` of -1, remove it.
+        """Add the pledge of a filled spare to its payer's sums; with a ``sign`` of -1, subtract it.
 
-        The payer's limits are checked after the spare's own lease has ended, because this lease
-        counts until then.
+        The payer's limits are checked later, when the lease of the spare itself has ended. Until
+        then both the pledge and this lease are in the sums.
         """
         gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
         line = self.lines[fact.payer]
@@ -500,16 +509,16 @@ class _Books:
 
 
 def _is_of_an_apply(event: Event) -> bool:
-    """Return whether ``event`` may be an immediate effect of a tightened budget."""
+    """Return whether ``event`` may be part of the same decision as a lowered limit."""
     if isinstance(event, LeaseStarted | LeaseEnded):
         return event.reason in (StartReason.HANDOVER, EndReason.HANDOVER)
     return isinstance(event, _APPLIED)
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield a violation for each envelope or run whose charges differ from its leases: I10.
+    """Yield a violation (I10) for each envelope or run with charges that differ from its leases.
 
-    Also yield a violation if the open leases differ from those of the history: I8.
+    Also yield a violation (I8) if the open leases of ``view`` differ from those of the history.
     """
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():

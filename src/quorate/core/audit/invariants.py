@@ -1,8 +1,9 @@
 """The invariants of every state (docs/design/invariants.md), computed from scratch.
 
-``sweep`` examines one state and trusts none of its counters: it adds up use, promises and payments
-again from the open leases and from the charges of each run. ``history_audit.py`` does the same over
-a whole sequence of events. Both return violations and raise no exception.
+``sweep`` examines one state and trusts none of its counters. It adds up the GPUs in use, the
+promised GPU time and the payments again, from the open leases and from the charges of each run.
+``history_audit.py`` does the same for a whole sequence of events. Both return violations and raise
+no exception.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
-# The decoder refuses other reasons, but a history that was never on disk was never decoded.
+# The decoder refuses other reasons. But a history that was made in memory never passed the decoder.
 START_REASONS: Final = frozenset(StartReason)
 END_REASONS: Final = frozenset(EndReason)
 
@@ -63,9 +64,9 @@ __all__ = [
 class Tally:
     """The GPUs in use, and the GPU-milliseconds spent or held, of one envelope.
 
-    Fields with ``lent`` in their names count the part that is lent. ``reserved`` is the number of
-    GPUs kept for filled spares, and ``going`` the number of GPUs of stopping leases. A tightened
-    limit is not violated if all GPUs beyond it are stopping.
+    Fields with ``lent`` in their names are the lent part of these amounts. ``reserved`` is the
+    number of GPUs that are kept for filled spares. ``going`` is the number of GPUs of stopping
+    leases; a limit on GPUs in use is compared without them.
     """
 
     gpus: int = 0
@@ -92,11 +93,11 @@ class Tally:
 
 
 def sweep(view: StateView) -> list[Violation]:
-    """Return every violated invariant of ``view``; empty if there is none.
+    """Return the violations of the invariants in ``view``; empty if there are none.
 
-    Checks I7, I10 and I11, and also I1, I2, I3, I5, I6 and I12 as far as a state shows them. In
-    addition, counters and indexes must match the tables (a part of I8). The time grows with the
-    size of the state.
+    The function checks I7, I10 and I11. It also checks I1, I2, I3, I5, I6 and I12, as far as a
+    state shows whether they hold. In addition, counters and indexes must match the tables (a part
+    of I8). The running time grows with the size of the state.
     """
     seen = _Seen.of(view)
     violations = [*_slots(view), *_money(view, seen), *_indexes(view, seen)]
@@ -108,7 +109,7 @@ def sweep(view: StateView) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The sums over all runs of a state, computed in one pass for all checks."""
+    """Data on all runs of a state, collected in one pass for all checks."""
 
     charges: dict[tuple[EnvelopeId, Tier], int] = field(default_factory=dict)
     leases: dict[str, set[str]] = field(default_factory=dict)
@@ -120,7 +121,7 @@ class _Seen:
 
     @classmethod
     def of(cls, view: StateView) -> _Seen:
-        """Return the sums over the runs of ``view``."""
+        """Return the data on the runs of ``view``."""
         found = cls()
         for record in view.runs.values():
             found.add(record)
@@ -128,7 +129,7 @@ class _Seen:
         return found
 
     def add(self, record: RunRecord) -> None:
-        """Count one run."""
+        """Add the data of one run."""
         name = record.spec.name
         for key, gpu_ms in record.charges.items():
             self.charges[key] = self.charges.get(key, 0) + gpu_ms
@@ -152,7 +153,7 @@ class _Seen:
 def check_payer(
     fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
 ) -> Iterator[Violation]:
-    """Yield a violation if ``envelope`` may not pay for ``fact``, a lease on ``nodes``: I3."""
+    """Yield a violation (I3) if ``envelope`` may not pay for ``fact``, a lease on ``nodes``."""
     flavor, selector = envelope.flavor, envelope.selector
     matched: tuple[str, str, str, str | None] | None = None
     for node in nodes:
@@ -177,9 +178,9 @@ def check_payer(
 def check_envelope(
     key: EnvelopeId, envelope: Envelope, tally: Tally, excused: Collection[str] = ()
 ) -> Iterator[Violation]:
-    """Yield a violation for each limit of ``envelope`` that ``tally`` exceeds: I2.
+    """Yield a violation (I2) for each limit of ``envelope`` that ``tally`` exceeds.
 
-    Limits of lending are included. ``excused`` names tightened limits that may be exceeded.
+    Limits on lending are included. ``excused`` names lowered limits that may be exceeded.
     """
     lending = envelope.lending
     if f"envelope {key}" not in excused:
@@ -195,10 +196,10 @@ def check_envelope(
 def check_cap(
     key: CapId, cap: Cap, tally: Tally, excused: Collection[str] = ()
 ) -> Iterator[Violation]:
-    """Yield a violation for each limit of ``cap`` that is exceeded: I2.
+    """Yield a violation (I2) for each limit of ``cap`` that ``tally`` exceeds.
 
-    ``tally`` is the sum over the envelopes of the cap. ``excused`` names tightened limits that may
-    be exceeded.
+    ``tally`` is the sum over the envelopes of the cap. ``excused`` names lowered limits that may be
+    exceeded.
     """
     if f"cap {key}" not in excused:
         used = tally.gpus + tally.reserved - tally.going
@@ -207,7 +208,7 @@ def check_cap(
 
 
 def tightened(view: StateView) -> set[str]:
-    """Return the limits that were lowered below their use, and for which a conflict is open."""
+    """Return the limits that were lowered below the present use and have an open conflict."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
 
@@ -221,7 +222,7 @@ def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violati
 
 
 def _tallies(view: StateView, seen: _Seen) -> dict[EnvelopeId, Tally]:
-    """Return the use and the promises of every envelope, computed only from leases and charges."""
+    """Return the tally of every envelope, computed without the envelopes' counters."""
     tallies: dict[EnvelopeId, Tally] = {}
     for (payer, tier), gpu_ms in seen.charges.items():
         tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
@@ -244,7 +245,7 @@ def _tallies(view: StateView, seen: _Seen) -> dict[EnvelopeId, Tally]:
 
 
 def _slots(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for slots leased twice (I1), and for wrong free slots in the index (I8)."""
+    """Yield a violation for slots leased twice (I1), and for a wrong index of free slots (I8)."""
     taken: dict[str, int] = {}
     for name, lease in view.leases.items():
         for node, mask in lease.fact.slots:
@@ -307,7 +308,7 @@ def _money(view: StateView, seen: _Seen) -> Iterator[Violation]:
 
 
 def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
-    """Yield a violation for each cap in force that is exceeded (I2) or miscounted (I8).
+    """Yield a violation for each cap that is exceeded (I2), and for wrong counters (I8).
 
     The counters of a cap have to be the sums over its envelopes.
     """
@@ -327,7 +328,7 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
 
 
 def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
-    """Yield a violation for each index or cached sum that differs from the objects of the state.
+    """Yield a violation (I8) for each index or cached sum that does not match the state.
 
     The indexes are those of leases, reservations, the queue, rounds, arrays and hard quotas.
     """
@@ -365,7 +366,7 @@ def _indexes(view: StateView, seen: _Seen) -> Iterator[Violation]:
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
-    """Yield a violation if counters of hard quotas, or the queue, do not match the state: I8."""
+    """Yield a violation (I8) if counters of hard quotas, or the queue, do not match the state."""
     recounted = view.overlay()
     recounted.recount()
     rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}
@@ -390,7 +391,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
 
 
 def _arrays(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for arrays with wrong counts of tasks, or above their limit: I8."""
+    """Yield a violation (I8) for arrays with wrong counts of tasks, or with too many at once."""
     open_tasks: dict[str, dict[int, Phase]] = {}
     for _, record in view.runs.kept():
         array, task = record.spec.array, record.spec.task
@@ -412,7 +413,7 @@ def _arrays(view: StateView) -> Iterator[Violation]:
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for cached ranks of the queue that do not match the state: I8."""
+    """Yield a violation (I8) if an index of the queue, or its order, does not match the state."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.forget_waiting()
     if view.follower_index.entries() != fresh.follower_index.entries():
@@ -424,7 +425,7 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:
-    """Yield a violation if cached threshold crossings do not match the owners' use: I8."""
+    """Yield a violation (I8) if cached threshold crossings do not match the owners' use."""
     fresh, until_ms = view.overlay(), view.at_ms + DAY_MS
     fresh.uses_changed()
     known, found = view.crossings, fresh.crossings
@@ -435,7 +436,7 @@ def _crossings(view: StateView) -> Iterator[Violation]:
 
 
 def _ends(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for cached expected ends that do not match the leases: I8."""
+    """Yield a violation (I8) for cached expected ends that do not match the leases."""
     cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
     known, found = ExpectedReturns(view, 0), ExpectedReturns(fresh, 0)
@@ -453,7 +454,10 @@ def _ends(view: StateView) -> Iterator[Violation]:
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for each domain where GPUs may come free before its cached bound: I8."""
+    """Yield a violation (I8) for each cached bound that is too late.
+
+    The bound of a domain is an instant before which a number of GPUs cannot be free there.
+    """
     index = view.room_index
     now_ms = max(view.at_ms, index.last_asked_ms)
     first = FirstRoom(Profile(view, now_ms))
@@ -468,7 +472,7 @@ def _rooms(view: StateView) -> Iterator[Violation]:
 
 
 def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
-    """Yield the violations of one open lease: I3 and I6."""
+    """Yield the violations (I3 and I6) of one open lease."""
     fact = lease.fact
     account = view.envelopes[fact.payer]
     nodes = [view.nodes[node].spec for node, _ in fact.slots if node in view.nodes]
@@ -486,7 +490,7 @@ def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
 
 
 def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
-    """Yield the violations of one run: I5, I7 and I11."""
+    """Yield the violations (I5, I7 and I11) of one run."""
     name = record.spec.name
     if record.phase is Phase.RUNNING:
         if not record.leases and record.spec.rounds is None:

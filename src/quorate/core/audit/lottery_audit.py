@@ -1,9 +1,11 @@
-"""The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
+"""The audit of the lotteries of a whole history (invariant I9), which keeps its own records.
 
 ``lottery.check_draws`` checks the two events of one conflict: its declaration and its resolution.
-This module checks the rules that involve the whole history. The links of the committed chain are
-revealed in order, each for one lottery. The tokens match the submitted runs. Only a victim loses a
-lease by lot.
+This module checks the rules that need the whole history:
+
+- The links of the committed chain are revealed in order, each for one lottery.
+- The tokens match the submitted runs.
+- Only a run that was drawn loses a lease to the lottery.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Lotteries:
-    """The books: call ``enter`` with every event of a ledger in order.
+    """The records: call ``enter`` with every event of a ledger in order.
 
-    ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` its number.
-    Several conflicts may be open at once, but a link is used by one lottery only. A conflict whose
-    link was revealed by another conflict is not drawn; it has to be declared again.
+    ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` is the number of
+    this link. Several conflicts may be open at the same time, but only one lottery may use a link.
+    If another conflict has revealed the link of a conflict, no draw follows, and the conflict has
+    to be declared again.
     """
 
     _public: str | None = None
@@ -73,8 +76,8 @@ class Lotteries:
         if link_of(event.commitment) is None or event.length < 1:
             yield Violation("I9", "a lottery chain", "has no link or no length")
         if self._revealed < self._length:
-            # Without this rule, an operator who knows the tokens could begin a new chain that draws
-            # the tokens that the operator wants.
+            # Without this rule, an operator who knows the tokens could begin a new chain, chosen so
+            # that it draws the tokens that the operator wants.
             text = (
                 f"begins when only {self._revealed} of {self._length} links of the previous "
                 "chain are used"
@@ -88,7 +91,7 @@ class Lotteries:
         self._is_sealed, self._next = isinstance(chain, LotterySealed), None
 
     def _seal(self, event: LotterySealed) -> Iterator[Violation]:
-        """Yield a violation if a chain is sealed twice, or after the previous chain is used up."""
+        """Yield a violation if a chain is sealed twice, or committed too late or too early."""
         if event.commitment == self._committed:
             if self._is_sealed or event.length != self._length:
                 yield Violation("I9", "a lottery chain", "is sealed twice, or with another length")
@@ -99,8 +102,8 @@ class Lotteries:
         if self._next is not None:
             yield Violation("I9", "a lottery chain", "is committed while another one waits")
         if self._revealed >= self._length:
-            # An operator who commits a chain this late already knows the tokens for which the chain
-            # will be used.
+            # An operator who commits a chain this late already knows the tokens of the lottery for
+            # which the chain will be used.
             yield Violation(
                 "I9", "a lottery chain", "is committed only when the previous chain is used up"
             )
@@ -122,7 +125,7 @@ class Lotteries:
             yield Violation("I9", name, text)
         for token in declared.tokens:
             if self._submitted.get(token.run) != (token.owner, token.nonce):
-                text = f"has a token of {token.run} that is not of its owner or has another nonce"
+                text = f"has a token of {token.run} with another owner or another nonce"
                 yield Violation("I9", name, text)
         self._open[name] = declared
 

@@ -1,8 +1,9 @@
-"""Plain runs: a quick check of a run, its payers and its nodes.
+"""A quick check of plain runs, their payers and their nodes.
 
 Most runs that a decision changes are over, wait, or work in one group without spares or steps. A
-service checks them after every decision, so this code is written for speed. The check reads each
-record once, and allocates only its result: the list of runs that need a check in detail.
+service checks these runs after every decision, so this code is written for speed. The check reads
+each record once, and allocates memory only for its result: the list of runs that need a detailed
+check.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BORROWED: Final = Tier.BORROWED
 
 
 class _Tables(NamedTuple):
-    """The values that runs are compared with, read from a view once for all runs."""
+    """The tables of a view that the checks read, fetched once for all runs."""
 
     leases: Mapping[str, Lease]
     envelopes: Mapping[EnvelopeId, EnvelopeAccount]
@@ -41,11 +42,11 @@ class _Tables(NamedTuple):
 
 
 def doubtful_runs(view: StateView, touched: Mapping[str, int]) -> list[str]:
-    """Return the runs in ``touched`` that need a check in detail: not plain, or not sound.
+    """Return the runs in ``touched`` that need a detailed check: not plain, or not sound.
 
-    ``touched`` has the runs, each with the number of its leases that the events started. I1, I2,
-    I3, I5, I6, I7 and I11 hold for every run that is not returned, and for the slots and the money
-    of its started leases.
+    ``touched`` has the runs, each with the number of its leases that the events started. For every
+    run that is not returned, I1, I2, I3, I5, I6, I7 and I11 hold. They also hold for the slots and
+    the payers of its started leases.
     """
     runs, tables = view.runs, _Tables.of(view)
     doubtful = []
@@ -106,7 +107,7 @@ def _is_sound(  # noqa: C901 - inlined, because a service runs it on every start
                 place = known.island
             if mask >> known.spec.gpus:
                 return False
-            # Most runs have their nodes for themselves, or have one node with two payers.
+            # Usually a node has only leases of one run: one lease, or two leases with two payers.
             there = node_leases.get(node, ())
             if len(there) != 1 and node != shared:
                 if not _are_apart(leases, there, node):
@@ -131,11 +132,14 @@ def _are_apart(leases: Mapping[str, Lease], names: Iterable[str], node: str) -> 
 
 
 def is_within(account: EnvelopeAccount, caps: Mapping[CapId, CapAccount]) -> bool:
-    """Return whether a payer and its caps are within their limits; stopping leases count, too."""
+    """Return whether a payer and its caps are within their limits.
+
+    GPUs of stopping leases are included.
+    """
     spec = account.spec
     concurrency, gpu_ms_max = spec.concurrency, spec.gpu_ms_max
     if gpu_ms_max is None:
-        # The same as ``gpu_ms_granted``, without a call.
+        # This is ``gpu_ms_granted``, computed here to avoid a call.
         gpu_ms_max = concurrency * (spec.end_ms - spec.start_ms)
     if (
         account.gpus_active + account.gpus_reserved > concurrency

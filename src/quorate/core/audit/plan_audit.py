@@ -1,4 +1,4 @@
-"""The audit of the cached plan: planning with the cache has the same result as without it."""
+"""The audit of the cached plan: planning must have the same result with and without the cache."""
 
 from __future__ import annotations
 

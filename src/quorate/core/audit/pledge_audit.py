@@ -1,6 +1,6 @@
-"""The invariants of filled spares, in every state and through every history.
+"""The invariants of filled spares, in one state and over a whole history.
 
-A part of the check of a state (``invariants.py``) and of the audit (``history_audit.py``).
+The check of a state (``invariants.py``) and the audit (``history_audit.py``) use this module.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _Slot = tuple[str, int]
 def check_pledges(view: StateView) -> Iterator[Violation]:
     """Yield a violation for pledges without their filler (I1), or without a use (I3, I5, I11).
 
-    A pledge has a use as long as its spare can come back. When the filler of a pledge has ended,
-    the pledge must be gone, too: each decision starts all spares that can come back, and states are
-    checked only between decisions.
+    The filler of a pledge is the run that fills the spare. A pledge has a use as long as its spare
+    can come back. When the filler has ended, the pledge must be gone, too: each decision starts all
+    spares that can come back, and states are checked only between decisions.
     """
     if not view.pledges:
         return
@@ -81,12 +81,15 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
 
 @dataclass(slots=True)
 class PledgeBooks:
-    """The books of filled spares: call ``enter`` with every event of a ledger in order.
+    """The records of filled spares: call ``enter`` with every event of a ledger in order.
 
-    A spare ends by ``Filled`` if and only if its slots were pledged. While a pledge is open, only
-    the run that fills the spare gets leases on its slots. A spare of a group that works already
-    starts only on slots whose pledges were closed just before. Such a spare has the payer of these
-    pledges, and at most the hold that was kept for them.
+    They check these rules:
+
+    - The lease of a spare ends with the reason ``Filled`` if and only if its slots were pledged.
+    - While a pledge is open, only the run that fills the spare gets leases on its slots.
+    - If a group already works, its spare can only come back: it starts on slots whose pledges were
+      closed just before. The spare then has the payer of these pledges, and at most the hold that
+      was kept for them.
     """
 
     _open: dict[str, LeaseStarted] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""The audit of reservations: made, moved and closed, with its own records.
+"""The audit of reservations: how they are made, moved and closed. It keeps its own records.
 
-A run has at most one reservation, and only while it waits. A start that moves later has a cause. If
-a reservation is closed as activated, its run starts at the instant of the closing.
+A run has at most one reservation, and has it only while the run waits. If a planned start is moved
+to a later time, the event names a cause. If a reservation is closed as activated, its run starts at
+the same instant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The audit of hard quotas, I4, with its own records: nodes and running runs, owner by owner.
+"""The audit of hard quotas (I4), which keeps its own records of the nodes and runs of each owner.
 
 When a lease starts, its owner and every ancestor of its owner must be within their limits. An owner
 may exceed a limit later, when the limit is lowered or a family changes.
@@ -30,23 +30,23 @@ from quorate.model.specs import Owner
 
 @dataclass(slots=True)
 class Quotas:
-    """The nodes and runs that each owner holds, counted lease by lease."""
+    """The nodes that each owner holds and its running runs, as recorded by the events so far."""
 
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     """For each lease, each pledge, and each node set apart for a claim: its run and its nodes."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many leases and pledges each owner itself has on each node, by owner and node."""
+    """How many leases, pledges and claims each owner has on each node, without its descendants."""
     running: dict[str, int] = field(default_factory=dict)
     """The instant at which each run began to run."""
     claims: set[str] = field(default_factory=set)
-    """The runs that are claims: these take nodes, and are not counted as running."""
+    """The runs that are claims. They hold nodes, but are not counted as running runs."""
     given_back: dict[str, set[str]] = field(default_factory=dict)
     """For each run: the nodes of its filled spares that have come free again."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``, and yield a violation for each limit that it exceeds."""
+        """Record ``event``, and yield a violation for each limit that is exceeded by it."""
         match event:
             case OwnerApplied():
                 self.owners[event.owner.name] = event.owner

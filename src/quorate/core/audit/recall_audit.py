@@ -1,4 +1,4 @@
-"""The audit of recalls: only loans are recalled, on their terms, and never early."""
+"""The audit of recalls: only loans are recalled, on the lender's terms, and never too early."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from quorate.model.specs import DEFAULT_POOL, Envelope, EnvelopeId, Pool, Run, e
 class RecallBooks:
     """The open loans, the terms of every envelope, and the recalls.
 
-    ``graces_ms`` has the longest grace that each pool ever had, because a lease keeps the grace
+    ``graces_ms`` has the longest grace that each pool ever gave, because a lease keeps the grace
     with which it started.
     """
 
@@ -125,7 +125,8 @@ class RecallBooks:
         is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
         self.stopping.discard(event.lease)
         held = self.held_by[fact.run]
-        # The end of bundle 0 ends all bundles, so a recall of it lasts until no lease is left.
+        # The end of bundle 0 ends all bundles. So a recall of bundle 0 lasts until no lease is
+        # left.
         if is_over and not any(fact.bundle in (0, self.leases[name].bundle) for name in held):
             # The run may grow into this bundle again, and the new loan may be recalled, too.
             self.recalls.pop((fact.run, fact.bundle), None)

@@ -1,4 +1,4 @@
-"""The invariants of rounds: which runs take part, wait for room, or share a lease."""
+"""The invariants of rounds: which runs are in rounds, wait for room, or share a lease."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from quorate.model.state.state_view import StateView
 def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     """Yield a violation for runs in wrong tables (I8), and for partners of different owners (I1).
 
-    A run that has shared GPUs for longer than it had GPUs is a violation, too (I8).
+    It is also a violation if a run had GPUs together with a partner for longer than it had any GPUs
+    (I8).
 
-    ``runs`` are the runs that share in rounds and are not over. The table of rounds must have
-    exactly these runs. Only an existing run may have a grant.
+    ``runs`` are the runs that share GPUs in rounds and are not over. The table of rounds must have
+    exactly these runs. Only a run of the pool may have a grant.
     """
     if set(view.in_rounds) != set(runs):
         yield Violation("I8", "rounds", "contain other runs than those that share in rounds")
@@ -55,9 +56,9 @@ def _partners(view: StateView) -> Iterator[Violation]:
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
-    """Yield a violation for grants without a run, and for unlisted stopping leases.
+    """Yield a violation for grants without a run, and for wrong lists of stopping leases.
 
-    The record of a pool's rounds has to list the pool's stopping leases.
+    The record of a pool's rounds has to list the stopping leases of the pool.
     """
     for pool, round_ in view.rounds.items():
         leaving = {
@@ -68,7 +69,7 @@ def _grants(view: StateView) -> Iterator[Violation]:
             if view.leases[lease].ending is not None
         }
         if set(round_.leaving) != leaving:
-            yield Violation("I8", pool, "lacks the list of its leases that were ordered to stop")
+            yield Violation("I8", pool, "has a wrong list of its leases that were ordered to stop")
         for name in round_.waiting:
             member = view.in_rounds.get(name)
             if member is None or member.pool != pool:

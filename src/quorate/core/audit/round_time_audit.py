@@ -1,4 +1,4 @@
-"""The audit of the time for which runs in rounds had GPUs, with its own records: I8."""
+"""The audit (I8) of the time for which runs in rounds had GPUs. It keeps its own records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class _Times:
-    """How long a run had GPUs of each flavor, in total and in pairs, under leases that ended."""
+    """How long a run had GPUs of each flavor, in total and in pairs; only ended leases count."""
 
     total_ms: dict[str, int] = field(default_factory=dict)
     paired_ms: dict[str, int] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class _Times:
 
 @dataclass(slots=True)
 class RoundTimeBooks:
-    """The open leases of runs in rounds, and how long their ended leases had GPUs.
+    """The open leases of runs in rounds, and for how long these runs had GPUs before.
 
     For each (run, start), ``parts`` has the number of the run's open leases with this start.
     """
@@ -40,7 +40,7 @@ class RoundTimeBooks:
     times: dict[str, _Times] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Record ``event``; yields nothing, because a single event cannot be wrong."""
+        """Record ``event``, and yield nothing: ``compare`` finds the violations."""
         match event:
             case BudgetApplied():
                 budget = event.budget
@@ -60,9 +60,9 @@ class RoundTimeBooks:
         yield from ()
 
     def _end(self, fact: LeaseStarted, end_ms: int) -> None:
-        """Count the time of a lease that ended.
+        """Add the time of a lease that ended.
 
-        Leases of one run with the same start are parts of that start. Their time counts once, when
+        Leases of one run with the same start are parts of one start. Their time is added once, when
         the last of them ends.
         """
         start = (fact.run, fact.start_ms)
@@ -79,7 +79,7 @@ class RoundTimeBooks:
                     times.paired_ms[flavor] = times.paired_ms.get(flavor, 0) + ms
 
     def compare(self, view: StateView) -> Iterator[Violation]:
-        """Yield a violation if the time of a run in ``view`` differs from that of its leases."""
+        """Yield a violation if a run's time with GPUs in ``view`` differs from its leases' time."""
         for name, member in view.in_rounds.items():
             times = self.times.get(name, _Times())
             if member.received_ms != times.total_ms:
