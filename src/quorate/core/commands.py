@@ -43,7 +43,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a run. With ``now``, its work gets no grace, even if the run is stopping already."""
+    """Cancel a run. With ``now``, its work gets no grace, even if it is already stopping."""
 
     run: str
     note: str = ""
@@ -169,10 +169,11 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Settle a conflict that is due. ``preimage`` (hex) is the link named in its declaration.
+    """Settle a conflict that is due.
 
-    ``preimage`` is empty if no run entered a lottery. A ``beacon`` is refused, because the ledger
-    has no commitment to the source of beacons.
+    ``preimage`` (hex) is the link of the lottery's chain that the conflict's declaration names by
+    number. It is empty if no run entered a lottery. A ``beacon`` is refused, because the ledger has
+    no commitment to the source of beacons.
     """
 
     conflict: str
@@ -320,7 +321,7 @@ class ShareOut:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Carry out everything due: extend or end holds that ran out, and try the waiting runs."""
+    """Carry out all due changes, such as ends of holds that ran out, and try the waiting runs."""
 
 
 Immediate = (

@@ -1,8 +1,8 @@
-"""The decision log: collects the events of one decision and shows their effect to later steps.
+"""The decision log: it collects the events of one decision, and shows later steps their effect.
 
-Until an event is written, the log shows the given view. When a step reads the view after that, the
-log makes an overlay of the given view, and applies the events to it. A decision that never reads
-its own events never makes an overlay.
+Until the first event is written, the log shows the given view. If a step reads the view afterwards,
+the log makes an overlay of the given view and applies the events to this overlay. If no step reads
+the view after an event, no overlay is made.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 _WAITING: Final = frozenset[type[Event]]({RunSubmitted, RunRequeued})
-"""Events after which a run waits."""
+"""The kinds of events after which a run waits."""
 
 GoOn = Callable[[], bool]
-"""Returns whether the decision may continue."""
+"""A function that returns whether the decision may continue."""
 
 
 def always() -> bool:
-    """Return True, so that the decision has no time limit."""
+    """Return True: a decision with this function is never stopped early."""
     return True
 
 
@@ -47,18 +47,18 @@ class DecisionCutError(Exception):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """A point of a decision: its state, and how many events were written before it."""
+    """A point in a decision: the state there, and how many events were written before."""
 
     view: StateView
     written: int
 
 
 class DecisionLog:
-    """Events of one decision, at one time, by one actor.
+    """The events of one decision, all with the same time and the same actor.
 
     With an executor, a stopping lease keeps its slots until the executor confirms its end. Without
-    an executor no work runs, and a stop writes both events, ending and ended, at once. Writing an
-    event raises ``DecisionCutError`` if ``go_on`` returns False.
+    an executor no work runs; then a stop writes both events of a lease, that it is ending and that
+    it has ended, at once. Writing an event raises ``DecisionCutError`` if ``go_on`` returns False.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class DecisionLog:
         return self._base
 
     def mark(self) -> Mark:
-        """Return the point that the decision has reached."""
+        """Return the point that the decision has reached, for a later ``rewind``."""
         return Mark(self.frozen(), len(self.events))
 
     def rewind(self, mark: Mark) -> list[Event]:
@@ -128,7 +128,8 @@ class DecisionLog:
     def any_run_waits(self) -> bool:
         """Whether any run may be waiting.
 
-        This makes no overlay, so a run that this decision has started may count as waiting.
+        The property makes no overlay. So it may be True although this decision has already started
+        the last waiting run.
         """
         return bool(self._base.pending) or not self._kinds.isdisjoint(_WAITING)
 
@@ -136,13 +137,14 @@ class DecisionLog:
     def any_reservation(self) -> bool:
         """Whether any run may have a reservation.
 
-        This makes no overlay, so a reservation that this decision has ended may count.
+        The property makes no overlay. So it may be True although this decision has already ended
+        the last reservation.
         """
         return bool(self._base.reservations) or ReservationMade in self._kinds
 
     @property
     def shares_in_rounds(self) -> bool:
-        """Whether any run is in a pool that shares in rounds; never needs an overlay."""
+        """Whether any run is in a pool of discipline ``rounds``; computed without an overlay."""
         if self._base.in_rounds or RunSubmitted not in self._kinds:
             return bool(self._base.in_rounds)
         return any(

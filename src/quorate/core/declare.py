@@ -1,6 +1,6 @@
-"""Declare: carry out an ``Apply`` on the current state, all of it or none.
+"""Declare: carry out an ``Apply`` command, either completely or not at all.
 
-The parser has checked the content of each document; this module checks it against the state.
+The parser has checked each document by itself; this module checks the documents against the state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run
 
 
 def declare(log: DecisionLog, command: Apply) -> Decision:
-    """Write the events of all resources that ``command`` declares, or return every refusal."""
+    """Write the events of all resources that ``command`` declares, or return all refusals."""
     view = log.view
     specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
     specs = _upstreams_first(specs)
@@ -119,7 +119,7 @@ def _declare_runs(
 ) -> list[Refusal]:
     """Accept ``runs``, and return the refusals of the runs that cannot be accepted.
 
-    All tasks of an array have the same faults, so the faults of only one task are reported.
+    All tasks of an array have the same faults, so only the faults of one task are returned.
     """
     refusals: list[Refusal] = []
     refused: set[str] = set()
@@ -137,7 +137,7 @@ def _declare_runs(
 def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``run``, unless the same run exists already; return the refusals if it is refused."""
+    """Accept ``run``, or return its refusals; if the same run exists already, change nothing."""
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
@@ -234,7 +234,7 @@ def _check_array(view: StateView, run: Run) -> list[Refusal]:
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield a refusal for each resource that is declared twice.
 
-    Later checks rely on each name being declared once.
+    Later checks rely on the fact that each name is declared only once.
     """
     seen: set[tuple[str, str]] = set()
     for spec in specs:
@@ -251,10 +251,10 @@ def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
-    """Return ``specs`` ordered so that each run comes after the runs in ``specs`` that it follows.
+    """Return ``specs`` in an order in which each run comes after the runs that it follows.
 
-    The tasks of an array stay together. Runs that follow each other in a cycle keep their order;
-    ``_check_follow`` refuses them.
+    Only runs in ``specs`` matter for this order. The tasks of an array stay together. Runs that
+    follow each other in a cycle keep their order; ``_check_follow`` refuses them.
     """
     units = _units(specs)
     ordered = dict.fromkeys(_ordered(_followed_units(units)))
@@ -266,10 +266,10 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
 
 
 def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the keys of ``after``, each after the keys that it names.
+    """Yield the keys of ``after`` in an order in which each key comes after the keys in its value.
 
-    The given order is kept where possible. It makes no difference if a key names itself. Keys in a
-    cycle are left out, and also keys that lead into a cycle.
+    The given order is kept where possible. A key that is in its own value is treated as if it was
+    not. Keys in a cycle are left out, and also keys that come after a key in a cycle.
     """
     left = {name: len(set(names) - {name}) for name, names in after.items()}
     behind: dict[str, list[str]] = {}
@@ -290,7 +290,7 @@ def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
-    """Return the runs of one command: a run under its name, tasks under the name of their array."""
+    """Return the runs in ``specs``, each under its name, or under the name of its array."""
     units: dict[str, list[Run]] = {}
     for spec in specs:
         if isinstance(spec, Run):
@@ -299,9 +299,9 @@ def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
 
 
 def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
-    """Return for each of ``units`` the units of the same command that it follows.
+    """Return, for each of ``units``, the units of the same command that it follows.
 
-    If a unit follows itself, it is in its own set.
+    A unit is a run or an array. If a unit follows itself, it is in its own set.
     """
     unit_of = {run.name: unit for unit, runs in units.items() for run in runs}
     unit_of |= {unit: unit for unit in units}
@@ -312,7 +312,7 @@ def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
 
 
 def _stated(run: Run) -> tuple[str, ...]:
-    """Return the names that the document of ``run`` follows.
+    """Return the names of the runs and arrays that ``run`` follows, as stated in its document.
 
     All tasks of an array follow the same names.
     """
@@ -323,7 +323,7 @@ def _stated(run: Run) -> tuple[str, ...]:
 def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield a refusal for each cycle of runs that follow each other.
 
-    Cycles that share a run with an earlier cycle are left out.
+    A cycle that shares a run with a cycle that was already reported is left out.
     """
     followed = _followed_units(_units(specs))
     own = {name for name, names in followed.items() if name in names}

@@ -1,7 +1,7 @@
 """Requests with an idempotency key: each is carried out once, however often it is sent.
 
-The record of the request is an event in the same block as its effects. So a repeated request is
-never carried out twice, even if the service ended before it could respond.
+The record of the request is an event in the same block as the effects of the request. So a repeated
+request is never carried out twice, even if the service ended before it could answer the first one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from quorate.model.state.state_view import StateView
 
 
 def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
-    """Return a repetition if ``command`` was carried out before; None if its key is new.
+    """Return the decision on a command whose key is known; None if the key of ``command`` is new.
 
-    A key that was used with other content is refused.
+    If the same command was carried out before, the decision changes nothing and names that request.
+    If the key was used for a command with different content, the decision is a refusal.
     """
     request = view.requests.get(command.key)
     if request is None or request.is_forgotten(now_ms):

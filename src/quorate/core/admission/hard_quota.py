@@ -175,7 +175,8 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
         current=current,
         limit=limit,
         remedy=(
-            "wait until its runs end, ask an admin to raise the limit, or submit with onQuota: wait"
+            "wait until runs of this tenant end, ask an admin to raise the limit, or submit with "
+            "onQuota: wait"
         ),
     )
 

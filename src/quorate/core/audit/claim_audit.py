@@ -165,7 +165,8 @@ class ClaimBooks:
                 yield Violation(
                     "I12",
                     fact.lease,
-                    f"is paid by tier {fact.tier} until {ends_ms}, not by its owner to its end",
+                    f"is paid by tier {fact.tier} until {ends_ms}, not by its owner for the "
+                    "whole claim",
                 )
 
     def _leave(self, event: LeaseEnding) -> None:

@@ -56,7 +56,7 @@ class Promises:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield a violation for each run whose reservation was activated and that did not start."""
+        """Yield a violation for each run that did not start after its reservation was activated."""
         for run in self.activated:
             yield Violation("I6", run, "was to start, but did not")
 

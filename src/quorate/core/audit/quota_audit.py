@@ -88,7 +88,7 @@ class Quotas:
         grows = event.reason is StartReason.GROW
         starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
         if starts and self.given_back.get(event.run, set()).issuperset(n for n, _ in event.slots):
-            return  # The run started at this instant, and its filled spare returns at once.
+            return  # The run has just started, and its filled spare already comes back.
         if owner is None or not (grows or starts):
             return  # A swap, a hand-over or a returning spare adds no node.
         for name in self._above(owner):

@@ -62,7 +62,7 @@ class RecallBooks:
                 self.recalls[event.run, event.bundle] = event
             case RecallWithdrawn():
                 if self.recalls.pop((event.run, event.bundle), None) is None:
-                    yield Violation("I6", event.run, "continues, but its loan was recalled")
+                    yield Violation("I6", event.run, "has no recall that could be withdrawn")
             case LeaseEnding():
                 self.stopping.add(event.lease)
                 if event.reason is EndReason.RECALLED:
@@ -76,7 +76,7 @@ class RecallBooks:
                 return
 
     def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
-        """Yield a violation if ``event`` recalls no loan of its payer, or breaks the terms."""
+        """Yield a violation if the payer of ``event`` lent nothing, or if its terms are broken."""
         what = f"{event.run}, bundle {event.bundle}"
         if (event.run, event.bundle) in self.recalls:
             yield Violation("I6", what, "is recalled a second time")

@@ -47,7 +47,7 @@ def _partners(view: StateView) -> Iterator[Violation]:
     for partner, name in beside.items():
         first = view.runs[view.leases[name].fact.run].spec
         if view.runs[partner].spec.owner != first.owner:
-            yield Violation("I1", name, f"is shared with {partner}, which shares another lease")
+            yield Violation("I1", name, f"is shared with {partner}, which has another owner")
     for name, member in view.in_rounds.items():
         if member.lease and view.runs[name].leases:
             yield Violation("I1", name, "has its own lease and shares another")

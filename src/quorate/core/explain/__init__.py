@@ -1,4 +1,4 @@
 """Answers about a run: why it waits, when it starts, and which change would start it now.
 
-Start at ``explanation.py`` and ``start_plan.py``.
+Readers of the code best begin with ``explanation.py`` and ``start_plan.py``.
 """

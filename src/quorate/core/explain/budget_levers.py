@@ -1,7 +1,7 @@
-"""Levers: the single numbers of a budget that limit a run's payers.
+"""Levers: the single fields of a budget that limit how many GPUs a payer can pay for.
 
-A lever is one field of one budget, with the values worth trying and the budget that each value
-makes.
+A lever is one field of one budget, together with the values that are worth trying, and a function
+that makes the changed budget for a value.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A field of ``budget``, with the first value above its present one.
+    """The field ``path`` of ``budget``.
 
-    ``reach`` returns the least value that leaves room for a number of GPUs; if the field has a
-    largest value, at most that. ``make`` returns the budget in which the field has a given value.
+    ``first`` is the first value above the field's present value. ``reach`` takes a number of GPUs,
+    and returns the least value of the field that lets the payer pay for them. If the field has a
+    largest possible value, ``reach`` returns no more than that. ``make`` returns the budget in
+    which the field has a given value. ``value`` converts a number to the value in a document.
     """
 
     kind: RemedyKind
@@ -40,7 +42,7 @@ class Lever:
 def levers_of(
     view: StateView, account: EnvelopeAccount, tier: Tier, request: CoverRequest
 ) -> Iterator[Lever]:
-    """Yield the fields whose increase lets ``account`` pay for more GPUs of ``request``."""
+    """Yield the fields whose increase may let ``account`` pay for more GPUs of ``request``."""
     budget, spec = view.budgets[account.budget], account.spec
     if request.now_ms >= spec.end_ms:
         return
@@ -88,7 +90,7 @@ def levers_of(
 
 
 def _hours_reach(committed_gpu_ms: int, hold_ms: int, most_gpu_ms: int) -> Callable[[int], int]:
-    """Return a function that tells how many whole GPU-hours leave room for a number of GPUs.
+    """Return a function from a number of GPUs to the limit in GPU-hours that they require.
 
     The function never returns more than ``most_gpu_ms`` allows.
     """

@@ -1,7 +1,8 @@
-"""Changes of one number of one budget that would start a run now.
+"""Remedies that change one field of one budget, so that a run starts now.
 
-The smallest value that works for the run alone is found first, on an overlay. Then the whole
-command is decided, because runs ahead in the queue are tried first and may use up the increase.
+First the search finds the smallest value that would start the run if no other run waited; this is
+tried on an overlay. Then the whole command is decided as a dry run, because runs ahead in the queue
+are tried first and may use up the increase.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 40
-"""How many changed budgets one explanation tries, on an overlay or by deciding."""
+"""How many changed budgets one explanation tries at most, on an overlay or by a whole decision."""
 
 PAYERS_MAX: Final = 16
-"""How many envelopes are examined, in cover order."""
+"""How many of a run's payers are examined at most, in cover order."""
 
 LISTED_MAX: Final = 6
-"""How many changes are proposed, the owner's own envelopes first."""
+"""How many changes are proposed at most; those of the owner's own envelopes come first."""
 
 
 def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the smallest changes of one budget field each that would start ``run`` now.
+    """Return changes that would start ``run`` now, each the smallest change of one budget field.
 
     ``settled`` is ``view`` after all due changes.
     """
@@ -57,7 +58,7 @@ def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> t
 
 
 def _levers(settled: StateView, run: Run, now_ms: int) -> list[Lever]:
-    """Return the levers of every payer of ``run``, in cover order, each once."""
+    """Return the levers of every payer of ``run``, in cover order and without duplicates."""
     levers: dict[tuple[str, str], Lever] = {}
     for flavor in run.flavors:
         request = cover_request(settled, run, flavor, now_ms)
@@ -79,7 +80,7 @@ class _Search:
 
     @cached_property
     def gpus_ahead(self) -> int:
-        """The GPUs needed by waiting runs with earlier submissions, counted up to ``GPUS_MAX``."""
+        """The GPUs that waiting runs with earlier submissions need, counted up to ``GPUS_MAX``."""
         settled, found = self.settled, 0
         seq = settled.runs[self.run.name].seq
         for name, ahead in settled.pending.items():
@@ -90,7 +91,7 @@ class _Search:
         return found
 
     def remedy(self, lever: Lever) -> Remedy | None:
-        """Return the remedy that changes ``lever``; None if no value is proven to start the run."""
+        """Return the remedy that changes ``lever``; None if no tried value starts the run."""
         last = min(lever.reach(self.gpus), GPUS_MAX)
         alone = first_working(
             range(lever.first, last + 1), lambda value: self._admits(lever.make(value))
@@ -100,8 +101,8 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Runs ahead in the queue use up the increase first. So the value is raised further, by
-            # at most the GPUs that these runs take.
+            # Runs ahead in the queue use up the increase. So the value is raised further, by no
+            # more than the GPUs that these runs need.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))

@@ -1,7 +1,8 @@
-"""The effect of a change: which runs change their queue position, start, width or payers.
+"""The effect of a change: for which runs the queue position, start, width or payers change.
 
 The effect is the difference of two pictures of the state, before and after the change. For a dry
-run the second picture is of the overlay, so it shows exactly what the change does. Pure.
+run, the second picture is made from the overlay to which the events of the change were applied. So
+the effect is exactly that of the real change. All functions here are pure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Moved(Generic[T]):
-    """A value of a run before and after the change."""
+    """A value of a run, such as its width, before and after the change."""
 
     run: str
     before: T
@@ -39,7 +40,7 @@ class Moved(Generic[T]):
 
 
 Payments = tuple[tuple[EnvelopeId, int], ...]
-"""How many GPUs each envelope pays for, by the envelope's name."""
+"""Pairs of an envelope and the number of GPUs that it pays for, sorted by the envelope's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A run that stops, the latest instant of its stop, and the reason."""
+    """A run that stops, the instant by which it has stopped, and the reason."""
 
     run: str
     at_ms: int
@@ -63,7 +64,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A run that ``conflict`` may end at ``at_ms`` by its lottery."""
+    """A run that may be drawn in the lottery of ``conflict``, and then ends at ``at_ms``."""
 
     run: str
     at_ms: int
@@ -72,9 +73,10 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture of the state: queue positions from 1, planned starts, working GPUs, payers.
+    """One picture of the state: queue positions from 1, planned starts, GPUs of runs, and payers.
 
-    ``payers`` has the payers of each bundle of a run that is not stopping.
+    ``widths`` and ``payers`` are computed from the leases that are not stopping. ``payers`` has,
+    for each (run, bundle), the GPUs that each envelope pays for.
     """
 
     places: Mapping[str, int]
@@ -100,7 +102,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The changes, each kind in the order of names.
+    """The differences between two pictures, of each kind in the order of the runs' names.
 
     ``causes`` say why firm starts in ``starts`` were moved. ``stops`` say when and why the runs in
     ``stopped`` stop. ``risks`` are the runs that a declared conflict may end. ``recalled`` has
@@ -130,8 +132,8 @@ def effect_between(
 ) -> Effect:
     """Return how ``after``, the picture of ``view``, differs from ``before``.
 
-    A start that appears or disappears has moved from None or to None. ``events`` are the events
-    between the two pictures; they have the causes and the times.
+    A new planned start is listed as moved from None, and a lost one as moved to None. ``events``
+    are the events between the two pictures. The causes and the times are taken from them.
     """
     events = tuple(events)
     stopped = tuple(sorted(before.widths.keys() - after.widths.keys()))
@@ -157,7 +159,7 @@ def effect_between(
 
 
 def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
-    """Yield the bundles of unchanged width that other envelopes now pay for."""
+    """Yield the bundles of unchanged width whose payers, or the payers' parts, have changed."""
     for key in sorted(before.payers.keys() & after.payers.keys()):
         had, has = before.payers[key], after.payers[key]
         if had != has and sum(had.values()) == sum(has.values()):
@@ -165,7 +167,7 @@ def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
 
 
 def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
-    """Return why firm starts were moved, by run; the last move of each run counts."""
+    """Return why the firm start of each run was moved; of several moves, the last one."""
     return {
         event.reservation.rpartition("@")[0]: event.cause
         for event in events
@@ -174,7 +176,7 @@ def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
 
 
 def _stops(events: Iterable[Event], stopped: tuple[str, ...]) -> Iterator[Stop]:
-    """Yield when and why the runs in ``stopped`` stop: a run stops with the last of its leases."""
+    """Yield when and why the runs in ``stopped`` stop. A run stops with its last lease."""
     found: dict[str, Stop] = {}
     for event in events:
         if isinstance(event, LeaseEnding | LeaseEnded):
@@ -188,7 +190,7 @@ def _stops(events: Iterable[Event], stopped: tuple[str, ...]) -> Iterator[Stop]:
 
 
 def _risks(events: Iterable[Event]) -> Iterator[Risk]:
-    """Yield the runs that declared and unsettled conflicts may end."""
+    """Yield the runs with a token in a conflict that ``events`` declare and do not settle."""
     events = tuple(events)
     settled = {event.conflict for event in events if isinstance(event, ConflictResolved)}
     found = {

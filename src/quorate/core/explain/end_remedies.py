@@ -1,4 +1,4 @@
-"""Remedies that end one running run of the same owner, tried after all other remedies."""
+"""Remedies that end another running run of the same owner; they are tried after all others."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 16
-"""How many ends of runs are tried, smallest runs first, on an overlay or by deciding."""
+"""How many trials are made at most, on an overlay or by a whole decision; smallest runs first."""
 
 LISTED_MAX: Final = 3
-"""How many ends are proposed."""
+"""How many runs are proposed at most."""
 
 
 def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return up to ``LISTED_MAX`` runs of the owner whose end starts ``run``, smallest first.
+    """Return up to ``LISTED_MAX`` runs of the owner whose end lets ``run`` start, smallest first.
 
-    Among equally large runs the newest comes first, because it has the least work to lose.
+    Of equally large runs, the newest comes first, because it has the least work to lose.
     ``settled`` is ``view`` after all due changes.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
@@ -54,7 +54,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
 
 
 def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
-    """Return whether ``run`` would start after the end of run ``name`` if no other run waited."""
+    """Return whether ``run`` would start if the run ``name`` ended and no other run waited."""
     log = DecisionLog(settled, now_ms=now_ms, actor=ACTOR)
     stop_run(log, settled.runs[name], EndReason.CANCELLED, Outcome.CANCELLED)
     return isinstance(admit(log.view, run, now_ms), Admitted)

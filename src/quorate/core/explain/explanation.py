@@ -1,7 +1,8 @@
 """Explain: why a run waits, with the numbers, and which single changes would start it now.
 
-The explanation is for one instant. Before it is computed, all due changes are made, as by any
-command, and the queue is tried again. The result is data; the CLI only prints it.
+The explanation describes one instant. Before it is computed, all due changes are made on a copy of
+the state, as in every decision, and the waiting runs are tried again. The result is data; the CLI
+only prints it.
 """
 
 from __future__ import annotations
@@ -42,18 +43,20 @@ __all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "without"]
 class Explanation:
     """The state of a run at one instant, its reasons, and the changes that would start the run.
 
-    ``phase`` is the phase now, and ``recorded_phase`` the phase in the ledger. ``phase`` and
-    ``recorded_phase`` differ if a change is due that the next command will record. ``since_ms`` is
-    when the run was submitted, started or ended.
+    ``phase`` is the phase now, and ``recorded_phase`` is the phase in the ledger. They differ if a
+    change of the phase is due that the next decision will record. ``since_ms`` is when the run was
+    submitted, or, if later, when it started or ended.
 
-    While the run waits, ``refusal`` is the reason, ``refused_since_ms`` is when the reason began,
-    and ``queue_position`` counts from 1. ``reservation`` is set if the start is firm. ``plan`` is
-    the planned start, and ``parked`` says why it is not firm. ``standing`` gives the reasons for
-    the position, and ``quotas`` the hard quotas that the run waits for.
+    While the run waits, ``refusal`` is the reason, and ``refused_since_ms`` is when this reason
+    began. ``queue_position`` counts from 1, and ``standing`` gives the reasons for the position.
+    ``reservation`` is set if the run's planned start is firm. ``plan`` is the planned start, and
+    ``parked`` says why the run has no firm start. ``quotas`` are the hard quotas that the run waits
+    for.
 
-    ``ordeals`` are the conflicts that the run entered or was cut by. ``note`` says why the run
-    failed. A run in a pool of rounds has a ``share``, and a refusal whenever it has no GPUs.
-    ``loans`` are its present loans, or those of its planned start, with their terms.
+    ``ordeals`` are the conflicts in whose lottery the run was, or that cut the run. ``note`` says
+    why the run failed. For a run in a pool of discipline ``rounds``, ``share`` describes its share,
+    and ``refusal`` says why it has no GPUs at present. ``loans`` are the loans that the run has, or
+    those of its planned start, with their terms.
     """
 
     run: str
@@ -86,9 +89,9 @@ def explain(
 ) -> Explanation | Refusal:
     """Return the explanation of ``run_name`` at ``now_ms``; a refusal if there is no such run.
 
-    ``outlook`` is the outlook on ``view`` at ``now_ms``, if the caller has it already. Usually only
-    the first runs of the queue are planned, up to a depth. If ``is_exact`` and the run is beyond
-    that depth, every run before it is planned, too.
+    ``outlook`` is the outlook on ``view`` at ``now_ms``, if the caller has computed it already.
+    Usually only the first runs of the queue are planned, up to a certain depth. If ``is_exact`` is
+    true and the run is beyond this depth, the run and all runs before it are planned, too.
     """
     record = view.runs.get(run_name)
     if record is None:
@@ -115,8 +118,8 @@ def explain(
         )
     foresight = outlook.after_due.plan
     refusal = foresight.refusal_of(current) or current.refusal
-    # A search that ran out of steps when the refusal was recorded may succeed now. Then
-    # ``refusal_of`` returns None, and the recorded refusal is used.
+    # When the refusal was recorded, the search may have run out of steps, and may succeed now. In
+    # this case ``refusal_of`` returns None, and the recorded refusal is used.
     assert refusal is not None, run_name
     foreseen = outlook.after_due.plan_for(run_name, is_exact=is_exact).start_of(current)
     promised = current.reservation
@@ -152,7 +155,7 @@ def _in_rounds(
     ordeals: tuple[Ordeal, ...],
     now_ms: int,
 ) -> Explanation:
-    """Return the explanation of a run in a pool of rounds, which is in no queue."""
+    """Return the explanation of a run in a pool of discipline ``rounds``, which has no queue."""
     refusal = between_rounds(settled, record, now_ms)
     return Explanation(
         run=record.spec.name,
@@ -167,7 +170,7 @@ def _in_rounds(
 
 
 def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
-    """Return since when the run has been refused for this reason, as recorded in the ledger."""
+    """Return when the run was first refused for its present reason, as recorded in the ledger."""
     return now_ms if is_news(record.refusal, refusal) else record.refused_since_ms
 
 
@@ -178,7 +181,7 @@ def _since_ms(record: RunRecord) -> int:
 
 
 def without(view: StateView, reservation: str, now_ms: int) -> State:
-    """Return the state in which the room and money of a reservation are free again."""
+    """Return a state in which ``reservation`` no longer keeps room and money."""
     trial = view.overlay()
     apply(
         trial,
@@ -198,14 +201,14 @@ def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int)
         return Obstacles()
     found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
     if not found.quotas and refusal.also is not None:
-        # The refusal was recorded when the run was tried; later changes have left room under the
-        # quota.
+        # The refusal was recorded when the run was last tried. Since then, other changes have left
+        # room under the quota.
         return Obstacles((refusal.also,))
     return found
 
 
 def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
-    """Return the state in which the run may use the room and money reserved for itself."""
+    """Return a state in which the run may use the room and money of its own reservation."""
     return settled if record.reservation is None else without(settled, record.reservation, now_ms)
 
 

@@ -1,7 +1,7 @@
 """Likely starts of the first runs of the queue: P50 and P90, and the odds of their conflicts.
 
-These are the parts of a forecast that are cheap for many runs at once. No remedies are tried, and
-no start is searched for beyond the depth of the plan.
+These parts of a forecast are cheap to compute for many runs together. No remedies are tried, and no
+run beyond the depth of the plan gets a start.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from quorate.model.state.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelyStart:
-    """When a waiting run starts, and how certain that is.
+    """When a waiting run starts, and how certain this start is.
 
-    If the start needs a conflict, ``odds`` has for each owner in the lottery the probability that a
-    run of that owner is drawn first.
+    ``quantiles`` are the P50 and the P90 of the start. If the start needs a conflict, ``odds`` has,
+    for each owner in the lottery, the probability that a run of this owner is drawn first.
     """
 
     run: str
@@ -39,8 +39,8 @@ class LikelyStart:
 def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]:
     """Yield the likely start of each of ``runs`` that has a planned start after all due changes.
 
-    These runs have no planned start: runs in rounds, runs beyond the depth of the plan, and
-    runs that do not start by waiting alone.
+    Three kinds of runs have no planned start: runs in rounds, runs beyond the depth of the plan,
+    and runs that do not start if they only wait.
     """
     outlook = before.after_due
     state = outlook.view
@@ -70,7 +70,7 @@ def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]
 
 
 def _odds(seen: Seen, promise: ReservationRecord | None) -> tuple[tuple[str, Fraction], ...]:
-    """Return the owners in the lottery of the conflict for a reservation, with their odds."""
+    """Return the owners in the lottery for the reservation ``promise``, with their odds."""
     contest = contest_for(seen, promise, draws=1)
     if not isinstance(contest, Contest):
         return ()

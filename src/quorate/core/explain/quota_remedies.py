@@ -1,7 +1,7 @@
-"""The least raise of one tenant's hard quota that starts a run that waits for the quota.
+"""The least raise of one tenant's hard quota by which a run that waits for the quota starts.
 
-The raise for the run alone is found first, on an overlay. Then the whole command is decided,
-because runs ahead in the queue are tried first and may use up the raise.
+The caller has found the raise that would suffice if no other run waited. Here the whole command is
+decided as a dry run, because runs ahead in the queue are tried first and may use up the raise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 16
-"""How many limits one explanation tries, each by deciding."""
+"""How many raises of the limits one explanation tries at most, each by a whole decision."""
 
 _DOCUMENT: Final = {"nodes_max": "maxNodes", "concurrent_runs_max": "maxConcurrentRuns"}
 _FLAGS: Final = {
@@ -38,7 +38,7 @@ def quota_remedies(
 ) -> tuple[Remedy, ...]:
     """Return the least raise of one tenant's limits that would start ``run`` now, if any.
 
-    If the limits of two tenants are in the way, no single change helps.
+    If limits of two tenants are in the way, no single command helps, and the result is empty.
     """
     tenants = {quota.subject for quota in in_the_way.quotas}
     if len(tenants) != 1 or not in_the_way.starts:
@@ -49,12 +49,12 @@ def quota_remedies(
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
 
     def proof(more: int) -> Proof:
-        # Every waiting run may be tried again.
+        # A higher limit may let every waiting run be tried again.
         attempts = 1 + len(view.pending)
         return trials.start_of(run.name, _command(tenant, least, more), attempts=attempts)
 
-    # Runs ahead in the queue use up the raise first. So the limit is raised further, by at most the
-    # amount that these runs take.
+    # Runs ahead in the queue may use up the raise. So the limit is raised further, by no more than
+    # these runs can use.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
     working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)

@@ -1,8 +1,8 @@
 """Remedies: single changes that would start a waiting run now, each proven by a dry run.
 
-A remedy is listed only after ``decide``, given exactly that command, has started the run (or its
-changed copy). ``Trials`` makes these dry runs. Their number is bounded, so that an explanation
-costs little even with a long queue and many payers.
+A remedy is listed only if ``decide``, given exactly the command of the remedy, starts the run or
+its changed copy. ``Trials`` makes these dry runs. The number of dry runs is bounded, so that an
+explanation costs little even with a long queue and many payers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from quorate.model.events import LeaseStarted
 from quorate.model.state.state_view import StateView
 
 ACTOR: Final = "explain"
-"""The actor of dry runs; it is never recorded."""
+"""The actor in the events of dry runs, which are never recorded."""
 
 ATTEMPTS_MAX: Final = 500
-"""How often one kind of remedy may try to start waiting runs, over all its dry runs."""
+"""How many attempts to start a waiting run the dry runs for one kind of remedy may make in all."""
 
 PROOFS_MIN: Final = 4
-"""How many commands may be decided in full even if the queue is long."""
+"""How many whole decisions the dry runs may make even if the queue is very long."""
 
 Value = str | int | bool | None
-"""A field's new value, as in a document; None removes the field."""
+"""The new value of a field, as in a document; None removes the field."""
 
 Proof = tuple[LeaseStarted, ...]
-"""The leases with which a run would start; empty if it would not."""
+"""The leases with which a run would start; empty if the run would not start."""
 
 T = TypeVar("T")
 
@@ -64,11 +64,11 @@ class RemedyKind(StrEnum):
 class Remedy:
     """One change and its effect.
 
-    ``command`` is the command line as a list of words. ``changes`` are its fields and values (None:
-    removed). ``target_kind`` and ``target_name`` name what the command changes: a run to copy, a
-    budget, an owner, or a run to end. ``trial`` is the command that was decided as a proof.
-    ``instead`` is true if the copied run has to be cancelled first, because room or money is kept
-    for it.
+    ``command`` is the command line as a list of words. ``changes`` are the fields that it changes
+    and their new values; None stands for a removed field. ``target_kind`` and ``target_name`` name
+    what the command changes: a run to copy, a budget, an owner, a node, or a run to end. ``trial``
+    is the command that was decided as a proof. ``instead`` is true if the copied run has to be
+    cancelled first, because its reservation keeps the room or money that the copy needs.
     """
 
     kind: RemedyKind
@@ -83,7 +83,7 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``, of which only a limited number is made.
+    """A limited number of dry runs on ``view``.
 
     When no dry run is left, every trial fails. So no remedy is listed without a proof.
     """
@@ -97,7 +97,7 @@ class Trials:
         self.attempts_left = max(ATTEMPTS_MAX, PROOFS_MIN * (1 + len(self.view.pending)))
 
     def spend(self, attempts: int = 1) -> bool:
-        """Count one more dry run that tries ``attempts`` runs; return False if none is left."""
+        """Take one dry run with ``attempts`` tried runs; return False if too few are left."""
         if self.dry_runs_left <= 0 or self.attempts_left < attempts:
             return False
         self.dry_runs_left -= 1
@@ -105,7 +105,7 @@ class Trials:
         return True
 
     def start_of(self, run: str, command: Command, *, attempts: int = 1) -> Proof:
-        """Return the leases with which ``run`` starts if ``command`` is decided now."""
+        """Return the leases with which ``run`` starts if ``command`` is decided now, or none."""
         if not self.spend(attempts):
             return ()
         decision = decide(self.view, command, now_ms=self.now_ms, actor=ACTOR)
@@ -119,10 +119,11 @@ class Trials:
 def first_working(
     values: Sequence[int], attempt: Callable[[int], T | None]
 ) -> tuple[int, T] | None:
-    """Return the first of ``values`` that works and what ``attempt`` returned for it.
+    """Return the first of ``values`` that works, and the result of ``attempt`` for this value.
 
-    The search is a bisection that starts with the last value, and assumes that all values after a
-    working one work, too. If that is wrong, the returned value works but may not be the first.
+    A value works if the result of ``attempt`` is true. The search is a bisection that starts with
+    the last value. It assumes that all values after a working value work, too. If this assumption
+    is wrong, the returned value works, but may not be the first one.
     """
     if not values:
         return None
@@ -154,7 +155,7 @@ def _text(value: Value) -> str:
 
 
 def started_with(proof: Proof) -> str:
-    """Return, in a few words, how many GPUs a proof starts and who pays."""
+    """Return, in a few words, with how many GPUs the run of a proof starts, and who pays."""
     paid: dict[str, int] = {}
     for lease in proof:
         gpus = sum(mask.bit_count() for _, mask in lease.slots)

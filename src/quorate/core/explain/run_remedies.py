@@ -1,6 +1,6 @@
-"""Changes of the run itself that would start it now, tried on a copy under another name.
+"""Remedies that change the run itself; they are tried on a copy with another name.
 
-The run stays in the queue unchanged: the printed command submits a copy.
+The run stays in the queue unchanged: the command of the remedy submits the changed copy.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from quorate.model.state.state_view import StateView
 from quorate.model.task_arrays import alone
 
 DRY_RUNS_MAX: Final = 40
-"""How many copies one explanation tries."""
+"""How many copies one explanation tries at most."""
 
 FLAVORS_MAX: Final = 8
 GROUP_SIZES_MAX: Final = 16
 COPY_NAME_CHARS_MAX: Final = 120
-"""How many characters of a run's name its copy keeps, which leaves room for the suffix."""
+"""How many characters of a run's name its copy keeps at most; the rest is for the suffix."""
 
 DURATIONS_MS: Final = tuple(
     sorted(
@@ -57,9 +57,9 @@ Changes = tuple[tuple[str, Value], ...]
 class _Copies:
     """Tries changed copies of one run, and describes the copies that start.
 
-    Each copy is first tried while the run itself waits. If the run has a reservation, room and
-    money are kept for its start. A copy that cannot start is then tried in a state in which the run
-    is cancelled.
+    Each copy is first tried while the run itself waits. If the run has a reservation, the
+    reservation keeps room and money. So a copy that cannot start is then tried again in a state in
+    which the run is cancelled.
     """
 
     def __init__(self, view: StateView, run: Run, now_ms: int) -> None:
@@ -76,7 +76,7 @@ class _Copies:
             self._alone = Trials(without, now_ms, DRY_RUNS_MAX)
 
     def proof(self, run: Run) -> Proof:
-        """Return the leases with which ``run``, under the copy's name, would start."""
+        """Return the leases with which the copy ``run`` would start; empty if it would not."""
         command = Submit(replace(run, name=self.name))
         found = self.trials.start_of(self.name, command)
         if not found and self._alone is not None:
@@ -86,7 +86,7 @@ class _Copies:
         return found
 
     def remedy(self, kind: RemedyKind, run: Run, changes: Changes, proof: Proof) -> Remedy:
-        """Return the remedy that ``proof`` proves."""
+        """Return the remedy that submits the copy ``run``, which starts as in ``proof``."""
         command = ("quorate", "submit", "--like", self.run.name, "--name", self.name)
         return Remedy(
             kind=kind,
@@ -120,9 +120,9 @@ class _Copies:
 
 
 def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the changes of ``run`` that would start it now, least intrusive kinds first.
+    """Return the changes of ``run`` that would start it now, the least intrusive kinds first.
 
-    For a task of an array, the copy is a single run.
+    The copy of a task of an array is a single run.
     """
     run = alone(run)
     copies = _Copies(view, run, now_ms)
@@ -152,9 +152,9 @@ def _free_name(view: StateView, name: str) -> str:
 
 
 def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield copies with weaker demands on their placement.
+    """Yield remedies whose copies have weaker demands on their placement.
 
-    The copies may use several domains, have other groups or none, have no spares, or have no
+    A copy may use several domains, have smaller groups or none, have no spares, or have no
     selector.
     """
     if not run.cross_group_spread:
@@ -166,8 +166,8 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
     if run.group_gpus is not None:
         ungrouped = copies.proof(replace(run, group_gpus=None))
         if ungrouped:
-            # A group size is an additional demand, so a smaller one can help only if a copy without
-            # groups starts.
+            # A group size is an additional demand. So a smaller group size can help only if a copy
+            # without groups starts.
             yield from _smaller_groups(copies, run, run.group_gpus)
             yield copies.remedy(
                 RemedyKind.NO_GROUPS,
@@ -186,9 +186,9 @@ def _placement(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Remedy]:
-    """Yield the copy that starts with the largest reduced groups, if one starts.
+    """Yield the remedy with the largest reduced groups with which the copy starts, if any.
 
-    The reduced sizes divide the group size: a half, a third, and so on.
+    The reduced sizes are whole fractions of the group size: a half, a third, and so on.
     """
     parts = [size for size in range(group_gpus // 2, 0, -1) if group_gpus % size == 0]
     for size in parts[:GROUP_SIZES_MAX]:
@@ -205,7 +205,7 @@ def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Reme
 
 
 def _shorter(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the copy that starts and has the longest proposed duration below the expected one."""
+    """Yield the remedy with the longest reduced duration with which the copy starts, if any."""
     pool = copies.view.pools[run.pool]
     held_ms = hold_duration_ms(run, pool)
     values = [
@@ -228,7 +228,7 @@ def _duration_text(ms: int) -> str:
 
 
 def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield copies that start: one with the smallest loan, and one with any sponsor allowed."""
+    """Yield two remedies, if the copies start: the smallest sufficient loan, and any sponsor."""
     funding = run.funding
     limit = funding.borrow_gpus_max
     if not funding.allow_borrow or limit is not None:
@@ -249,7 +249,7 @@ def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def gpus_needed_max(view: StateView, run: Run) -> int:
-    """Return the most GPUs that a start of ``run`` can take, including spares."""
+    """Return how many GPUs a start of ``run`` can take at most, including spares."""
     if not run.spares_per_group:
         return run.gpus
     domains = max(len(view.domains(run.pool, flavor).keys) for flavor in run.flavors)
@@ -261,7 +261,7 @@ def gpus_needed_max(view: StateView, run: Run) -> int:
 
 
 def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield a copy for each other flavor of the pool on which the run could start."""
+    """Yield a remedy for each other flavor of the pool on which the copy starts."""
     islands = (record.island for record in copies.view.nodes.values())
     known = sorted({key.flavor for key in islands if key.pool == run.pool} - set(run.flavors))
     for flavor in known[:FLAVORS_MAX]:
@@ -272,7 +272,7 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield the widest of the narrower copies that start.
+    """Yield the remedy with the largest reduced width with which the copy starts, if any.
 
     A malleable run keeps the grid of its steps; a fixed run may get any width.
     """
@@ -287,8 +287,9 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
         return
     unit = _whole_node_unit(copies.view, run)
     group = run.group_gpus or run.gpus
-    # The last group may be smaller, so every width is valid and is tried first. On whole nodes, the
-    # least width may fail to start although larger widths start. So full groups are tried next.
+    # The last group may be smaller than the others, so every width is valid, and all widths are
+    # tried first. If nodes are given whole, the least width may fail to start although larger
+    # widths start. So widths with only full groups are tried next.
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
     for values in (every, full):
@@ -306,7 +307,10 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
 
 
 def _whole_node_unit(view: StateView, run: Run) -> int:
-    """Return the step between possible widths: one GPU, or the common divisor of whole nodes."""
+    """Return the step between possible widths.
+
+    The step is one GPU, or, if nodes are given whole, the greatest common divisor of their sizes.
+    """
     if not view.pools[run.pool].whole_nodes:
         return 1
     sizes = {

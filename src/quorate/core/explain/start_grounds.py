@@ -1,4 +1,4 @@
-"""Grounds: the conditions of a planned start, and the conflicts that may make room for it.
+"""Grounds: on what a planned start depends, and the conflicts that may make room for it.
 
 These are parts of a forecast (``start_plan.py``), computed from the state after all due changes.
 """
@@ -33,16 +33,16 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 DANGERS_MAX: Final = 8
-"""How many conflicts that could end a running run are examined."""
+"""How many conflicts that could end a running run are examined at most."""
 
 
 class Confidence(Word):
-    """The conditions of a planned start."""
+    """How certain a planned start is."""
 
     CERTAIN = "certain"
-    """The start depends on no expected end.
+    """The start depends on no run that might end at another time than expected.
 
-    The start is now, at the opening of a window, or at the end of a stop that is due.
+    It is now, when a window opens, or when the time of a stop ends.
     """
     EXPECTED = "expected"
     """The start depends on a conflict, or on runs that end within their expected duration."""
@@ -52,11 +52,12 @@ class Confidence(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recourse:
-    """Whether and when a run may call a conflict; ``why_not`` is empty if the run may call one.
+    """Whether a run may call a conflict, and when the run would then start.
 
-    ``lost_gpu_ms`` is the GPU time that the conflict may cost. ``covered_ms`` is when the
-    disruption account of the run's owner covers that cost; None if the run does not wait for the
-    account.
+    ``why_not`` is the reason why the run may not call a conflict; it is empty if it may.
+    ``lost_gpu_ms`` is the GPU time of other runs that the conflict may cost. ``covered_ms`` is when
+    the disruption account of the run's owner will cover this cost; None if the run does not wait
+    for the account.
     """
 
     start_ms: int | None = None
@@ -67,7 +68,13 @@ class Recourse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """A conflict that could end a running run: its reservation, when it is due, and the odds."""
+    """A conflict that could end a running run.
+
+    ``reservation`` is the reservation for which the conflict makes room. The conflict is due at
+    ``at_ms``. ``is_certain`` is true if the run is cut whatever tokens are drawn, as far as dummy
+    draws show. ``odds`` is the probability that the run is drawn; None if it has no token. ``cut``
+    is in how many of ``draws`` dummy draws the run was cut.
+    """
 
     conflict: str
     reservation: str
@@ -88,7 +95,7 @@ class Seen:
 
 
 def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
-    """Return the state in which room and money of the run's own reservation are free again."""
+    """Return a state in which the reservation ``promise`` no longer keeps room and money."""
     if promise is None:
         return seen.state
     return without(seen.state, promise.made.reservation, seen.now_ms)
@@ -97,7 +104,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 def planned(
     promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
-    """Return the planned start, else the start without a conflict, with its domains and payers."""
+    """Return the start of ``promise``, else that of ``natural``, with its domains and payers."""
     if promise is not None and promise.planned_start_ms is not None:
         return promise.planned_start_ms, promise.slice, promise.payers
     if natural is not None:
@@ -106,7 +113,7 @@ def planned(
 
 
 def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
-    """Return how many GPUs are missing now, in the domains in which the fewest are missing."""
+    """Return how many GPUs are missing now at least, and the domains in which they are missing."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     found: tuple[int, Slice] | None = None
     for flavor in run.flavors:
@@ -126,11 +133,12 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
 def waits_for(
     seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
 ) -> Iterator[str]:
-    """Yield the leases on whose expected ends a start relies.
+    """Yield the leases that have to end as expected so that a start is possible.
 
-    A start relies on ends of leases if too few GPUs are free in its domains, if its payers have too
-    little concurrency left, or if a hard quota leaves too little headroom. In the last case leases
-    that count under the quota have to end. A start by a conflict waits for no lease.
+    A start needs the ends of leases in three cases: too few GPUs are free in its domains, its
+    payers have too little concurrency left, or a hard quota leaves too little headroom. In the last
+    case, leases of the tenant with this quota have to end. A start by a conflict waits for no
+    lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
@@ -158,8 +166,9 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    The result is empty if that many GPUs are free already. Late leases, which may be expected to
-    end only after ``at_ms``, are included if the ends of other leases do not free enough.
+    The result is empty if that many GPUs are free without any further end. If the leases that are
+    expected to end by ``at_ms`` do not free enough GPUs, late leases are included, although they
+    may be expected to end only after ``at_ms``.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -180,7 +189,7 @@ def _is_late(seen: Seen, name: str) -> bool:
 
 
 def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
-    """Yield the runs of ``leases`` that are past their declared end, or stop late."""
+    """Yield the runs of ``leases`` that are past their declared end, or whose stop is late."""
     late = (name for name in leases if _is_late(seen, name))
     yield from dict.fromkeys(seen.state.leases[name].fact.run for name in late)
 
@@ -188,7 +197,7 @@ def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
 def confidence_of(
     seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
 ) -> Confidence | None:
-    """Return how certain a start at ``start_ms`` is, if it relies on the ends of ``leases``."""
+    """Return how certain a start at ``start_ms`` is that depends on the ends of ``leases``."""
     if start_ms is None:
         return None
     if any(True for _ in overdue_runs(seen, leases)):
@@ -202,7 +211,7 @@ def confidence_of(
 def windows_closing(
     view: StateView, payers: Iterable[Share], end_ms: int
 ) -> tuple[tuple[EnvelopeId, int], ...]:
-    """Return (payer, end of its window), earliest first, for windows that end before ``end_ms``."""
+    """Return (payer, end of its window) for windows that end before ``end_ms``, earliest first."""
     closes_ms = {share.payer: view.envelopes[share.payer].spec.end_ms for share in payers}
     early = ((at_ms, payer) for payer, at_ms in closes_ms.items() if at_ms < end_ms)
     return tuple((payer, at_ms) for at_ms, payer in sorted(early))
@@ -214,10 +223,10 @@ def windows_closing(
 def recourse_of(
     seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Entry | None
 ) -> Recourse | None:
-    """Return whether the run may call a conflict, and when that conflict would start the run.
+    """Return whether the run may call a conflict, and when the run would start by it.
 
-    Return None if the run needs no conflict: it can start without one within a notice period, or a
-    conflict already makes room for it.
+    Return None if the run needs no conflict. It needs none if it can start within a notice period
+    anyway, or if a conflict already makes room for it.
     """
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]
@@ -264,9 +273,10 @@ def recourse_of(
 def contest_for(
     seen: Seen, promise: ReservationRecord | None, *, draws: int = DUMMY_DRAWS
 ) -> Contest | Refusal | None:
-    """Return the lottery of the conflict that makes room for a reservation; None if there is none.
+    """Return the lottery of the conflict that makes room for ``promise``; None if there is none.
 
-    ``draws`` dummy draws are made to count the victims. The odds do not depend on this number.
+    ``draws`` dummy draws are made, to count how often each run is a victim. The odds do not depend
+    on this number.
     """
     state = seen.state
     if promise is None:
@@ -286,7 +296,7 @@ def contest_for(
 
 
 def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
-    """Yield the conflicts that could end a running run, the next one first."""
+    """Yield the conflicts that could end a running run, the earliest first."""
     state, run = seen.state, record.spec
     contests: list[tuple[int, str, Contest | Refusal | None]] = []
     for key in list(state.open_conflicts)[:DANGERS_MAX]:

@@ -1,10 +1,10 @@
 """P50 and P90 of planned starts, which depend on running work and on earlier planned runs.
 
-A planned start waits until enough GPUs of its domains are free for its run and for all runs that
-the plan starts in these domains earlier. The earlier runs take GPUs and give them back. So their
-GPUs count among the GPUs that have to become free, and their ends among the ends that the start
-waits for. An earlier run is expected to start at its own P50, and to take as long as the history of
-its owner says (``start_quantiles.py``).
+A run with a planned start waits until enough GPUs of its domains are free: for itself, and for all
+runs that the plan starts in these domains earlier. So the GPUs of the earlier runs are added to the
+number of GPUs that have to become free. The earlier runs also give their GPUs back, so their ends
+are among the ends that the start may wait for. An earlier run is expected to start at its own P50,
+and to take as long as the history of durations of its owner says (``start_quantiles.py``).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from quorate.core.profile.profile import Profile
 from quorate.model.state.free_slots import IslandKey
 
 RELEASES_MAX: Final = 64
-"""How many leases of a domain are examined to estimate a start: those that end first."""
+"""How many leases of a domain are examined at most to estimate a start: those that end first."""
 TURNS_MAX: Final = 64
-"""How many earlier planned runs of a domain are examined as well: those that start last."""
+"""How many earlier planned runs of a domain are examined at most: those that start last."""
 CHAIN_MAX: Final = 16
-"""The most planned runs for which one answer computes the P50; others start when planned."""
+"""For how many planned runs one answer computes the P50; others are taken to start as planned."""
 
 
 def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
     """Return the P50 and the P90 of the planned start ``entry`` of ``plan``.
 
-    P50 and P90 follow from each owner's history of actual against declared durations. Return None
-    if the start does not depend on ends of running or planned work.
+    They are computed from the history of durations of each owner whose runs the start waits for.
+    The result is None if the start does not depend on the ends of running or planned work.
     """
     if entry is None:
         return None
@@ -48,8 +48,8 @@ class _StartOdds:
 
     def __init__(self, profile: Profile, entries: tuple[Entry, ...]) -> None:
         self._profile = profile
-        # Starts by a conflict are left out: they take GPUs that the conflict frees, and the ends of
-        # their runs are not known.
+        # Starts by a conflict are left out: these runs take GPUs that the conflict frees, and their
+        # ends are not known.
         self._entries = sorted(
             (each for each in entries if not each.by_conflict), key=lambda e: (e.start_ms, e.run)
         )
@@ -65,9 +65,10 @@ class _StartOdds:
             planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
             leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
             before = self._before(entry, key)
-            # ``planned`` are the GPUs that planned runs, this run included, have at this instant.
-            # ``over`` are the GPUs of earlier planned runs that have ended by then. They are added
-            # because ``releases`` includes the ends of all earlier runs.
+            # ``planned`` is the number of GPUs that planned runs have when this run starts,
+            # including this run. ``over`` is the number of GPUs of earlier planned runs that have
+            # ended by then. These are added because ``releases`` includes the ends of all earlier
+            # runs.
             over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
             short = planned - room.free_now + over
             if short <= 0:
@@ -84,8 +85,8 @@ class _StartOdds:
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
         """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
 
-        Only the last ``TURNS_MAX`` of these runs are returned. The other ones are assumed to start
-        and end as planned.
+        Only the ``TURNS_MAX`` runs that start last are returned. All other runs are assumed to
+        start and end as planned.
         """
         found = []
         for each in self._entries:
@@ -97,7 +98,7 @@ class _StartOdds:
         return found[-TURNS_MAX:]
 
     def _release(self, entry: Entry, gpus: int) -> ExpectedRelease:
-        """Return when a planned run that starts at its P50 is expected to give ``gpus`` back."""
+        """Return when ``entry``, if it starts at its P50, is expected to give ``gpus`` back."""
         begin_ms = self._begin_ms(entry)
         return ExpectedRelease(
             entry.owner, begin_ms, begin_ms + entry.end_ms - entry.start_ms, gpus
@@ -106,7 +107,7 @@ class _StartOdds:
     def _begin_ms(self, entry: Entry) -> int:
         """Return when a planned run is expected to start: at its P50, or at its planned start.
 
-        The P50 is computed for ``CHAIN_MAX`` runs only.
+        The P50 is computed for only ``CHAIN_MAX`` runs; the planned start is used for the others.
         """
         known = self._begins_ms.get(entry.run)
         if known is not None:

@@ -1,7 +1,8 @@
 """Plan: when a run starts, why not now, who pays, what would help, and which runs may be cut.
 
-The run waits, or is not submitted yet. A new run is submitted in an overlay, so that the forecast
-shows what ``decide`` would do, and the ledger stays unchanged. The CLI only prints the forecast.
+The run may be waiting or running, or may not be submitted yet. A new run is submitted in an
+overlay. So the forecast shows what ``decide`` would do, and the ledger stays unchanged. The CLI
+only prints the forecast.
 """
 
 from __future__ import annotations
@@ -55,17 +56,19 @@ class Forecast:
     """The forecast of a run's start at ``now_ms``.
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is the start of
-    its firm ``reservation``. ``natural_start_ms`` is when the run could start without a conflict,
-    as far as is known now. ``plan_state`` says how certain the start is, and is None for a run that
-    is not in the queue. ``long_walk`` is set if an exact forecast planned runs beyond the usual
-    depth.
+    the run's firm ``reservation``. ``natural_start_ms`` is when the run could start without a
+    conflict, as far as is known now. ``plan_state`` says how certain the start is; it is None for a
+    run that is not in the queue. ``long_walk`` is set if an exact forecast planned runs beyond the
+    usual depth.
 
-    ``place`` and ``payers`` belong to the planned start, else to the natural one. ``closing`` has
-    (payer, end of its window) for each window that ends before the expected end of the run.
-    ``deficit`` is how many GPUs are missing now in ``scope``, the domains that lack the fewest.
-    ``parked`` says why there is no firm start. ``dangers`` are set while the run works. ``loans``
-    are its present or future loans, with their terms. ``returning`` are the loans that its owner
-    has recalled for it.
+    ``place`` and ``payers`` belong to the planned start; without a planned start, to the natural
+    start. ``closing`` has (payer, end of its window) for each window that ends before the expected
+    end of the run. ``deficit`` is how many GPUs are missing now in ``scope``, the domains in which
+    the fewest GPUs are missing. ``parked`` says why there is no firm start.
+
+    ``dangers`` are the conflicts that could end the run while it works. ``loans`` are the run's
+    present or future loans, with their terms. ``returning`` are loans to other runs that the run's
+    owner has recalled for this run.
     """
 
     run: Run
@@ -105,13 +108,13 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The planned start, firm or tentative; None if only a lower bound is known."""
+        """The firm or tentative start; None if there is neither, but at most a lower bound."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
     @property
     def start_ms(self) -> int | None:
-        """The expected start: the planned one, else the natural one."""
+        """The expected start: the planned start, or without one the natural start."""
         return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
 
 
@@ -124,12 +127,12 @@ def foretell(  # noqa: PLR0913 - a forecast depends on all of these
     outlook: Outlook | None = None,
     is_exact: bool = False,
 ) -> Forecast | tuple[Refusal, ...]:
-    """Return the forecast of ``run``, which may be in the queue or new.
+    """Return the forecast of ``run``, which may be submitted already or new.
 
-    Returns refusals for a new run that would not be accepted. ``outlook`` is the outlook on
-    ``view`` at ``now_ms``, if the caller has it already. Usually only the first runs of the queue
-    are planned, up to a depth. If ``is_exact`` and the run is beyond that depth, every run before
-    it is planned, too.
+    If a new run would not be accepted, return the refusals. ``outlook`` is the outlook on ``view``
+    at ``now_ms``, if the caller has computed it already. Usually only the first runs of the queue
+    are planned, up to a certain depth. If ``is_exact`` is true and the run is beyond this depth,
+    the run and all runs before it are planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
     record = view.runs.get(run.name)
@@ -151,10 +154,10 @@ def foretell_new(
     has_executor: bool = False,
     is_exact: bool = False,
 ) -> list[Forecast] | tuple[Refusal, ...]:
-    """Return the forecast of each of ``runs``, after the earlier ones are submitted in an overlay.
+    """Return the forecasts of new ``runs``, which are submitted one after the other in overlays.
 
-    None of ``runs`` is submitted yet. If a run would not be accepted, return the refusals of the
-    first such run.
+    The forecast of each run is made in the state after this run was submitted. If a run would not
+    be accepted, return the refusals of the first such run.
     """
     now_ms = max(now_ms, view.at_ms)
     forecasts: list[Forecast] = []
@@ -186,7 +189,7 @@ def _forecast_of(
 ) -> Forecast:
     """Return the forecast of ``run``.
 
-    Remedies are tried in ``before``, the outlook before due changes.
+    ``before`` is the outlook before due changes; remedies are tried in its state.
     """
     state, now_ms = outlook.view, outlook.now_ms
     assert isinstance(state, State), "the settled state is an overlay"
@@ -217,7 +220,7 @@ def _forecast_of(
 
 
 def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
-    """Return the forecast of a run in a pool of rounds, which has no planned start."""
+    """Return the forecast of a run in a pool of discipline ``rounds``; it has no planned start."""
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     refusal = between_rounds(state, record, now_ms)
     waits = waits_for_upstream(state, run) is not None
@@ -309,7 +312,7 @@ def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int
 
 
 def _held_place(state: StateView, record: RunRecord) -> Slice | None:
-    """Return the GPUs of a running run by domain."""
+    """Return in which domains a running run has its GPUs, and how many."""
     domains: dict[str, int] = {}
     flavor, width = "", 0
     for name in record.leases:
@@ -323,7 +326,7 @@ def _held_place(state: StateView, record: RunRecord) -> Slice | None:
 
 
 def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
-    """Return the payers of a running run, their GPUs, and the total time each GPU is paid for."""
+    """Return the payers of a running run, with their GPUs and the time for which each is paid."""
     found: dict[tuple[object, ...], Share] = {}
     for name in record.leases:
         lease = state.leases[name]

@@ -1,7 +1,8 @@
 """The outlook: plan, queue order and settled state at one instant, computed once.
 
-The time to compute an outlook grows with the length of the queue. So a reader that answers many
-questions about one state keeps and shares its outlook.
+The settled state is the state after all due changes. The time to compute an outlook grows with the
+length of the queue. So a reader that answers many questions about one state keeps the outlook of
+this state, and uses it for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quorate.model.state.state_view import StateView
 
 
 class QueueOrder:
-    """Runs in the order of ``turns``, an iterator that is read once and only as far as needed."""
+    """Runs in the order of ``turns``, an iterator that is read once, and no further than needed."""
 
     def __init__(self, turns: Iterator[str]) -> None:
         self._turns = turns
@@ -34,14 +35,14 @@ class QueueOrder:
             place += 1
 
     def place_of(self, run: str) -> int:
-        """Return the position of ``run``, from 0; raises ``KeyError`` if it does not wait."""
+        """Return the position of ``run``, from 0; raise ``KeyError`` if ``run`` does not wait."""
         while run not in self._places:
             if not self._read():
                 raise KeyError(run)
         return self._places[run]
 
     def _read(self) -> bool:
-        """Read one run; return False if none is left."""
+        """Read the next run; return False if no run is left."""
         name = next(self._turns, None)
         if name is None:
             return False
@@ -51,7 +52,7 @@ class QueueOrder:
 
 
 class Outlook:
-    """The outlook on one state, for one thread at a time; ``view`` must not change meanwhile."""
+    """The outlook on one state. Only one thread may use it, and ``view`` must not change."""
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool = False) -> None:
         self.view = view
@@ -64,10 +65,10 @@ class Outlook:
         return Foresight.of(self.view, self.now_ms, has_executor=self.has_executor)
 
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
-        """Return the plan that has the start of a waiting run.
+        """Return a plan from which the start of a waiting run can be read.
 
-        If ``is_exact`` and the run is beyond the depth of the plan, the result is a plan extended
-        up to the run. Each call computes this plan again.
+        If ``is_exact`` is true and the run is beyond the depth of the usual plan, the result is a
+        plan that is extended up to this run. Each call computes the extended plan again.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan

@@ -1,4 +1,4 @@
-"""Wiping one node after a claim: the remedy for a run that waits for the room on that node."""
+"""The remedy for a run that waits for room on a node of a claim that is over: wiping the node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 DRY_RUNS_MAX: Final = 8
-"""How many nodes are tried."""
+"""How many nodes one explanation tries at most."""
 
 
 def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the first node, by name, whose wiping starts ``run``; empty if there is none."""
+    """Return the remedy for the first node, by name, whose wipe lets ``run`` start, if any."""
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     for name in sorted(view.unwiped):
         node, unwiped = view.nodes[name], view.unwiped[name]

@@ -1,4 +1,5 @@
-"""The life of a run's leases: starts, stops, holds that are extended, failures, spares, growth.
+"""The life of a run's leases: starts, stops, extended holds, failures, spares and growth.
 
-Each function writes events to a decision log. Start at ``starts.py`` and ``stops.py``.
+The functions write events to a decision log. Readers of the code best begin with ``starts.py`` and
+``stops.py``.
 """

@@ -1,7 +1,8 @@
-"""Elasticity: a malleable run gives steps back, and takes steps if no waiting run needs the room.
+"""Elasticity: a malleable run releases steps, or gets steps if no waiting run needs the room.
 
-Steps are whole bundles. A run that shrinks gives back its highest steps first. A run that grows
-takes its lowest missing steps first. So the width of a run is always its minimum plus some steps.
+Each step is a bundle, and is started or stopped as a whole. A run that shrinks releases its highest
+steps first. A run that grows gets its lowest missing steps first. So the width of a run is always
+its minimum plus a number of steps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from quorate.model.state.state_view import StateView
 
 
 def steps_held(view: StateView, record: RunRecord) -> set[int]:
-    """Return the numbers of the steps that a run works on, without those that are stopping."""
+    """Return the numbers of the steps that a run has, without the steps that are stopping."""
     leases = (view.leases[name] for name in record.leases)
     return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
 
@@ -35,8 +36,8 @@ def steps_held(view: StateView, record: RunRecord) -> set[int]:
 def desired_width(record: RunRecord) -> int:
     """Return the width to which a malleable run grows.
 
-    The width is that of the last ``Shrink`` command, if any. Else it is the width that the run's
-    document states as desired, which is by default the run's maximum.
+    If the run was shrunk by a command, this is the width of the last such command. Otherwise it is
+    the desired width in the run's document, which is by default the run's maximum.
     """
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
@@ -77,11 +78,11 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest run first, where the plan leaves room.
 
-    The caller has already started the waiting runs that could start. ``profile`` has the needs of
-    the other waiting runs, so a run that was cut for a waiting run does not take its steps back. A
-    run that was cut by hand grows again after one notice period. ``backfill`` is true if a run with
-    a planned start waits. In that case a run past its declared end does not grow, because its new
-    steps would only overstay.
+    The caller has already started the waiting runs that could start. ``profile`` has the planned
+    GPUs of the other waiting runs. So a run whose steps were cut for a waiting run does not get
+    them back before that run starts. A run whose steps were cut by hand grows again after one
+    notice period. ``backfill`` is true if a run with a planned start waits. In this case a run past
+    its declared end does not grow, because the planned start may need the GPUs of the new steps.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
@@ -94,7 +95,7 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
 
 
 def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bool) -> None:
-    """Start missing steps one at a time, until one cannot be placed or paid for."""
+    """Start missing steps one after the other, until a step cannot be placed or paid for."""
     run, elastic = record.spec, record.spec.malleable
     assert elastic is not None, run
     wanted = (desired_width(record) - elastic.gpus_min) // elastic.gpus_step
@@ -105,7 +106,7 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
         missing = [step for step in range(1, wanted + 1) if step not in busy]
         if not missing or any(view.leases[lease].ending for lease in now.leases):
             return
-        # A step ends when its run does, however late the step starts.
+        # A step ends together with its run, however late the step starts.
         end_ms = run_end_ms(view, now, log.now_ms)
         admitted = _step_beside(log, profile, now, missing[0], end_ms)
         if admitted is None:
@@ -122,7 +123,11 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
 def _step_beside(
     log: DecisionLog, profile: Profile, record: RunRecord, step: int, end_ms: int
 ) -> Admitted | None:
-    """Return how a run gets one more step until ``end_ms``; None if the plan leaves no room."""
+    """Return how a run gets one more step, which ends at ``end_ms``, or None.
+
+    The result is None if the step cannot be placed or paid for now, or if the GPUs are planned for
+    other runs.
+    """
     view, run = log.view, record.spec
     bundles = step_bundles(run, step)
     admitted = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)

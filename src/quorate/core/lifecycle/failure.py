@@ -1,10 +1,10 @@
-"""Failure: the consequences for the runs on a node that is lost or drained.
+"""Failure: what happens to the runs on a node that fails or is drained.
 
-If a bundle has enough spares in its group's domain, these spares replace the lost slots. If other
-runs fill these spares, the fillers stop first. Until the fillers have ended, the lease with the
-lost slots stays open and the run is not requeued. Without enough spares, a malleable run continues
-at a smaller width, as long as its minimum is whole. Any other run stops and waits again, to start
-from its last checkpoint. A run with ``replace: Restart`` always stops and waits again.
+When a node fails, the spares of a group replace the slots that the group has lost. If other runs
+fill these spares, they stop first. Until they have ended, the lease with the lost slots stays open,
+and the run is not requeued. If a group has too few spares, its bundle stops. A malleable run that
+loses only steps in this way continues at a smaller width. Any other run stops and waits again, to
+start from its last checkpoint. A run with ``replace: Restart`` always stops and waits again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
     if before is status:
         return
     if before is NodeStatus.FAILED:
-        # The node comes back without processes, so bundles on it that wait for a filled spare have
-        # to start again.
+        # The node comes back without processes. So its bundles that still wait for a filled spare
+        # have to start again.
         for record in _waiting(log.view, node):
             _stop_bundles(log, record.spec.name, _bundles_on(log.view, record, node))
     log.write(NodeMarked(at_ms=log.now_ms, actor=log.actor, node=node, status=status, note=note))
@@ -44,7 +44,7 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
 def settle_spares(log: DecisionLog) -> bool:
     """Bring back spares whose fillers have ended, and swap them in if their runs waited for them.
 
-    Return whether any spare came back or was given up.
+    A filler is a run that fills a spare. Return whether any spare came back or was given up.
     """
     changed = False
     while return_spares(log):
@@ -65,7 +65,7 @@ def drain_node(log: DecisionLog, node: str, note: str) -> None:
     for record in _runs_on(log.view, node):
         name = record.spec.name
         if record.spec.sensitive:
-            continue  # No drain cuts a claim; its nodes are empty when the claim ends.
+            continue  # A drain does not cut a claim; the node is empty when the claim ends.
         _drop_spares(log, name, {node}, EndReason.DRAINED)
         bundles = _bundles_on(log.view, log.view.runs[name], node)
         _stop_bundles(log, name, bundles, EndReason.DRAINED)
@@ -96,10 +96,10 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 
 
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
-    """Return the runs that wait for a spare, in the order of submission.
+    """Return the runs that wait for a filled spare, in the order of submission.
 
-    These are the runs with leases on lost ``nodes`` that are not stopping. Without ``nodes``, all
-    lost nodes count.
+    These runs have leases on the lost ``nodes`` that are not stopping. If no ``nodes`` are given,
+    all failed nodes are examined.
     """
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
     names = {
@@ -112,7 +112,10 @@ def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
 
 
 def _recover(log: DecisionLog, run: str) -> None:
-    """Swap, shrink or requeue a run that has slots on failed nodes, or let it wait for spares."""
+    """Write what happens to a run with slots on failed nodes: swap, shrink, requeue, or wait.
+
+    The run waits if filled spares have to come back first.
+    """
     view = log.view
     record = view.runs[run]
     for lease in leases_of(view, record):
@@ -139,7 +142,7 @@ def _recover(log: DecisionLog, run: str) -> None:
 
 
 class _Short(Struct, frozen=True, gc=False):
-    """A group that lacks ``gpus``, and gets them when the fillers of its spares have ended."""
+    """A group that lacks ``gpus``, and gets them when the runs that fill its spares have ended."""
 
     path: str
     bundle: int
@@ -149,8 +152,8 @@ class _Short(Struct, frozen=True, gc=False):
 def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
     """Replace lost slots by spares, group by group.
 
-    Return the bundles without enough spares, and the groups that will have enough once the fillers
-    of their spares have ended.
+    Return the bundles without enough spares, and the groups that will have enough spares once the
+    runs that fill them have ended.
     """
     lost: set[int] = set()
     short: list[_Short] = []
@@ -177,7 +180,7 @@ def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
 
 
 def _drop_spares(log: DecisionLog, run: str, nodes: set[str], reason: EndReason) -> None:
-    """End the spares of ``run`` on ``nodes``. Slots of these spares on other nodes stay spares."""
+    """End the spares of ``run`` on ``nodes``; slots of these spares on other nodes stay spares."""
     view = log.view
     for lease in leases_of(view, view.runs[run]):
         lost = tuple(slot for slot in lease.fact.slots if slot[0] in nodes)

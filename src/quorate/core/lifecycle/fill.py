@@ -1,8 +1,9 @@
 """Fill: a run works on slots that other runs keep as spares, until those runs need the spares.
 
-The run that fills a spare is its filler. The spare's lease ends on the filled slots, and payers of
-the filler pay for its work. The spare's payer keeps room and money until the spare returns
-(``spares.py``). Free slots are used first, and as few spares as possible. docs/design/lifecycle.md.
+The run that fills a spare is its filler. The lease of the spare ends on the filled slots, and
+payers of the filler pay for the filler's work there. The payer of the spare keeps room and money
+until the spare returns (``spares.py``). The filler uses free slots first, and as few spares as
+possible. See docs/design/lifecycle.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Offer(Struct, frozen=True, gc=False):
 def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
     """Return the islands whose spares ``run`` may not fill, because a conflict will cut them.
 
-    ``exempt`` is the reservation of ``run`` itself.
+    ``exempt`` is the reservation of ``run`` itself; its conflict does not matter.
     """
     gone_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
     return {
@@ -55,9 +56,9 @@ def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") 
 
 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
-    """Return whether a reservation in ``pool`` has a start by conflict earlier than ``before_ms``.
+    """Return whether a reservation in ``pool`` has a start by conflict before ``before_ms``.
 
-    The conflict cuts spares before it draws runs.
+    Such a conflict cuts spares before it draws runs.
     """
     planned_ms = record.planned_start_ms
     if not record.by_conflict or view.runs[record.made.run].spec.pool != pool:
@@ -75,10 +76,10 @@ def admit_on_spares(
 ) -> Filled | None:
     """Return how ``run`` can start on spares; None if it cannot.
 
-    ``run`` does not fit on free slots alone. The payers of the spares continue to pay, and the
-    payers of ``run`` pay as well. Spare slots are added until the run fits, beginning with the
-    domain that has the most free GPUs. Slots that the run does not need stay spares. Islands in
-    ``kept`` are not used.
+    The caller knows that ``run`` does not fit on free slots alone. The payers of the spares keep
+    their room and money, and payers of ``run`` pay as well. The search finds how many spare slots
+    are needed, and takes them first from the domain with the most free GPUs. Slots that the run
+    does not need stay spares. Spares on islands in ``kept`` are not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -113,8 +114,8 @@ def admit_on_spares(
 def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
     """Return the spare slots that ``run`` may use, in the order in which they are used.
 
-    Domains with the most free GPUs come first, because the run lacks the fewest GPUs in them.
-    Within a domain the spares of the newest runs come first.
+    Domains with the most free GPUs come first, because the run lacks the fewest GPUs there. Within
+    a domain, the spares of the newest runs come first.
     """
     free = {
         (flavor, domain): -left
@@ -142,8 +143,8 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             if (place.flavor, place.domain) not in free or node in view.node_status:
                 continue
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
-            # A filler may keep a spare of its own on slots that it fills. No third run fills that
-            # spare, because its slots go back to the run whose spare was filled.
+            # A run that fills a spare may use the slots as a spare of its own. No third run may
+            # fill this second spare, because its slots go back to the run that had the first spare.
             left = ordinals(mask & ~pledged.get(node, 0))
             ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
     ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
@@ -153,8 +154,9 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
 def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
     """Return when ``run`` is expected to end; None if its pool has no reservations.
 
-    In a pool with reservations, a filler must be expected to end no later than the spare. Otherwise
-    the slots would come free later than planned. A spare ends with its run or by a recall.
+    In a pool with reservations, a run may fill a spare only if the run is expected to end no later
+    than the spare. Otherwise the slots would become free later than planned. A spare ends with its
+    run, or by a recall.
     """
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
@@ -162,14 +164,14 @@ def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
 
 
 def _can_spare(view: StateView, record: RunRecord, run: Run) -> bool:
-    """Return whether ``record`` needs none of its spares now, and ``run`` may use them."""
+    """Return whether ``run`` may use the spares of ``record``, which does not need them now."""
     if record.spec.name == run.name or record.spec.pool != run.pool:
         return False
     return record.stopping is None and not _has_lost(view, record.leases)
 
 
 def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
-    """Return whether some of ``leases`` are on lost nodes, so that their run needs its spares."""
+    """Return whether some of ``leases`` are on failed nodes, so that their run needs its spares."""
     return bool(view.node_status) and any(
         view.node_status.get(node) is NodeStatus.FAILED
         for name in leases
@@ -197,7 +199,7 @@ def _slots(offers: Iterable[_Offer]) -> Slots:
 
 
 def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return the ``offers`` that the run starts on."""
+    """Return those of ``offers`` on whose slots the run starts."""
     taken: dict[str, int] = {}
     for group in admitted.plan.groups:
         for node, mask in (*group.slots, *group.spare_slots):
@@ -206,10 +208,11 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return the slots in ``used`` that are still needed if the run uses all free slots, too.
+    """Return the slots in ``used`` that are still needed if the run also uses all free slots.
 
-    The list is empty if all of ``used`` are needed: then no smaller set is tried. The slots are
-    only counted, by domain, so the run may still not fit if racks or whole nodes matter.
+    If all of ``used`` are needed, the result is empty, and the caller tries no smaller set. The
+    function only compares numbers of slots in each domain. So the run may not fit on the result if
+    racks or whole nodes matter.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:
@@ -234,8 +237,9 @@ def write_fill(
 ) -> None:
     """Write the events of the spares, then the leases of ``run``.
 
-    The events of each spare are a pledge for every slot that it gives up, the end of its lease, and
-    a new lease for the slots that it keeps. The end is one event, because no work runs on a spare.
+    For each spare, these are a pledge for every slot that the spare gives up, the end of its lease,
+    and a new lease for the slots that it keeps. The lease ends with one event, because no work runs
+    on a spare that could take time to stop.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield a refusal for each fault of the pools and nodes in ``specs``.
 
-    Faults are, for example, a node in two pools, and a node in use that moves.
+    Examples of faults are a node in two pools, and a new location of a node that is in use.
     """
     pools = dict(view.pools)
     for spec in specs:
@@ -33,8 +33,8 @@ def check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
                 )
     pools_change = any(isinstance(spec, Pool) for spec in specs)
     new = {spec.name: spec for spec in specs if isinstance(spec, Node)}
-    # Nodes are sorted by name, because the order of the table depends on whether it was read from a
-    # snapshot.
+    # Nodes are sorted by name, because their order in the table may differ after the state was read
+    # from a snapshot.
     kept = (view.nodes[name].spec for name in sorted(view.nodes) if name not in new)
     for node in (*new.values(), *(kept if pools_change else ())):
         yield from _check_node(view, pools, node)

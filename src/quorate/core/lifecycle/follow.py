@@ -1,12 +1,15 @@
-"""Follow: runs that wait for other runs to complete, and the effects when an upstream fails.
+"""Follow: runs that wait for other runs to complete, and what happens when an upstream fails.
 
-An upstream is a run or an array. An array completes with the last of its tasks, and fails with the
-first task that does not complete. A follower gains no waiting time in the queue, and gets no
-reservation, before all its upstreams have completed. If an upstream fails or is cancelled,
-``onUpstreamFailure`` decides. By default the follower waits until a caller withdraws it. With
-``fail`` the follower fails once its grace has passed. With ``start`` the follower treats the
-upstream as completed. Cycles cannot arise: a run follows only runs that exist already, and
-``declare`` refuses a cycle among runs of one command.
+A run that waits in this way is a follower, and the runs and arrays that it waits for are its
+upstreams. An array completes with the last of its tasks, and fails with the first task that does
+not complete. Until all its upstreams have completed, a follower gets no reservation, and this time
+does not improve its position in the queue.
+
+If an upstream fails or is cancelled, the field ``onUpstreamFailure`` of the follower decides. By
+default the follower waits until a user withdraws it. With ``fail``, the follower fails after its
+grace period. With ``start``, the follower treats the upstream as completed. Cycles cannot arise: a
+run follows only runs that exist already, and ``declare`` refuses a cycle among the runs of one
+command.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ from quorate.model.task_arrays import task_name, upstreams_of
 
 
 def is_upstream(view: StateView, name: str) -> bool:
-    """Return whether a run or an array ``name`` exists that a run can follow."""
+    """Return whether there is a run or an array ``name`` that other runs can follow."""
     return name in view.runs or name in view.arrays
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
     """Return a refusal with the upstream that ``run`` waits for; None if it waits for none.
 
-    A task of an array with a limit also waits for earlier tasks of the array.
+    If an array limits how many of its tasks run at once, a task may also wait for earlier tasks.
     """
     waits: Refusal | None = None
     if not is_released(view, run):
@@ -69,11 +72,12 @@ def names_of(run: Run) -> tuple[str, ...]:
 
 
 def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
-    """Yield the runs whose cause of waiting may change because ``name`` ended now.
+    """Yield the runs that may now wait for another reason because ``name`` ended or failed now.
 
-    ``name`` is a run or an array. The yielded runs are the followers of ``name``. If ``name`` is an
-    array with a limit, they are also the tasks that are released now. The end of a task concerns
-    the followers of its array only if this task is the first to fail or the last to end.
+    ``name`` is a run or an array. The yielded runs are the followers of ``name``. The end of a task
+    matters to the followers of its array only if the task is the first to fail or the last to end.
+    If an array limits how many of its tasks run at once, the tasks that may start now are yielded,
+    too.
     """
     found = ended(view, name)
     if now_ms in (found.failed_ms, found.over_ms):
@@ -86,14 +90,14 @@ def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
 
 
 def follow_due_ms(view: StateView) -> int | None:
-    """Return the first instant at which a waiting follower fails; None if none has to fail."""
+    """Return the first instant at which a waiting follower fails; None if no follower will fail."""
     return min(view.follower_index.dues, default=None)
 
 
 def fail_followers(log: DecisionLog) -> None:
-    """Fail the followers that are due: their upstream failed a grace period ago or earlier.
+    """Write the failure of each follower whose upstream failed at least a grace period ago.
 
-    The end of a follower may make its own followers due; these fail, too.
+    When a follower has failed, its own followers may be due at once; then they fail, too.
     """
     if not (log.any_run_waits or log.shares_in_rounds):
         return
@@ -106,7 +110,7 @@ def fail_followers(log: DecisionLog) -> None:
             phase = ended(log.view, upstreams[name]).phase
             note = f"{_subject(log.view, upstreams[name])}, which it follows, {_FAILED[phase]}"
             finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
-        # Only followers of the runs that have just failed can have become due since.
+        # Only followers of the runs that have just failed can be due now.
         known = log.view.follower_index
         names = {
             follower

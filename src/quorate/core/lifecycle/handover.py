@@ -1,8 +1,8 @@
 """Hand-over: other payers take over the same slots, and the work continues undisturbed.
 
-When a payer cannot continue, the payers of the run are tried in cover order for the whole bundle.
-They are asked as for a start of the bundle at that instant, on its present slots. Either the whole
-bundle gets new payers, or nothing changes.
+When a payer of a bundle can no longer pay, new payers are searched for the whole bundle, in cover
+order. The search is the same as for a start of the bundle at that instant, but on its present
+slots. Either the whole bundle gets new payers, or nothing changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def hand_over(
 ) -> list[str]:
     """Write the hand-over of a bundle at ``at_ms``, and return the names of its new leases.
 
-    The list is empty if no payer pays. The envelopes in ``barred`` do not pay.
+    If no payers are found, nothing is written, and the list is empty. The envelopes in ``barred``
+    do not pay.
     """
     view = log.view
     record = view.runs[run]
@@ -71,9 +72,9 @@ def _repaid(
     at_ms: int,
     barred: frozenset[EnvelopeId],
 ) -> list[LeaseDraft] | None:
-    """Return drafts of the leases that replace ``leases`` at ``at_ms``; None if no payer pays.
+    """Return drafts of the leases that replace ``leases`` at ``at_ms``; None without new payers.
 
-    ``others`` are the leases that the run keeps as they are.
+    ``others`` are the leases of the run that do not change.
     """
     view, fact = log.view, leases[0].fact
     run = view.runs[fact.run].spec
@@ -94,13 +95,13 @@ def _repaid(
     demands = _demands(view, plan)
     request = cover_request(trial, run, flavor, at_ms, leases=others, has_executor=log.has_executor)
     request = replace(request, barred=barred)
-    # A run that continues must not take money that is kept for firm starts of other runs.
+    # The new payers must not use money that is kept for firm starts of other runs.
     answer = plan_cover(room_left(trial, run, at_ms), request, demands)
     return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None
 
 
 def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
-    """Return the groups of ``leases`` as placed, with the place that is paid for on each node."""
+    """Return the groups of ``leases`` with their slots, and the name of the place of each slot."""
     working: dict[int, list[tuple[str, int]]] = {}
     spare: dict[int, list[tuple[str, int]]] = {}
     for lease in leases:
@@ -127,7 +128,7 @@ def _groups(view: StateView, leases: Sequence[Lease]) -> list[PlacedGroup]:
 
 
 def _merged(slots: Sequence[tuple[str, int]]) -> Slots:
-    """Return ``slots`` with one entry per node, because several payers may share a node."""
+    """Return ``slots`` with one entry per node; several payers may have slots of one node."""
     masks: dict[str, int] = {}
     for node, mask in slots:
         masks[node] = masks.get(node, 0) | mask

@@ -1,13 +1,14 @@
 """Held back: a run that was cut by hand, or whose start was refused, does not start again at once.
 
-Room that is cut for a reservation is kept for the reservation. Room that an operator frees by hand
-is kept for no run. Therefore the runs and steps that were cut to free this room do not start again
+Room that is freed for a reservation is kept for this reservation. Room that an operator frees by
+hand is not kept for any run. Therefore the runs and steps that were cut by hand do not start again
 for one notice period. During this time the operator can use the room.
 
-A run also gives its GPUs back if its executor could not start it. For example, a quota of its
+If the executor cannot start a run, the run gives its GPUs back. For example, a quota of its
 namespace is used up, a webhook refuses its pods, or its image is missing. The run keeps its place
-in the queue and is tried again after a pause. The pause doubles with each refusal in a row. During
-the pause no room is kept for the run, because the next start may be refused as well.
+in the queue, and Quorate tries to start it again after a pause. The pause doubles with each such
+refusal in a row. During the pause no room is kept for the run, because the next start may be
+refused as well.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _DOUBLINGS_MAX: Final = (PAUSE_MS_MAX // PAUSE_MS).bit_length()
 
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a waiting run is held back; None if it is not held back.
+    """Return until when a waiting run is held back; None if it was not held back.
 
-    The instant may have passed.
+    The instant may already have passed.
     """
     cut_ms = _until_ms(view, record, record.cut_by)
     if record.unstarted is None:
@@ -39,13 +40,13 @@ def held_until_ms(view: StateView, record: RunRecord) -> int | None:
 
 
 def again_from_ms(unstarted: Unstarted) -> int:
-    """Return the instant from which a run whose starts were refused is tried again."""
+    """Return the instant at which a run whose starts were refused may be tried again."""
     doublings = min(unstarted.times - 1, _DOUBLINGS_MAX)
     return unstarted.at_ms + min(PAUSE_MS << doublings, PAUSE_MS_MAX)
 
 
 def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a run that was cut by hand may not grow again; None for other runs."""
+    """Return until when a run whose steps were cut by hand may not grow; None for other runs."""
     return _until_ms(view, record, record.steps_cut_by)
 
 

@@ -14,10 +14,10 @@ from quorate.model.state.state_view import StateView
 
 
 class LoanTerms(Struct, frozen=True, gc=False):
-    """``gpus`` borrowed from ``payer``, and the notice with which ``payer`` may recall them.
+    """A loan of ``gpus`` GPUs from ``payer``, and the notice with which it may be recalled.
 
-    A ``notice_ms`` of None means that the loan cannot be recalled. ``due_ms`` is when a recalled
-    loan has to end, or to have other payers.
+    If ``notice_ms`` is None, the loan cannot be recalled. If the loan has been recalled, ``due_ms``
+    is the instant by which the GPUs must have other payers, or their work ends.
     """
 
     payer: EnvelopeId
@@ -49,7 +49,7 @@ def loans_of(view: StateView, record: RunRecord) -> tuple[LoanTerms, ...]:
 
 
 def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
-    """Return the terms of an open lease if it is borrowed, else an empty tuple."""
+    """Return the terms of the loan that pays for an open lease; empty if it is not a loan."""
     fact = lease.fact
     if fact.tier is not Tier.BORROWED:
         return ()

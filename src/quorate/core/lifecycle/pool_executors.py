@@ -1,4 +1,4 @@
-"""Which executor a pool has, and which runs this executor can take (docs/adr/0041)."""
+"""Which executor a pool has, and which runs this executor can start (docs/adr/0041)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ DEVICE_VARIABLES: Final = frozenset(
         "ROCR_VISIBLE_DEVICES",
     }
 )
-"""Variables with which a pod could see more GPUs than its own; the device plugin sets them."""
+"""Environment variables by which a pod could see GPUs that it does not have.
+
+The device plugin sets these variables.
+"""
 
 
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:
     """Return a refusal if a run has an image that its pool cannot run, or lacks a required image.
 
-    A workload in a pool without a cluster is refused, too. In a pool with a cluster, a run is
-    refused if its environment says which GPUs its pods see. The list is empty without a fault.
+    In a pool without a cluster, a run that names a workload of a cluster is refused, too. In a pool
+    with a cluster, a run is refused if its environment says which GPUs its pods see. If the run has
+    no fault, the list is empty.
     """
     path = f"Run/{run.name}: spec.image"
     if pool.executor is PoolExecutor.KUBERNETES:
@@ -71,7 +75,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
 def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
     """Yield a refusal if a pool with runs gets another executor, or another cluster.
 
-    The executor of a pool determines what a slot in an open lease means.
+    The new executor would not know the slots and the work of the open leases.
     """
     old = view.pools.get(pool.name) or Pool(name=pool.name)
     was, now = (each.executor_name or "the service's own" for each in (old, pool))
@@ -81,7 +85,7 @@ def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
 
 
 def refused_with_runs(view: StateView, pool: Pool, change: str) -> Iterator[Refusal]:
-    """Yield a refusal of ``change`` if ``pool`` has runs that wait or hold leases."""
+    """Yield a refusal of ``change`` if ``pool`` has runs that wait or have leases."""
     there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
     there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
     leased = {lease.fact.run for lease in view.leases.values()}

@@ -1,7 +1,8 @@
-"""Reclaim: a run that lost slots gets its filled spares back, and their fillers stop.
+"""Reclaim: a run that lost slots gets its filled spares back.
 
-As few fillers as possible are stopped, newest first. When a filler has ended, its slots are spares
-again, of the run that lost slots (``core/lifecycle/spares.py``).
+The runs that fill these spares, the fillers, are stopped, the newest first and as few as possible.
+When a filler has ended, its slots are again spares of the run that lost slots
+(``core/lifecycle/spares.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _Bundle = tuple[str, int]
 
 
 def reclaimable(log: DecisionLog, run: str, path: str) -> list[PledgeRecord]:
-    """Return the filled spares of the group at ``path`` that could come back."""
+    """Return the pledges for the filled spares of the group at ``path`` that could come back."""
     return [
         pledge
         for pledge in pledges_of(log.view, run, path)
@@ -30,7 +31,7 @@ def reclaimable(log: DecisionLog, run: str, path: str) -> list[PledgeRecord]:
 def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
     """Stop enough fillers to bring back ``gpus`` spare GPUs of the group at ``path``.
 
-    Fillers that are stopping already count.
+    The spares of fillers that are already stopping are part of ``gpus``.
     """
     idle: list[PledgeRecord] = []
     gains: dict[_Bundle, int] = {}
@@ -45,8 +46,8 @@ def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
             gains[work] = gains.get(work, 0) + pledge.gpus
     for pledge in idle:
         if gpus > 0:
-            # No work runs on a spare of a filler, so this spare ends at once, and the filler
-            # continues.
+            # The filler has only a spare on these slots. No work runs on a spare, so the spare ends
+            # at once, and the filler continues.
             _part_with(log, pledge)
             gpus -= pledge.gpus
     for filler, bundle in _fewest(log.view, gains, gpus):
@@ -60,7 +61,7 @@ def _part_with(log: DecisionLog, pledge: PledgeRecord) -> None:
 
 
 def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_Bundle]:
-    """Return bundles that together give ``gpus`` back, newest first, without unneeded bundles."""
+    """Return bundles that together give ``gpus`` back, newest first, leaving out unneeded ones."""
 
     def order(bundle: _Bundle) -> tuple[int, int, int]:
         record = view.runs[bundle[0]]

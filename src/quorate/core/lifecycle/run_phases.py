@@ -17,14 +17,14 @@ from quorate.model.state.records import RunRecord
 
 
 def grant_claim(log: DecisionLog, run: Run) -> None:
-    """Write the start of a claim, or its refusal; a refused claim does not wait."""
+    """Write the start of a claim, or its refusal; a refused claim is not queued."""
     answer: Admitted | Refusal = admit_beside(
         log.view, run, log.now_ms, has_executor=log.has_executor
     )
     over = None if isinstance(answer, Refusal) else over_pool_size(log.view, len(answer.plan.nodes))
     refusal = answer if isinstance(answer, Refusal) else over
     if refusal is not None and refusal.code in HARD:
-        remedy = "wait until work of its owner ends, or ask an admin to raise the limit"
+        remedy = "wait until other work of this tenant ends, or ask an admin to raise the limit"
         refusal = replace(refusal, remedy=remedy)
     if isinstance(answer, Admitted) and refusal is None:
         write_claim(log, run, answer)
@@ -33,7 +33,7 @@ def grant_claim(log: DecisionLog, run: Run) -> None:
 
 
 def complete_run(log: DecisionLog, record: RunRecord, outcome: Outcome, note: str = "") -> None:
-    """Write that the run's work has ended by itself, and that its leases end with it."""
+    """Write that the run's work has ended by itself, and that the run's leases end, too."""
     reason = EndReason.END if outcome is Outcome.COMPLETED else EndReason.FAIL
     view = log.view
     for lease in [view.leases[name] for name in leases_under(view, record)]:

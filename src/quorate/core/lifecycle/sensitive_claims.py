@@ -1,9 +1,10 @@
 """Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
 A claim is a run with ``sensitive: true``. A claim is granted at once or refused, and never queued.
-Its owner's own envelopes pay for the whole claim in advance, whether it works or not. A claim is
-never shared, filled, cut or drawn, and no planned start relies on its nodes. The ledger records the
-nodes, the user and the end before the claim takes the nodes. docs/adr/0018-claims.md.
+Its owner's own envelopes pay for the whole claim in advance, whether work runs in it or not. No
+other run shares or fills the nodes of a claim, and no conflict cuts or draws it. No planned start
+relies on nodes of a claim. The ledger records the nodes, the user and the end of a claim before the
+claim gets the nodes. See docs/adr/0018-claims.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from quorate.model.state.state_view import StateView
 
 
 def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, fault, remedy) for each field of ``run`` that a claim may not have."""
+    """Yield (field, fault, remedy) for each field that makes ``run`` invalid as a claim."""
     if not run.user:
         yield "user", "a claim is for exactly one user", "say which"
     said_ms, pool = run.expected_duration_ms, view.pools.get(run.pool)
@@ -71,7 +72,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
     """Return a refusal if ``nodes`` more nodes would exceed the limit for all claims; else None.
 
-    A node counts against the limit until it is wiped, because until then no other user gets it.
+    The limit counts every node until it is wiped, because until then no other user gets the node.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:
@@ -91,7 +92,7 @@ def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
 
 
 def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
-    """Write the claim (user, nodes, end), then its leases: one for each node and payer."""
+    """Write the claim with its user, nodes and end, then one lease for each node and payer."""
     assert run.expected_duration_ms is not None, run
     drafts = list(_by_node(bind(admitted.plan, admitted.demands, admitted.legs)))
     nodes = tuple(dict.fromkeys(draft.slots[0][0] for draft in drafts))
@@ -109,7 +110,10 @@ def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
 
 
 def _by_node(drafts: Iterable[LeaseDraft]) -> Iterator[LeaseDraft]:
-    """Yield ``drafts``, divided so that each is on one node, because nodes fail one by one."""
+    """Yield ``drafts``, divided so that each is on one node.
+
+    The claim can then lose one failed node and keep its other nodes.
+    """
     numbers: dict[str, int] = {}
     for draft in drafts:
         for slot in draft.slots:
@@ -154,7 +158,7 @@ def wiped(
     """Write the result of wiping a node after ``claim``, or return a refusal.
 
     If ``claim`` is None, the result is for the last claim on the node. If ``claim`` is an earlier
-    claim, its late report is refused.
+    claim, the report is too late and is refused.
     """
     unwiped = log.view.unwiped.get(node)
     if unwiped is None or (claim is not None and unwiped.claim != claim):

@@ -1,10 +1,10 @@
-"""Settle: renewals, hand-overs and stops that are due for running leases.
+"""Settle: extend the holds of running leases, hand bundles over, or stop them, as is due.
 
-A hold that is about to run out is extended while its payer has money. If the payer has none left,
-the bundle is handed over to the next payers. If no payer pays, the bundle stops early enough to
-have ended when the money ends. With an executor the stop begins one grace period before the hold
-ends. Without an executor nothing runs between two commands. Events that were due since the last
-command are written now, with the instants at which they were due.
+A hold that is about to run out is extended as long as its payer has money. If the payer has no
+money left, the bundle is handed over to other payers. If no payer can pay, the bundle stops. With
+an executor, the stop begins one grace period before the hold ends, so that the work has ended when
+the money ends. Without an executor, no program acts between two commands. So events that were due
+since the last command are written now, with the instants at which they were due.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def settle_holds(log: DecisionLog) -> None:
 
 
 def _due(log: DecisionLog) -> list[tuple[int, str]]:
-    """Return a heap of the due holds, ordered by the instants of their renewals."""
+    """Return a heap of the due holds as (instant of renewal, lease), earliest first."""
     view, now_ms = log.view, log.now_ms
     if not view.may_hold_be_due(now_ms, has_executor=log.has_executor):
         return []
     if log.has_executor:
         return due_holds(view.holds_due(), now_ms)
-    # Without an executor a hold is due at its end, which may be long after its renewal.
+    # Without an executor a hold is due when it ends, which may be long after its instant of
+    # renewal.
     ended = dict.fromkeys(name for _, name in due_holds(view.holds_ending(), now_ms))
     due = [(view.leases[name].renew_ms, name) for name in ended if name in view.leases]
     heapify(due)
@@ -62,7 +63,7 @@ def _is_due(log: DecisionLog, lease: Lease) -> bool:
 
 
 def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
-    """Continue a lease if an envelope pays, and return the leases to examine again."""
+    """Extend, hand over or stop a lease; return the leases that the caller has to examine again."""
     view, fact = log.view, lease.fact
     if fact.role is Role.CLAIM:
         end_claim(log, view.runs[fact.run], end_ms=lease.hold_ends_ms)
@@ -81,8 +82,8 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
         return (fact.lease,)
     if lease.ending is not None:
         return ()  # The lease is stopping already, and is charged up to the end of its hold only.
-    # With an executor the hand-over takes place now. Even if it is late, the old payer is charged
-    # for no more than its hold.
+    # With an executor the hand-over takes place now, or at the end of the hold if that has passed.
+    # So the old payer is charged for no more than its hold.
     at_ms = min(log.now_ms, lease.hold_ends_ms)
     handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
     if handed:
@@ -94,7 +95,7 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
 
 
 def due_holds(heap: Sequence[tuple[int, str]], now_ms: int) -> list[tuple[int, str]]:
-    """Return the entries of ``heap`` up to ``now_ms``, as a heap; ``heap`` is left unchanged."""
+    """Return the entries of ``heap`` up to ``now_ms`` as a new heap; ``heap`` does not change."""
     found: list[tuple[int, str]] = []
     places = [0]
     while places:

@@ -1,9 +1,10 @@
-"""Spares: slots that a run keeps in addition to its work, and the pledges on filled ones.
+"""Spares: slots that a run keeps in addition to its work, and the pledges for filled spares.
 
-A pledge reserves the GPUs and GPU-hours of a filled spare on its payer. Each GPU has its own
-pledge: as soon as the filler has left that slot, a spare starts on the slot again. A pledge is
-given up if it is no longer useful, and the filler stays. A pledge is no longer useful if its run is
-over or has lost the group, if the node is lost, or if the payer's window has closed.
+A pledge reserves the GPUs and GPU-hours of a filled spare on the spare's payer. There is one pledge
+for each GPU: as soon as the run that fills the spare has left this slot, a spare starts on the slot
+again. A pledge is given up if the spare can no longer be used, and the run that fills it continues.
+A spare can no longer be used in these cases: its run is over or has lost the group, the node has
+failed, or the payer's window has closed.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from quorate.model.state.state_view import StateView
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
     """End a spare, and start a new one on those of its slots that are not in ``slots``.
 
-    No work runs on a spare, so it ends at once. A spare may give up slots before the failure of one
-    of its nodes is handled, so the new spare leaves out the slots on lost nodes.
+    No work runs on a spare, so it ends at once. The new spare leaves out slots on failed nodes,
+    because the failure of a node may not have been handled yet.
     """
     view = log.view
     lease = view.leases[name]
@@ -89,15 +90,15 @@ def close_pledges(log: DecisionLog, pledges: Iterable[PledgeRecord]) -> None:
 
 
 def pledges_due_ms(view: StateView) -> int | None:
-    """Return the first instant at which a pledge lapses because its payer's window closes."""
+    """Return the first instant at which a pledge is given up because its payer's window closes."""
     payers = {pledge.payer for pledge in view.pledges.values()}
     return min((view.envelopes[payer].spec.end_ms for payer in payers), default=None)
 
 
 def return_spares(log: DecisionLog) -> bool:
-    """Start spares whose fillers have ended, and give up pledges that are no longer useful.
+    """Start spares again whose fillers have ended, and give up pledges that are of no use.
 
-    Return whether any pledge ended.
+    A filler is a run that fills a spare. Return whether any pledge ended.
     """
     view = log.view
     if not view.pledges:
@@ -152,7 +153,7 @@ def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int
 
 
 def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
-    """End ``pledges``, which differ only in their slots; start one spare on the usable slots."""
+    """End ``pledges``, which differ only in their slots; start a spare on their usable slots."""
     view, now_ms = log.view, log.now_ms
     able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
     able = able[: _borrowable(view, pledges[0])]
@@ -177,7 +178,10 @@ def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
 
 
 def _hold_ms(view: StateView, pledge: PledgeRecord, now_ms: int) -> int:
-    """Return how long a spare that comes back now is paid for: at most to the window's end."""
+    """Return for how long a spare that comes back now is paid in advance.
+
+    This time ends at the latest when the payer's window ends.
+    """
     end_ms = view.envelopes[pledge.payer].spec.end_ms
     return min(pledge.hold_gpu_ms // pledge.gpus, end_ms - now_ms)
 
@@ -187,8 +191,9 @@ def may_come_back(
 ) -> bool:
     """Return whether the slots of ``pledge`` can be used and its payer still pays for them.
 
-    Room and money were kept for the spare, so only later changes matter: nodes that are no longer
-    ready, and envelopes that were tightened or retired, or whose window closes soon.
+    Room and money were kept for the spare, so only later changes are checked. A node may no longer
+    be ready. The envelope may have been retired, may have a lower limit, or its window may close
+    soon.
     """
     run = view.runs[pledge.run].spec
     account = view.envelopes[pledge.payer]
@@ -206,7 +211,7 @@ def may_come_back(
 
 
 def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
-    """Return whether the payer may still pay for the run's owner."""
+    """Return whether the payer would still be tried for a start of the run."""
     run, account = view.runs[pledge.run].spec, view.envelopes[pledge.payer]
     if pledge.tier is Tier.BORROWED:
         return run.funding.allow_borrow and account.spec.lending.admits(run.owner)
@@ -215,7 +220,7 @@ def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
 
 
 def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
-    """Yield, limit by limit, whether the payer has promised more than it may."""
+    """Yield, for each limit, whether the payer has promised more than the limit allows."""
     spec, lending = account.spec, account.spec.lending
     yield account.gpus_active + account.gpus_reserved > spec.concurrency
     yield account.committed_gpu_ms > spec.gpu_ms_granted
@@ -232,7 +237,7 @@ def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
 
 
 def _borrowable(view: StateView, pledge: PledgeRecord) -> int | None:
-    """Return for how many pledges like ``pledge`` its run may borrow; None if for any number.
+    """Return for how many pledges like ``pledge`` the run may still borrow; None: no limit.
 
     The run may have borrowed for other slots while its spares were filled.
     """

@@ -1,4 +1,4 @@
-"""Starts: write an admitted run as leases."""
+"""Starts: write the leases with which an admitted run starts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def write_start(  # noqa: PLR0913 - a start has this many parts
     reason: StartReason = StartReason.START,
     backfill: bool = False,
 ) -> None:
-    """Write one lease per group and payer, in one decision.
+    """Write the leases of a start, one for each group and payer.
 
-    ``backfill`` is true if the run starts before a run that waits for a planned start.
+    ``backfill`` is true if the run starts while a run before it in the queue waits for its planned
+    start.
     """
-    assert not run.sensitive, run  # Claims are written by ``write_claim``.
+    assert not run.sensitive, run  # ``write_claim`` writes claims.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     write_leases(log, run.name, drafts, leases_ever, reason, start_ms=log.now_ms, backfill=backfill)
 
@@ -40,7 +41,7 @@ def write_leases(  # noqa: PLR0913 - an event has this many fields
     partner: str | None = None,
     backfill: bool = False,
 ) -> None:
-    """Write a lease for each of ``drafts``, with consecutive numbers after ``leases_ever``."""
+    """Write a lease for each of ``drafts``, numbered from ``leases_ever`` on."""
     for number, draft in enumerate(drafts, start=leases_ever):
         log.write(
             LeaseStarted(
