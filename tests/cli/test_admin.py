@@ -330,7 +330,7 @@ def test_a_tenant_that_holds_something_stays(shell: Shell) -> None:
             "quorate cancel train"
         ),
         (
-            "error: its envelope rai/west pays for 16 GPUs of train; wait until they end, "
+            "error: the envelope rai/west pays for 16 GPUs of train; wait until they end, "
             "or stop them: quorate get leases -o wide"
         ),
     ]

@@ -285,7 +285,7 @@ def test_one_gpu_is_one_gpu(shell: Shell) -> None:
     said = shell("patch", "budget", "partner", "--set", 'spec.envelopes=[{"name":"w","flavor":'
                  '"H100","selector":{"region":"*"},"start":"2020-01-01T00:00:00Z",'
                  '"end":"2030-01-01T00:00:00Z","concurrency":1}]')  # fmt: skip
-    assert "1 GPU is in use by runs that it pays for" in said.err
+    assert "1 GPU is in use by runs that the envelope pays for" in said.err
 
 
 @pytest.mark.heavy

@@ -1,4 +1,4 @@
-"""Due: when the next ``Tick`` is needed if no command comes before it."""
+"""When the next ``Tick`` command is needed, if no other command comes before."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A search that has read more than one in 16 leases of the heap of holds scans all leases instead.
+"""A search that has read one in 16 leases of the heap of holds scans all leases instead.
 
-But it always reads more than ``_LOOKED_MIN`` leases of the heap first.
+It never does so before it has read ``_LOOKED_MIN`` leases of the heap.
 """
 
 
@@ -35,17 +35,18 @@ def next_due_ms(
     after_ms: int | None = None,
     round_waits: Mapping[str, int] = MappingProxyType({}),
 ) -> int | None:
-    """Return the first instant at which a ``Tick`` has something to do; None if it never will.
+    """Return the first instant at which a ``Tick`` has something to do; None if there is none.
 
-    At this instant a hold must be renewed, or the plan needs a ``Tick`` (``_plan_due_ms``). With an
-    executor a hold is renewed one grace period before it runs out, so that a lease without a payer
-    has ended in time. A lease that is ending needs no ``Tick``: its hold is examined at every
-    decision, including the decision that confirms its end.
+    At this instant a hold must be renewed, a round begins, or the plan needs a ``Tick``
+    (``_plan_due_ms``). With an executor, a hold is renewed one grace period before it runs out; so
+    if no payer is found, the lease has time to end. A lease that is stopping needs no ``Tick``: its
+    hold is examined in every decision, including the decision that confirms its end.
 
-    Usually only the top of the heap of holds is read, however many leases there are. Anything that
-    a tick at ``after_ms`` has handled is left out. A start that waits for an event expected at
-    exactly ``after_ms`` is due right after ``after_ms``. The round of a pool in ``round_waits`` is
-    not due before the instant that ``round_waits`` gives for the pool.
+    Usually the search reads only the top of the heap of holds, however many leases there are.
+    ``after_ms`` is the instant of the last tick, and everything that this tick has handled is left
+    out. If a start waits for an event that is expected at exactly ``after_ms``, the start is due
+    right after ``after_ms``. ``round_waits`` gives, for some pools, the earliest instant at which
+    the next round is due.
     """
     first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
@@ -63,8 +64,8 @@ def next_due_ms(
             return due_ms
         looked += 1
         if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
-            # At the end of a round, for example, so many leases stop at once that a scan of all is
-            # quicker.
+            # For example at the end of a round, so many leases stop at once that a scan of all
+            # leases is quicker.
             return _least_due(view, heap, first_ms, has_executor=has_executor)
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
@@ -75,7 +76,7 @@ def next_due_ms(
 def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
     """Return whether a lease still has to be renewed at ``due_ms``.
 
-    Return False if the lease has ended, is ending, or has been renewed already.
+    The result is False if the lease has ended, is stopping, or was renewed in the meantime.
     """
     lease = view.leases.get(name)
     return lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms
@@ -84,10 +85,10 @@ def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -
 def _least_due(
     view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
 ) -> int | None:
-    """Return the first instant at which a lease of ``heap`` must be renewed, but at most ``found``.
+    """Return the first instant at which a lease of ``heap`` must be renewed, or ``found``.
 
-    ``found`` is the first instant for other reasons, or None. It is returned if no lease is due
-    before.
+    ``found`` is the first instant at which a ``Tick`` is needed for other reasons, or None. It is
+    returned if no lease must be renewed before.
     """
     for due_ms, name in heap:
         if (found is None or due_ms < found) and _makes_due(
@@ -104,16 +105,17 @@ def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - passed o
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return the first instant at which the plan needs a ``Tick``; None if there is none.
 
-    These instants are:
+    The plan needs a ``Tick`` when one of these things happens:
 
-    - a reservation starts, or a bundle has to stop for a reservation;
-    - a lease has outlasted the end on which reservations rely;
-    - a recalled bundle has to stop, or a conflict is due;
-    - a follower fails, or a pledge on a filled spare lapses;
-    - the cool-down of a run that was cut by hand ends;
-    - an owner's use of a budget crosses a threshold;
-    - an owner's disruption account covers the conflict that a waiting run would call;
-    - while any run waits: the next window opens, or the queue is to be planned again.
+    - A reservation starts, or a bundle has to stop for a reservation.
+    - A lease has lasted longer than the expected end that reservations were planned with.
+    - A recalled bundle has to stop, or a conflict is due.
+    - A run fails because a run that it follows has failed, or a pledge for a filled spare is given
+      up.
+    - A run that was cut by hand may start or grow again.
+    - An owner's use of a budget crosses a threshold.
+    - An owner's disruption account covers the conflict that a waiting run would call.
+    - While any run waits: the next window opens, or the queue has to be planned again.
 
     A late reservation with an open conflict waits until the conflict is settled.
     """
@@ -146,13 +148,13 @@ def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -
 
 
 def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterator[int]:
-    """Yield the instant at which each reservation has to be examined, but at least ``least_ms``."""
+    """Yield, for each reservation, when it has to be examined next, not before ``least_ms``."""
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
             # The reservation was examined before its planned start, and is due again at the start.
             at_ms = record.planned_start_ms
-        # While a conflict is open, a late reservation waits for it: the conflict is the
-        # reservation's own, or that of an earlier reservation.
+        # A late reservation is not due while a conflict is open: it waits for its own conflict, or
+        # for that of an earlier reservation.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

@@ -1,7 +1,8 @@
 """Removal: carry out a ``Remove`` of a node, a pool or a budget on which no running work depends.
 
-Waiting runs are planned again. A firm start on the node, or paid by the budget, moves. The recorded
-cause of the move is that the nodes of a domain changed, or that the budget changed.
+Afterwards waiting runs are planned again. If a firm start was planned on the removed node, or was
+to be paid by the removed budget, this start moves. The recorded cause of the move is that the nodes
+of a domain changed, or that the budget changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAMES_SHOWN_MAX: Final = 5
 
 
 def remove(log: DecisionLog, command: Remove) -> Decision:
-    """Write the removal of the resource, or return a refusal for each thing that depends on it."""
+    """Write the removal of the resource, or return a refusal for each use of the resource."""
     view, name = log.view, command.name
     if not _is_there(view, command):
         return Decision(refusals=(_unknown(command),))
@@ -71,7 +72,7 @@ def _unknown(command: Remove) -> Refusal:
 def _node_holds(view: StateView, name: str) -> Iterator[Refusal]:
     """Yield a refusal for the runs that have GPUs of the node, and for an unfinished wipe.
 
-    The run that fills a spare uses the spare's GPUs, so the lease of that run counts.
+    If a run fills a spare of another run, the refusal names the run that fills the spare.
     """
     runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.node_leases.get(name, ()))
     if runs:
@@ -126,7 +127,10 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield refusals for each envelope that pays for GPUs now, or that pledges a filled spare."""
+    """Yield refusals for each envelope that pays for GPUs now, or that has a pledge.
+
+    A pledge keeps GPUs and money of the envelope for a spare that another run fills.
+    """
     for envelope in view.budgets[name].envelopes:
         key = envelope_id(name, envelope.name)
         account = view.envelopes[key]
@@ -141,14 +145,14 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
             gpus = counted(sum(pledge.gpus for pledge in filled), "GPU")
             keepers = sorted({pledge.run for pledge in filled})
             yield _in_use(
-                f"envelope {key} keeps {gpus} for spares of {_listed(keepers)}, which other runs "
-                "fill",
+                f"envelope {key} keeps {gpus} for spares of {_listed(keepers)}; other runs fill "
+                "these spares",
                 f"wait until they end, or stop them: quorate cancel {keepers[0]}",
             )
 
 
 def _warnings(view: StateView, command: Remove) -> Iterator[str]:
-    """Yield a warning for each further change that the removal causes."""
+    """Yield a warning for each effect that the removal has on other resources."""
     name = command.name
     match command.kind:
         case Removable.NODE:
@@ -168,7 +172,7 @@ def _warnings(view: StateView, command: Remove) -> Iterator[str]:
                 starts = _listed(promised)
                 yield f"firm starts that the budget was to pay for are planned again: {starts}"
             if any(view.envelopes[key].committed_gpu_ms for key in keys):
-                yield "its payments stay recorded"
+                yield "the payments of the budget stay recorded"
         case _:
             assert_never(command.kind)
 

@@ -1,4 +1,5 @@
 """The ledger: events as bytes, blocks joined by hashes, signed checkpoints, and the fold.
 
-This code is pure: it reads no clock, file or random number. Stores are adapters.
+The fold computes the state from the events. This code is pure: it reads no clock, no file and no
+random number. The stores that keep the blocks are adapters.
 """

@@ -1,9 +1,9 @@
 """The archive of ended runs: the part of a snapshot that is written once, and read run by run.
 
 A snapshot has the runs that are not over. Each run that was over when the snapshot was taken is a
-row of the archive, written with the snapshot. Snapshot and archive are caches: the same data
-follows from the events, and ``ledger verify --deep`` compares them. A row never changes. A row
-names the snapshot that archived it, so that a reader of an earlier snapshot does not see later rows
+row of the archive. Snapshot and archive are caches: the same data follows from the events, and
+``ledger verify --deep`` compares both with the events. A row never changes. Each row names the
+snapshot with which it was written, so that a reader of an earlier snapshot does not see later rows
 (docs/adr/0033).
 """
 
@@ -26,9 +26,9 @@ from quorate.model.state.records import BackfillMark, Phase, RunRecord, Unstarte
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
-"""How many rows are read at a time when all rows are read."""
+"""How many rows one query returns at most when many rows are read."""
 READ_KEPT_MAX: Final = 2_048
-"""How many archived runs stay decoded in memory: those that were read last."""
+"""How many archived runs are kept decoded in memory at most: those that were read last."""
 
 
 class PackedRun(Struct, array_like=True, gc=False):
@@ -128,7 +128,7 @@ _RUN: Final = Decoder(PackedRun)
 
 
 class ArchivedRow(NamedTuple):
-    """A run that is over, as a store keeps it: the columns for queries, and the record as bytes."""
+    """A run that is over, as a store keeps it: columns for queries, and the record as bytes."""
 
     seq: int
     name: str
@@ -146,10 +146,11 @@ class ArchivedRow(NamedTuple):
 
 
 class RowQuery(NamedTuple):
-    """Which rows a store returns: runs that were archived up to ``upto_seq``.
+    """Which rows a store returns.
 
-    ``after_seq`` and ``before_seq`` limit the sequence of their submission. The rows are in the
-    order of submission, or in reverse if ``is_newest_first``.
+    The rows are of runs that were archived up to the sequence ``upto_seq``. They were submitted
+    after ``after_seq``, and before ``before_seq`` if that is given. The rows are in the order of
+    submission, or in reverse order if ``is_newest_first`` is true.
     """
 
     upto_seq: int
@@ -169,15 +170,15 @@ class ArchiveRows(Protocol):
     """
 
     def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
-        """Return the row of the run ``name``, unless it was archived after ``upto_seq``."""
+        """Return the row of the run ``name`` if it was archived up to ``upto_seq``, else None."""
         ...
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of rows, in the order of the query."""
+        """Return (sequence of the submission, name) of the rows that match ``query``, in order."""
         ...
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
-        """Return rows, in the order of the query."""
+        """Return the rows that match ``query``, in the order that it states."""
         ...
 
     def archived_count(self, owner: str, upto_seq: int) -> int:
@@ -186,7 +187,7 @@ class ArchiveRows(Protocol):
 
 
 class RunArchive:
-    """The runs that were archived up to the snapshot at ``upto_seq``: ``size`` is their number."""
+    """The ``size`` runs that were archived up to the snapshot at the sequence ``upto_seq``."""
 
     def __init__(self, rows: ArchiveRows, *, upto_seq: int, size: int) -> None:
         self._rows = rows
@@ -196,7 +197,7 @@ class RunArchive:
         self._read: OrderedDict[str, RunRecord | None] = OrderedDict()
 
     def get(self, name: str) -> RunRecord | None:
-        """Return the record of the run ``name``; None if it is not archived."""
+        """Return the record of the run ``name``; None if the run is not archived."""
         read = self._read
         if name in read:
             read.move_to_end(name)
@@ -208,7 +209,7 @@ class RunArchive:
         return found
 
     def count(self, owner: str | None = None) -> int:
-        """Return how many runs are archived: of ``owner``, or of all owners if None."""
+        """Return how many runs of ``owner`` are archived; of all owners if ``owner`` is None."""
         if owner is None:
             return self._size
         return self._rows.archived_count(owner, self.upto_seq)
@@ -216,7 +217,8 @@ class RunArchive:
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        Each owner is queried separately, because the index by owner has each owner's runs in order.
+        Each owner is queried separately, because the store's index has only the runs of each single
+        owner in order.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]
@@ -247,7 +249,7 @@ class RunArchive:
 def _paged(
     ask: Callable[[RowQuery], Sequence[T]], query: RowQuery, seq_of: Callable[[T], int]
 ) -> Iterator[T]:
-    """Yield all rows that ``ask`` returns, a page at a time."""
+    """Yield all rows that match ``query``; ``ask`` reads them page by page."""
     while True:
         page = ask(query)
         yield from page

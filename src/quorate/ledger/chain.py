@@ -1,9 +1,10 @@
 """Blocks: events sealed together and joined by SHA-256.
 
-A block's body is MessagePack ``[format, height, first_seq, [events...]]``. Its hash covers the
-previous block's hash and the whole body. So if any bit of an event changes, or an event moves, the
-hash no longer matches. The holder of a ledger can still cut it short, or rewrite it from some block
-on, with new hashes. A checkpoint that another party has is the only proof of that.
+A block's body is MessagePack ``[format, height, first_seq, [events...]]``. The hash of a block
+covers the hash of the previous block and the whole body. So if any bit of an event changes, or an
+event moves, the hash no longer matches. The holder of a ledger can still remove its last blocks, or
+rewrite it from some block on with new hashes. Only a checkpoint that another party keeps can prove
+that this happened.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ FORMAT: Final = 1
 HASH_BYTES: Final = 32
 EVENTS_PER_BLOCK_MAX: Final = 1_000_000
 BLOCK_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The most bytes that the events of a new block may have; older blocks may have more."""
+"""How many bytes the events of a new block may have at most; old blocks may have more."""
 _DOMAIN: Final = b"quorate-block/1\0"
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """The end of a ledger: its last block, its last event, and the hash over everything so far."""
+    """The end of a ledger: the height and the hash of its last block, and its last sequence.
+
+    The hash covers the whole ledger up to this block.
+    """
 
     height: int
     seq: int
@@ -43,7 +47,7 @@ GENESIS: Final = Head(height=0, seq=0, hash=bytes(HASH_BYTES))
 class Block(Struct, frozen=True, kw_only=True):
     """Events sealed together.
 
-    The fields other than ``body`` and the hashes repeat values in ``body``.
+    ``height``, ``first_seq`` and ``count`` repeat what ``body`` says.
     """
 
     height: int
@@ -60,7 +64,7 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class Verified(Struct, frozen=True, kw_only=True):
-    """A chain without a fault: its head, and the number of blocks and events read."""
+    """The result for a sound chain: its head, and the number of its blocks and events."""
 
     head: Head
     events: int
@@ -68,7 +72,7 @@ class Verified(Struct, frozen=True, kw_only=True):
 
 
 class Broken(Struct, frozen=True, kw_only=True):
-    """The first fault of a chain: it is in block ``height``; events before ``seq`` are sound."""
+    """The first fault of a chain, in block ``height``; the events before ``seq`` are sound."""
 
     height: int
     seq: int
@@ -76,7 +80,7 @@ class Broken(Struct, frozen=True, kw_only=True):
 
 
 class _Body(Struct, array_like=True, forbid_unknown_fields=True):
-    """The part of a block that its hash covers in addition to the previous hash."""
+    """The body of a block; the block's hash covers it and the hash of the previous block."""
 
     format: int
     height: int
@@ -85,7 +89,7 @@ class _Body(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body with its events separated but not decoded, which is enough to count them."""
+    """A block's body with its events separated but not decoded, to count the events."""
 
     format: int
     height: int
@@ -94,7 +98,7 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
-    """A block's body with its events decoded in one pass; all events must have current versions."""
+    """A block's body decoded in one pass; all its events must have current versions."""
 
     format: int
     height: int
@@ -111,8 +115,8 @@ _BODY_PARTS: Final = Decoder(_BodyParts)
 def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
     """Return the block that follows ``head`` and has ``events``, in their order.
 
-    ``encoded`` are the events as ``encode_events`` returns them, if the caller has them. The caller
-    makes sure that times never decrease; ``open_block`` checks this.
+    ``encoded`` is the result of ``encode_events`` for these events, if the caller has it already.
+    The caller makes sure that the times of events never decrease; ``open_block`` checks this.
     """
     assert 0 < len(events) <= EVENTS_PER_BLOCK_MAX, len(events)
     height, first_seq = head.height + 1, head.seq + 1
@@ -130,9 +134,10 @@ def seal(head: Head, events: Sequence[Event], encoded: bytes = b"") -> Block:
 def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Event]:
     """Return the events of ``block``, which must follow the head ``after``.
 
-    ``not_before_ms`` is the time of the last event before it. Raises ``CorruptLedgerError`` if the
-    block does not follow ``after``, if its hash does not match, or if time goes back. Raises
-    ``NewerLedgerError`` if the block is sound but was written by a newer Quorate.
+    ``not_before_ms`` is the time of the last event before the block. The function raises
+    ``CorruptLedgerError`` if the block does not follow ``after``, if its hash does not match, or if
+    time goes back. It raises ``NewerLedgerError`` if the block is sound but was written by a newer
+    Quorate.
     """
     fault = _fault(block, after)
     if fault is not None:
@@ -146,15 +151,15 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
-    """Return the events of the sound ``block``, each in its stored version and all later ones."""
+    """Return the events of the sound ``block``, each in its stored version and every later one."""
     return event_shapes(_BODY.decode(block.body).events, first_seq=block.first_seq)
 
 
 def _body(block: Block) -> _BodyWhole:
-    """Return the parsed body of ``block``, in one pass if that is possible.
+    """Return the parsed body of ``block``, in one pass if all its events have current versions.
 
-    A second pass decodes older versions of events, or raises an error that says which event cannot
-    be read and whether a newer Quorate wrote it.
+    Otherwise a second pass decodes older versions of events. If an event cannot be read, the second
+    pass raises an error that names the event and says whether a newer Quorate wrote it.
     """
     try:
         whole = _BODY_WHOLE.decode(block.body)
@@ -182,9 +187,9 @@ def _body_closely(block: Block) -> _BodyWhole:
 def open_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, not_before_ms: int = 0
 ) -> Iterator[tuple[Head, list[Event]]]:
-    """Yield each block's events with the head after them, and check everything on the way.
+    """Check each block, and yield (head after the block, its events).
 
-    Raises the errors of ``open_block`` at the first block that is wrong.
+    The first wrong block raises an error of ``open_block``.
     """
     for block in blocks:
         events = open_block(block, after=after, not_before_ms=not_before_ms)
@@ -195,11 +200,12 @@ def open_blocks(
 def open_blocks_naming(
     blocks: Iterable[Block], names: Collection[str], *, after: Head
 ) -> Iterator[tuple[Head, list[Event]]]:
-    """Yield the events, and the head, of each of ``blocks`` whose bytes contain one of ``names``.
+    """Yield the head and the events of each of ``blocks`` whose bytes contain one of ``names``.
 
-    The bodies of other blocks are hashed but not decoded. Text is stored unencoded, so a block that
-    has a name contains the bytes of the name. The caller may add to ``names`` meanwhile. Raises the
-    errors of ``open_block``, except the one for times that go back.
+    The bodies of other blocks are hashed but not decoded. Text is stored as plain UTF-8, so a block
+    with a name contains the bytes of this name. The caller may add names to ``names`` between two
+    blocks. The function raises the errors of ``open_block``, but it does not check whether time
+    goes back from one block to the next.
     """
     for block in blocks:
         body = block.body
@@ -215,12 +221,12 @@ def open_blocks_naming(
 def verify_blocks(
     blocks: Iterable[Block], *, after: Head = GENESIS, deep: bool = False
 ) -> Verified | Broken:
-    """Return whether ``blocks`` are a sound chain from the head ``after`` on; reads each once.
+    """Return whether ``blocks`` are a sound chain from the head ``after`` on.
 
-    Checks hashes, order and counts. If ``deep``, every event is also decoded, and times must never
-    go back. One block at a time is in memory. If the store raises ``CorruptLedgerError`` while it
-    reads, that fault is returned as ``Broken``. Other errors of a store are raised, as is
-    ``NewerLedgerError``.
+    Each block is read once, and only one block is in memory at a time. Hashes, order and counts are
+    checked. If ``deep`` is true, every event is also decoded, and the times of events must never go
+    back. If the store raises ``CorruptLedgerError`` while it reads, this fault is returned as
+    ``Broken``. Other errors of the store, and ``NewerLedgerError``, are raised.
     """
     head, at_ms, blocks_read = after, 0, 0
     try:
@@ -238,7 +244,7 @@ def verify_blocks(
 
 
 def sound_end(blocks: Iterable[Block]) -> Head:
-    """Return the head up to which ``blocks``, from the first one on, are a sound chain."""
+    """Return the head of the longest sound chain at the beginning of ``blocks``."""
     head = GENESIS
     try:
         for block in blocks:
@@ -250,7 +256,7 @@ def sound_end(blocks: Iterable[Block]) -> Head:
 
 
 def _check_sealed(block: Block, after: Head) -> None:
-    """Raise unless ``block`` follows ``after`` and its body matches its hash and its fields."""
+    """Raise an error if ``block`` does not follow ``after``, or if its fields or hash are wrong."""
     fault = _fault(block, after)
     if fault is None:
         try:
@@ -265,7 +271,7 @@ def _check_sealed(block: Block, after: Head) -> None:
 
 
 def _fault(block: Block, after: Head) -> str | None:
-    """Return why ``block`` cannot follow ``after``, or None. The body is hashed but not decoded."""
+    """Return why ``block`` cannot follow ``after``, or None; the body is hashed but not decoded."""
     if block.height != after.height + 1:
         return f"block {after.height + 1} is missing: block {block.height} is in its place"
     if block.first_seq != after.seq + 1:
@@ -278,7 +284,7 @@ def _fault(block: Block, after: Head) -> str | None:
 
 
 def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str | None:
-    """Return how the block's fields differ from its body, or None if they agree."""
+    """Return how the fields of ``block`` differ from its body, or None if they agree."""
     if count == 0:
         return "the block holds no event"
     if (block.height, block.first_seq, block.count) == (height, first_seq, count):
@@ -291,7 +297,7 @@ def _disagreement(block: Block, height: int, first_seq: int, count: int) -> str 
 
 
 def _check_format(found: int) -> None:
-    """Raise ``NewerLedgerError`` unless this program can read a body of format ``found``."""
+    """Raise ``NewerLedgerError`` if this program cannot read a body of format ``found``."""
     if found != FORMAT:
         raise NewerLedgerError(f"block format {found}")
 
@@ -312,5 +318,8 @@ def _check_times(block: Block, events: Sequence[Event], not_before_ms: int) -> N
 
 
 def _hash(prev_hash: bytes, body: bytes) -> bytes:
-    """Return the hash of a block; the leading name distinguishes it from other uses of SHA-256."""
+    """Return the hash of a block.
+
+    The hashed bytes begin with a fixed name, so the hash never equals a hash for another purpose.
+    """
     return sha256(_DOMAIN + prev_hash + body).digest()

@@ -1,9 +1,10 @@
-"""Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
+"""Checkpoints: a ledger's head, signed, and small enough to keep elsewhere.
 
-The holder of a ledger can cut the ledger short, or rewrite it with new hashes, and its chain still
-verifies. A checkpoint kept by another party records the ledger's head at some time. Its Ed25519
-signature proves that the holder of this ledger's key made it. ``cryptography`` takes tens of
-milliseconds to import, so only the functions that need it import it.
+The holder of a ledger can remove its last blocks, or rewrite it with new hashes, and the chain of
+the result is still sound. A checkpoint that another party keeps shows the ledger's head at some
+time. The checkpoint's Ed25519 signature proves that the holder of the ledger's key made it. The
+package ``cryptography`` takes tens of milliseconds to import, so only the functions that need it
+import it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SIGNATURE_BYTES: Final = 64
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """The ledger's end at ``at_ms``, and the signature of its key holder."""
+    """The head of a ledger at ``at_ms``, signed by the holder of the ledger's key."""
 
     ledger_id: str
     height: int
@@ -46,7 +47,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Disagreement(StrEnum):
-    """How a ledger and a checkpoint differ. The names never change."""
+    """How a ledger and a checkpoint differ. These values are stable for programs that read them."""
 
     BAD_SIGNATURE = "bad-signature"
     CHAIN_BROKEN = "chain-broken"
@@ -57,20 +58,20 @@ class Disagreement(StrEnum):
 
 
 class Agrees(Struct, frozen=True, kw_only=True):
-    """The ledger is sound, and its head is the checkpoint's head or comes after it."""
+    """The result for a sound ledger that contains the head of the checkpoint."""
 
     verified: Verified
 
 
 class Disagrees(Struct, frozen=True, kw_only=True):
-    """The ledger does not match the checkpoint; ``detail`` has the numbers."""
+    """The result for a ledger that does not match the checkpoint; ``detail`` has the numbers."""
 
     kind: Disagreement
     detail: str
 
 
 def public_key_of(private_key: bytes) -> bytes:
-    """Return the raw public half of a raw Ed25519 ``private_key``."""
+    """Return the public key of a raw Ed25519 ``private_key``, also as raw bytes."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
         Ed25519PrivateKey,
     )
@@ -79,7 +80,7 @@ def public_key_of(private_key: bytes) -> bytes:
 
 
 class CheckpointSigner:
-    """Signs checkpoints of one ledger with its raw Ed25519 ``private_key``, which is read once."""
+    """Signs checkpoints of one ledger with the ledger's raw Ed25519 ``private_key``."""
 
     __slots__ = ("_key", "_ledger_id", "public_key")
 
@@ -126,9 +127,9 @@ def sign_checkpoint(*, ledger_id: str, head: Head, at_ms: int, private_key: byte
 
 
 def signed_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return the bytes that the signature covers.
+    """Return the bytes that are signed.
 
-    The bytes contain all other fields, in a fixed order and encoding.
+    The bytes contain all fields except the signature, in a fixed order and encoding.
     """
     fields = (
         checkpoint.ledger_id,
@@ -142,7 +143,7 @@ def signed_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def verify_signature(checkpoint: Checkpoint) -> bool:
-    """Return whether ``checkpoint`` was signed by the key that it names; any key is accepted."""
+    """Return whether ``checkpoint`` was signed with the key that it names, whatever this key is."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow import
         Ed25519PublicKey,
@@ -161,9 +162,14 @@ def compare(
 ) -> Agrees | Disagrees:
     """Return whether ``blocks``, a whole ledger, contain the head that ``checkpoint`` signs.
 
-    Each block is read once, and the chain is verified on the way (``deep`` as in
-    ``verify_blocks``). If there are several faults, the first of this list is reported: the
-    signature, the chain, another ledger or key, a ledger that is too short, another history.
+    Each block is read once, and the chain is verified at the same time; ``deep`` has the same
+    meaning as in ``verify_blocks``. If there are several faults, the first of these is reported:
+
+    1. The signature is not valid.
+    2. The chain is not sound.
+    3. The checkpoint is of another ledger, or was signed with another key.
+    4. The ledger ends before the checkpoint.
+    5. The ledger has another history.
     """
     if not verify_signature(checkpoint):
         detail = "the checkpoint's signature is not valid: it was changed after it was signed"
@@ -181,7 +187,7 @@ def compare(
 
 
 class _Witness:
-    """Remembers the two blocks that a comparison needs while it iterates over all blocks."""
+    """Keeps the two blocks that a comparison needs, while all blocks are read once."""
 
     def __init__(self, height: int) -> None:
         self._height = height
@@ -189,7 +195,7 @@ class _Witness:
         self.there: Head | None = None
 
     def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield ``blocks`` unchanged."""
+        """Yield ``blocks`` unchanged, and keep the first block and the head at the height."""
         for block in blocks:
             if block.height == 1:
                 self.first = block
@@ -199,7 +205,7 @@ class _Witness:
 
 
 def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees | None:
-    """Return how the ledger's first block, known to be sound, contradicts the checkpoint."""
+    """Return how the ledger's first block, which is sound, contradicts the checkpoint, or None."""
     if first is None:
         detail = f"the ledger is empty; the checkpoint covers {checkpoint.seq} events"
         return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
@@ -236,7 +242,7 @@ def _history_difference(checkpoint: Checkpoint, there: Head | None, end: Head) -
 
 
 class _Text(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A checkpoint in JSON; bytes are hexadecimal."""
+    """A checkpoint as it is written in JSON; bytes are hexadecimal text."""
 
     kind: str
     ledger_id: str
@@ -269,7 +275,8 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
 def read_checkpoint(text: str | bytes) -> Checkpoint:
     """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not verified.
 
-    Raises ``CheckpointError``, which names the wrong field.
+    If the text is not a checkpoint, the function raises a ``CheckpointError`` that names the wrong
+    field.
     """
     try:
         fields = _TEXT.decode(text)

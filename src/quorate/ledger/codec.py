@@ -1,9 +1,10 @@
-"""Conversion of events: to and from MessagePack for the ledger, and named fields for exports.
+"""Conversion of events: to and from MessagePack for the ledger, and to named fields for exports.
 
-A tag such as ``lease-started/1`` names one version of an event, with a fixed list of fields, for
-ever. When the fields must change, the new version gets the next number in ``model/events.py``. The
-old class moves here, keeps its tag, and gets an entry in ``UPCASTERS`` that converts it to the
-current event. Decoding checks the type of every field, so the result is a whole event or an error.
+A tag such as ``lease-started/1`` names one version of an event. The fields of a version never
+change. If an event needs other fields, its class in ``model/events.py`` gets a tag with the next
+number. A class with the old fields and the old tag is added here, with an entry in ``UPCASTERS``
+that converts it to a later version. Decoding checks the type of every field, so the result is a
+complete event or an error.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ from quorate.model.specs import EnvelopeId, Run
 from quorate.model.task_arrays import is_alike, task_run
 
 Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
-"""For each old version, the function that returns the event in a newer or the current version."""
+"""For each old version of an event, the function that converts it to a later version."""
 
 
 _OWED_ROUNDS_MAX: Final = 10
-"""How many rounds a run could be owed, for events of rounds that do not state this number."""
+"""The value of ``owed_rounds_max`` for old events of rounds, which do not state it."""
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
-    """A start of a lease that does not record whether the lease started out of order."""
+    """The start of a lease, from a time when events did not say whether it is backfill."""
 
     lease: str
     run: str
@@ -69,7 +70,7 @@ class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
 
 
 class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
-    """A move of a reservation whose cause is a sentence."""
+    """A move of a reservation, from a time when the cause was recorded as a sentence."""
 
     reservation: str
     status: ReservationStatus
@@ -82,7 +83,7 @@ class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
 
 
 class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
-    """A round whose causes are a sentence, empty if there are none."""
+    """A round, from a time when all causes were recorded as one sentence, which may be empty."""
 
     pool: str
     number: int
@@ -97,7 +98,7 @@ class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
 
 
 class _RoundShared2(Fact, frozen=True, tag="round-shared/2"):
-    """A round that does not state how many rounds a run can be owed."""
+    """A round, from a time when events did not say how many rounds a run can be owed at most."""
 
     pool: str
     number: int
@@ -112,7 +113,7 @@ class _RoundShared2(Fact, frozen=True, tag="round-shared/2"):
 
 
 class _RoundShared3(Fact, frozen=True, tag="round-shared/3"):
-    """A round that does not state which part of its shares is in pairs."""
+    """A round, from a time when events did not say which part of a share is in pairs."""
 
     pool: str
     number: int
@@ -130,8 +131,9 @@ class _RoundShared3(Fact, frozen=True, tag="round-shared/3"):
 class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
     """The stored form of the submission of an array's task, for all tasks except the first.
 
-    The run equals the first task except for its name and its index, so the document of an array is
-    stored once. The decoder returns it as an ordinary run-submitted event.
+    The run of such a task equals the run of the first task, except for its name and its index. So
+    the document of an array is stored only once. The decoder returns an ordinary run-submitted
+    event.
     """
 
     run: str
@@ -170,15 +172,16 @@ UPCASTERS: Final[Upcasters] = {
     _RoundShared2: _round_shared_2,
     _RoundShared3: _round_shared_3,
 }
-"""The old versions of events, and the functions that convert them to the current ones."""
+"""For each old version of an event, the function that converts it to the current version."""
 
-# The errors that msgspec raises for bytes that are not a valid event. Besides DecodeError, a bad
-# string raises UnicodeDecodeError, and bytes that nest too deeply raise RecursionError.
+# The errors that msgspec raises for bytes that are not a valid event. Most are a DecodeError. A
+# text that is not UTF-8 raises UnicodeDecodeError, and bytes that nest too deeply raise
+# RecursionError.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventDecoder:
-    """Reads every version of an event that was ever written, and returns current events."""
+    """Reads events of every version that was ever written, and returns them in current versions."""
 
     def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
         shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters, TaskSubmitted)
@@ -194,16 +197,16 @@ class EventDecoder:
     def decode(self, data: bytes | Raw, *, first_seq: int) -> list[Fact]:
         """Return the events in ``data``, one MessagePack array.
 
-        ``first_seq`` is the first event's sequence number, for error texts. Raises
-        ``UnknownEventError`` for a tag of a newer Quorate, and ``CorruptLedgerError`` for any other
-        data that is not an event.
+        ``first_seq`` is the sequence number of the first event; error texts use it. The method
+        raises ``UnknownEventError`` for a tag of a newer Quorate, and ``CorruptLedgerError`` for
+        any other data that is not an event.
         """
         return [shapes[-1] for shapes in self.shapes(data, first_seq=first_seq)]
 
     def shapes(self, data: bytes | Raw, *, first_seq: int) -> list[tuple[Fact, ...]]:
-        """Return each event of ``data`` in its stored shape, and in all later ones.
+        """Return each event of ``data`` in its stored version and in all later versions.
 
-        Raises the errors of ``decode``.
+        The method raises the same errors as ``decode``.
         """
         try:
             events = self._many.decode(data)
@@ -221,7 +224,7 @@ class EventDecoder:
         return found
 
     def _since(self, event: Fact) -> tuple[Fact, ...]:
-        """Return ``event`` in its own and each later version; the last is current."""
+        """Return ``event`` in its own version and each later one; the last version is current."""
         found = [event]
         while (lift := self._upcasters.get(type(found[-1]))) is not None:
             found.append(lift(found[-1]))
@@ -271,7 +274,7 @@ def encode_events(events: Sequence[Event]) -> bytes:
 
 
 def _tasks_shortened(events: Sequence[Event]) -> list[Fact]:
-    """Return ``events`` with a ``TaskSubmitted`` for each task of an array except its first."""
+    """Return ``events`` with a ``TaskSubmitted`` for every task of an array but the first."""
     firsts: dict[str, Run] = {}
     found: list[Fact] = []
     for event in events:
@@ -288,7 +291,7 @@ def _tasks_shortened(events: Sequence[Event]) -> list[Fact]:
 
 
 def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> RunSubmitted:
-    """Return the event that ``stored`` represents; ``firsts`` are the first tasks in its block."""
+    """Return the event that ``stored`` represents; ``firsts`` has the first task of each array."""
     first = firsts.get(stored.run.removesuffix(f"_{stored.task}"))
     if first is None:
         raise CorruptLedgerError(
@@ -298,22 +301,23 @@ def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> R
 
 
 def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:
-    """Return the events of ``data``, which ``encode_events`` returned.
+    """Return the events of ``data``, a result of ``encode_events``.
 
-    See ``EventDecoder.decode``.
+    The errors are those of ``EventDecoder.decode``.
     """
     return cast("list[Event]", _DECODER.decode(data, first_seq=first_seq))
 
 
 def event_shapes(data: bytes | Raw, *, first_seq: int = 1) -> list[tuple[Fact, ...]]:
-    """Return each event of ``data`` in its stored shape, and in all later ones."""
+    """Return each event of ``data`` in its stored version and in all later versions."""
     return _DECODER.shapes(data, first_seq=first_seq)
 
 
 def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
-    """Return ``event`` with named fields for export: ``seq``, ``tag``, then the fields in order.
+    """Return ``event`` for an export: ``seq``, ``tag``, then its named fields in order.
 
-    Slots are shown as ``{"node": name, "slots": [ordinals]}``; all other fields are as stored.
+    Slots are written as ``{"node": name, "slots": [ordinals]}``, and all other fields as they are
+    stored.
     """
     shown: dict[str, Any] = {"seq": seq, "tag": tag_of(event)}
     for name in event.__struct_fields__:
@@ -323,9 +327,10 @@ def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
 
 
 def event_from_json(shown: Mapping[str, Any]) -> tuple[int, Event]:
-    """Return the sequence number and event of ``shown``, which ``event_to_json`` returned.
+    """Return the sequence number and the event of ``shown``, a result of ``event_to_json``.
 
-    Raises ``UnknownEventError`` or ``CorruptLedgerError``, which names the wrong field.
+    For an unknown tag, the function raises ``UnknownEventError``. For wrong fields, it raises a
+    ``CorruptLedgerError`` that names them.
     """
     fields = dict(shown)
     seq, tag = fields.pop("seq", None), fields.pop("tag", None)
@@ -354,14 +359,14 @@ _SHAPES: Final[Mapping[str, type[Fact]]] = {
 
 
 class _ShownSlots(msgspec.Struct, forbid_unknown_fields=True):
-    """A node's slots in an export."""
+    """The slots of one node, as an export shows them."""
 
     node: str
     slots: list[int]
 
 
 def _shown_slots(slots: Slots) -> list[dict[str, Any]]:
-    """Return (node, mask) pairs as nodes with the ordinals whose bits are set, ascending."""
+    """Return (node, mask) pairs as nodes, each with the sorted ordinals of the bits in its mask."""
     return [
         {"node": node, "slots": [bit for bit in range(mask.bit_length()) if mask >> bit & 1]}
         for node, mask in slots

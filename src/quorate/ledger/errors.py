@@ -1,4 +1,4 @@
-"""Errors in a ledger's bytes. The whole tree of errors is in ``ports/errors.py``.
+"""Errors in a ledger's bytes. The list of all errors is in ``ports/errors.py``.
 
 ``QuorateError`` is defined here because the ledger is the lowest layer that raises an error.
 """
@@ -11,19 +11,20 @@ RESTORE: Final = (
     "restore it from a backup: quorate ledger restore BACKUP.db --out NEW.db, or from an export: "
     "quorate ledger import FILE --out NEW.db"
 )
-"""The remedy for a ledger that is damaged for good."""
+"""The remedy for a ledger that cannot be repaired."""
 
 
 class QuorateError(Exception):
-    """The root of all errors that users can cause or meet; its text is one or two sentences."""
+    """The base class of all errors that users may see; an error's text is one or two sentences."""
 
 
 class CorruptLedgerError(QuorateError):
-    """The stored bytes are not those that were written.
+    """The stored bytes of a ledger are not the bytes that were written.
 
-    ``height`` and ``seq`` name the block and the first event in doubt, as far as they are known.
-    ``source`` is the file, if there is one. ``remedy`` says how to repair the ledger; a remedy
-    other than the usual one is part of the text.
+    ``height`` and ``seq`` name the block and the first event that may be wrong, as far as they are
+    known. ``source`` is the file, if there is one. ``remedy`` says how to repair the ledger. A
+    given ``remedy`` is part of the error's text; without one, ``remedy`` becomes ``RESTORE``, which
+    is not part of the text.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class CorruptLedgerError(QuorateError):
 
 
 class NewerLedgerError(QuorateError):
-    """The ledger is whole, but has a part that only a newer Quorate can read."""
+    """The ledger is sound, but a part of it can be read only by a newer Quorate."""
 
     def __init__(self, what: str, *, seq: int | None = None) -> None:
         place = "" if seq is None else f" at sequence {seq}"
@@ -62,7 +63,7 @@ class NewerLedgerError(QuorateError):
 
 
 class UnknownEventError(NewerLedgerError):
-    """The tag of an event is not known to this version."""
+    """The tag of an event is not known to this version of Quorate."""
 
     def __init__(self, tag: str, *, seq: int | None = None) -> None:
         super().__init__(f"event {tag!r}", seq=seq)
@@ -76,7 +77,7 @@ class CheckpointError(QuorateError):
 class ArchiveError(QuorateError):
     """The archive of ended runs cannot be read; the ledger itself is not affected.
 
-    ``place`` is the file, if there is one.
+    ``place`` is the file of the archive, if there is one.
     """
 
     def __init__(self, what: str, place: str = "") -> None:

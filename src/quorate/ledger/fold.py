@@ -1,6 +1,6 @@
-"""Fold: computes the state from the events.
+"""Fold: compute the state from the events.
 
-A replay checks the chain as it goes, so a state is never built from bytes that do not verify.
+A replay checks the chain while it reads, so no state is ever computed from damaged blocks.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""A state read from this many events or more is excluded from cyclic garbage collection."""
+"""A state from at least this many events is excluded from cyclic garbage collection."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the cycle collector, which would walk the many objects of a replay repeatedly.
+    """Pause Python's cyclic garbage collector during a replay.
 
-    A replay makes no reference cycles, so the collector would find nothing. Without the collector a
-    replay is more than twice as fast.
+    The collector would examine the many objects of a replay again and again. A replay makes no
+    reference cycles, so the collector would find nothing. Without the collector a replay is more
+    than twice as fast.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -37,7 +38,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def fold(events: Iterable[Event]) -> State:
-    """Return the state after ``events``, which are all events from the first one on."""
+    """Return the state after ``events``, which must begin with the first event of a ledger."""
     state = State()
     apply_all(state, events)
     return state
@@ -48,7 +49,8 @@ def replay(
 ) -> tuple[State, Head]:
     """Fold ``blocks``, which follow the head ``after``, into ``state``; return state and head.
 
-    Raises ``CorruptLedgerError`` or ``NewerLedgerError`` at the first block that is not sound.
+    The first block that is damaged, or that only a newer Quorate can read, raises
+    ``CorruptLedgerError`` or ``NewerLedgerError``.
     """
     state = State() if state is None else state
     head = after
@@ -56,7 +58,7 @@ def replay(
         for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):
             _apply_block(state, events, head)
         if head.seq >= LONG_EVENTS:
-            # The state stays in memory, so the garbage collector need not walk it each time.
+            # The state stays in memory, so the garbage collector need not examine it each time.
             gc.freeze()
     return state, head
 
@@ -64,8 +66,9 @@ def replay(
 def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
     """Fold the events of one block; raise an error if they contradict the state.
 
-    Hashes prove that the bytes are those that were written, not that the writer was right. A ledger
-    made by hand can free slots that were never taken.
+    Hashes prove that the bytes did not change after they were written. They do not prove that the
+    events are possible: in a ledger that was made by hand, an event may free slots that were never
+    taken.
     """
     try:
         apply_all(state, events)
@@ -75,9 +78,9 @@ def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
 
 
 def replay_until(blocks: Iterable[Block], *, at_ms: int) -> tuple[State, Head]:
-    """Return the state at ``at_ms``, after every event recorded at or before that instant.
+    """Return the state at ``at_ms``, after all events that were recorded up to that instant.
 
-    The returned head is that of the block with the last of these events.
+    The returned head is the head after the block with the last of these events.
     """
     state, last = State(), GENESIS
     for head, events in open_blocks(blocks):

@@ -1,8 +1,8 @@
 """Segments: consecutive blocks, packed into one file for an archive.
 
-The name of a segment has its heights and the first half of the SHA-256 of its file. Blocks never
-change, so a packed segment never changes either. The chain of hashes continues from segment to
-segment (docs/adr/0045).
+The name of a segment contains its first and last height, and the first half of the SHA-256 of its
+file. Blocks never change, so a segment never changes either. The chain of hashes continues from
+segment to segment (docs/adr/0045).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from quorate.ledger.errors import CorruptLedgerError
 
 _MAGIC: Final = b"quorate-segment/1\n"
 _LEVEL: Final = 1
-"""The zlib level. The events of a ledger shrink to a fifth, and higher levels gain little."""
+"""The zlib level. It reduces events to a fifth of their size; higher levels gain little."""
 
 
 class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Blocks ``first_height`` to ``last_height``, in a file with this ``size`` and ``sha256``."""
+    """The blocks ``first_height`` to ``last_height``; ``size`` and ``sha256`` are of their file."""
 
     first_height: int
     last_height: int
@@ -88,8 +88,9 @@ def pack(blocks: Sequence[Block]) -> tuple[Segment, bytes]:
 def unpack(segment: Segment, data: bytes) -> list[Block]:
     """Return the blocks of ``segment``, whose file is ``data``.
 
-    Raises ``CorruptLedgerError`` unless the file has the segment's hash and exactly its blocks. The
-    hashes of blocks are checked by ``chain.py``, or by ``check``.
+    The function raises ``CorruptLedgerError`` if the file does not have the segment's hash, or has
+    other blocks than the segment. The hashes of the blocks are not checked here, but by
+    ``chain.py`` or by ``check``.
     """
     if sha256(data).digest() != segment.sha256:
         raise _damaged(segment, "its contents do not match its hash")
@@ -115,7 +116,7 @@ def unpack(segment: Segment, data: bytes) -> list[Block]:
 
 
 def check(segment: Segment, data: bytes) -> None:
-    """Raise ``CorruptLedgerError`` unless ``data`` is ``segment`` and its chain is sound."""
+    """Raise ``CorruptLedgerError`` if ``data`` is not ``segment``, or if its chain is not sound."""
     found = verify_blocks(unpack(segment, data), after=segment.before)
     if isinstance(found, Broken):
         raise _damaged(segment, f"block {found.height}: {found.what}")

@@ -1,12 +1,12 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is only a cache. A snapshot names the head at which it was taken, and is ignored if its
-format is not that of this program. ``restore(take(state))`` equals the state that the events give.
-Indexes are not stored; they are rebuilt from the tables.
+A snapshot is only a cache. A snapshot has the format of the program that wrote it, and programs
+with another format ignore it. ``restore(take(state))`` equals the state that is computed from the
+events. Indexes are not stored; they are computed again from the tables.
 
-A store keeps a ``Cut``: the state without the runs that are over, and those runs as rows of the
-archive (``archive.py``). So a snapshot grows only with the live runs. The thread that owns the
-state makes the cut; any other thread can turn it into bytes.
+A store keeps a ``Cut``. A cut has the state without the runs that are over, and these runs as rows
+of the archive (``archive.py``). So the size of a snapshot does not grow with the runs that are
+over. The thread that owns the state makes the cut; any other thread can convert the cut to bytes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from quorate.model.state.records import (
 from quorate.model.state.state import State
 
 SNAPSHOT_FORMAT: Final = 19
-"""Raised whenever the structs below or the meaning of a counter change."""
+"""The number of the format, raised whenever a struct below or the meaning of a counter changes."""
 
 
 class _Envelope(Struct, array_like=True, gc=False):
@@ -199,7 +199,7 @@ _ENCODER: Final = Encoder()
 _FORMAT: Final = Decoder(_Format)
 _SNAPSHOT: Final = Decoder(_Snapshot)
 _ARRAY: Final = struct.Struct(">BI")
-"""The first byte of an array (0xDD) or a map (0xDF) of any length in MessagePack."""
+"""The beginning of an array or a map in MessagePack: a byte (0xDD or 0xDF) and the length."""
 _LONG_FIELD: Final = 256
 """A field with this many entries or more is encoded entry by entry."""
 
@@ -208,11 +208,11 @@ _LONG_FIELD: Final = 256
 class Cut:
     """A copy of a state at one instant, which later changes of the state do not affect.
 
-    ``runs`` are the runs in memory. Those that are named in ``returned`` are also in the archive,
-    as they were before they changed. The archive has ``archived_before`` runs, and was last written
-    with the snapshot at ``base_seq``, which is 0 if there is no snapshot. The runs of the state
-    stay frozen until ``archived`` or ``thaw`` of their table is called. Making a cut is quick. All
-    other steps take longer and may run on another thread.
+    ``runs`` are the runs in memory. The runs named in ``returned`` are also in the archive, but
+    have changed since they were archived. The archive has ``archived_before`` runs. It was last
+    written with the snapshot at ``base_seq``; if there is no snapshot, ``base_seq`` is 0. The runs
+    of the state stay frozen until ``archived`` or ``thaw`` of their table is called. Making a cut
+    is quick. All other steps take longer, and may run on another thread.
     """
 
     packed: _Snapshot
@@ -228,7 +228,7 @@ class Cut:
 
     @cached_property
     def over(self) -> list[RunRecord]:
-        """The runs that are over, which this cut archives."""
+        """The runs that are over and that are added to the archive with this cut."""
         returned = self.returned
         return [r for r in self.runs if r.ended_ms is not None and r.spec.name not in returned]
 
@@ -241,8 +241,8 @@ class Cut:
     def payload(self) -> bytes:
         """The state without the archived runs, as bytes.
 
-        The state is encoded entry by entry, so that other threads can run: a single call would
-        block them for its whole duration.
+        The state is encoded entry by entry, so that other threads can run in between. A single call
+        for the whole state would block them for its whole duration.
         """
         returned = self.returned
         here = [r for r in self.runs if r.ended_ms is None or r.spec.name in returned]
@@ -258,7 +258,7 @@ class Cut:
 
 
 def cut(state: State) -> Cut:
-    """Return the snapshot of ``state``, and the ended runs that are not archived yet."""
+    """Return a cut of ``state``, which includes the ended runs that are not archived yet."""
     runs = state.runs
     archive = runs.archive
     return Cut(
@@ -282,16 +282,16 @@ def _encoded(field: Any) -> bytes:
 
 
 def take(state: State) -> bytes:
-    """Return the part of ``state`` that is in memory, as bytes."""
+    """Return ``state`` as bytes, without the runs that are in its archive."""
     archive = state.runs.archive
     here = [record for _, record in state.runs.kept()]
     return _ENCODER.encode(_packed(state, here, 0 if archive is None else archive.count()))
 
 
 def fingerprint(state: State) -> bytes:
-    """Return a hash of the whole ``state``, whatever the order in which its tables were filled.
+    """Return a hash of the whole ``state``, which does not depend on the order in its tables.
 
-    The hash covers all runs, so it does not depend on which of them are archived.
+    The hash covers all runs, so it does not depend on which runs are archived.
     """
     packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):
@@ -321,10 +321,10 @@ def fingerprint(state: State) -> bytes:
 
 
 def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
-    """Return ``state`` with ``runs`` in place of its own runs.
+    """Return the stored form of ``state``, with ``runs`` in place of the runs of ``state``.
 
-    The result shares no mutable value with ``state``. Every table keeps its own order, because a
-    decision may name entries in that order.
+    The result shares no mutable value with ``state``. The order of every table is kept, because a
+    decision may name entries in this order.
     """
     state.refresh()
     return _Snapshot(
@@ -356,7 +356,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         list(state.pledges.values()),
         [(*key, *account) for key, account in state.disruption.items()],
         dict(state.deferred.items()),
-        # An announcement is replaced, and never changed.
+        # An announcement is never changed, but only replaced, so it need not be copied.
         dict(state.announced.items()),
         dict(state.barred.items()),
         list(state.recalls.values()),
@@ -378,8 +378,8 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
 def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
     """Return the state stored in ``payload``; None if it is not a snapshot of this format.
 
-    ``rows`` has the runs that were archived up to the snapshot. Without ``rows``, the result
-    is also None for a snapshot that leaves runs to an archive.
+    ``rows`` has the runs that were archived up to the snapshot. If some runs were archived and
+    ``rows`` is not given, the result is None, too.
     """
     with collector_paused():
         try:
@@ -397,7 +397,7 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
             ValueError,
             AssertionError,
         ):
-            # If the snapshot is wrong in any way, the state is computed from the ledger.
+            # If the snapshot is wrong in any way, the caller computes the state from the ledger.
             return None
 
 
@@ -515,12 +515,12 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
 
 
 def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
-    """Return ``known`` with its runs sorted, whatever their order was."""
+    """Return ``known`` with its runs sorted."""
     return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
 
 
 def _by_flavor(known: RoundsRun) -> RoundsRun:
-    """Return ``known`` with its flavors sorted, whatever their order was."""
+    """Return ``known`` with its flavors sorted."""
     return RoundsRun(
         known.pool,
         known.steps,
@@ -542,7 +542,7 @@ def _restore_run(state: State, run: PackedRun) -> None:
     if run.backfills:
         state.backfilled[name] = None
     if run.spec.rounds is not None:
-        return  # The run is in no queue, and the snapshot has its record of rounds.
+        return  # A run in rounds is not queued; the snapshot has its state in rounds.
     if run.phase is Phase.PENDING:
         state.enqueue(record)
     elif run.phase is Phase.RUNNING and run.spec.malleable is not None:

@@ -1,1 +1,1 @@
-"""The interfaces of Quorate to the outside, as Protocols, and their errors."""
+"""The ports: interfaces to everything outside the program, as Protocols, and their errors."""

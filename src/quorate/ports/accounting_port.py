@@ -1,8 +1,8 @@
-"""The accounting port: another system that grants hours, records their use, and bills it.
+"""The accounting port: another system that grants hours, records their use, and bills for it.
 
-An owner is linked to a *resource* of that system. Each kind of hours is a *component* of the
-resource, with a name that the other system chooses. Use is reported as the absolute amounts of a
-month, so that a repeated report changes nothing (docs/adr/0022).
+An owner is linked to a *resource* of the other system. Each kind of hours is a *component* of the
+resource; the other system chooses its name. A report has the whole amount used in a month so far,
+so that a repeated report changes nothing (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Amount:
 
     @property
     def hours_text(self) -> str:
-        """The amount in hours, as exact text."""
+        """The exact amount in hours, as text."""
         return f"{self.hundredths // 100}.{self.hundredths % 100:02d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """The use of a resource in the month of ``at_ms``, while an owner was linked to it."""
+    """The use of a resource in the month of ``at_ms``, counted while an owner was linked to it."""
 
     resource: str
     at_ms: int
@@ -40,10 +40,10 @@ class Consumption:
 
 @dataclass(slots=True)
 class LinkStatus:
-    """The status of a link, for metrics and operators; it may be read from any thread.
+    """The status of all links to an accounting system, for metrics and operators.
 
-    ``troubles`` maps an owner to the reason why the last request for it had no answer. ``trouble``
-    is a fault of this service that stops all reports, with its remedy.
+    Any thread may read it. ``troubles`` has, for each owner whose last request had no answer, the
+    reason. ``trouble`` is a fault of this service that stops all reports, with the remedy.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class LinkStatus:
 
 
 class Accounting(Protocol):
-    """An accounting system. Methods take a bounded time and raise ``AccountingError`` only."""
+    """An accounting system. Methods take a bounded time, and raise only ``AccountingError``."""
 
     def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
-        """Return the granted and the remaining hours of each of ``components``, in their order."""
+        """Return the granted and the remaining hours of each of ``components``, in this order."""
         ...
 
     def report(self, consumption: Consumption) -> None:
-        """Record ``consumption`` in the other system, in place of the month's earlier report."""
+        """Record ``consumption`` in the other system; it replaces the month's earlier report."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The archive port: files with closed segments of a ledger, and its published snapshots.
+"""The archive port: files with segments of a ledger, which are complete, and with its snapshots.
 
-An archive is a folder that every machine sees, or an object store. Each file is written once and
-never changed.
+An archive is a folder that every machine can read, or an object store. Each file is written once
+and never changed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Protocol
 class FileArchive(Protocol):
     """Named files. Names consist of letters, digits, ``.`` and ``-``; ``/`` separates folders.
 
-    Methods raise ``SegmentError`` and ``StoreFullError`` only.
+    Methods raise no errors but ``SegmentError`` and ``StoreFullError``.
     """
 
     def put(self, name: str, data: bytes) -> None:
-        """Store ``data`` as ``name``, completely or not at all; it is durable on return."""
+        """Store ``data`` as ``name``, completely or not at all; on return ``data`` is durable."""
         ...
 
     def get(self, name: str) -> bytes:
-        """Return the content of ``name``; raises if there is no such file."""
+        """Return the content of ``name``; raise ``SegmentError`` if there is no such file."""
         ...
 
     def put_file(self, name: str, source: Path) -> None:
-        """Store a copy of the file ``source`` as ``name``, with the guarantees of ``put``."""
+        """Store a copy of the file ``source`` as ``name``, completely and durably like ``put``."""
         ...
 
     def get_file(self, name: str, target: Path) -> None:
@@ -35,10 +35,10 @@ class FileArchive(Protocol):
     def names(self, room: str) -> list[str]:
         """Return the names of the files in the folder ``room``, sorted.
 
-        Empty if there is no such folder.
+        The list is empty if there is no such folder.
         """
         ...
 
     def remove(self, name: str) -> None:
-        """Remove the file ``name``; a file that does not exist is no error."""
+        """Remove the file ``name``; do nothing if there is no such file."""
         ...

@@ -1,4 +1,4 @@
-"""The clock port: the only way time enters a decision."""
+"""The clock port: every decision gets its time from here."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class Clock(Protocol):
     """A clock."""
 
     def now_ms(self) -> int:
-        """Return Unix milliseconds, which may step back.
+        """Return the wall-clock time in Unix milliseconds, which may step back.
 
-        The loop never lets the ledger's time step back.
+        The loop makes sure that the times in the ledger never step back.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A time that cannot be set: ``ms`` milliseconds since the boot with the id ``boot``."""
+    """A time that nobody can set: ``ms`` milliseconds since the boot with the id ``boot``."""
 
     boot: str
     ms: int
@@ -27,10 +27,10 @@ class Steady:
 
 @runtime_checkable
 class SteadyClock(Clock, Protocol):
-    """A clock whose wall time can be compared with a monotonic one."""
+    """A clock that also has a monotonic time, with which its wall time can be compared."""
 
     def steady(self) -> Steady:
-        """Return the time since the machine's boot, including time asleep."""
+        """Return the time since the machine's boot, including time in which the machine slept."""
         ...
 
 
@@ -38,8 +38,9 @@ class SteadyClock(Clock, Protocol):
 class ClockStatus:
     """The wall clock compared with the steady one.
 
-    ``trusted_ms`` is the time that decisions use, and ``step_ms`` is how far the wall clock differs
-    from it. ``why`` says why deciding has stopped, and is empty while the service decides.
+    ``trusted_ms`` is the time that decisions use, and ``step_ms`` is the difference of the wall
+    clock from it. ``why`` says why the service has stopped deciding; it is empty while the service
+    decides.
     """
 
     wall_ms: int
@@ -49,12 +50,12 @@ class ClockStatus:
 
 
 class ClockControl(Protocol):
-    """The operations of an operator on the clock; safe from every thread."""
+    """The operations on the clock that an operator may request. Any thread may call them."""
 
     def status(self) -> ClockStatus:
         """Return the present status of the clocks."""
         ...
 
     def accept(self, actor: str) -> ClockStatus:
-        """Trust the present time of the wall clock, and decide again; ``actor`` is logged."""
+        """Trust the present wall-clock time, and decide again; ``actor``, who asked, is logged."""
         ...

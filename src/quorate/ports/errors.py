@@ -1,46 +1,46 @@
-"""The errors of the world outside the core, as one tree.
+"""All errors that ports, adapters and the ledger raise, as one tree.
 
     QuorateError
-    ├── CorruptLedgerError      stored bytes are not those written        (ledger/errors.py)
-    ├── NewerLedgerError        whole, but only a newer Quorate reads it  (ledger/errors.py)
+        ├── CorruptLedgerError      the stored bytes of a ledger have changed (ledger/errors.py)
+    ├── NewerLedgerError        only a newer Quorate can read the ledger  (ledger/errors.py)
     │   └── UnknownEventError   an event's tag is not in this version     (ledger/errors.py)
     ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
     ├── ArchiveError            archived runs cannot be read              (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
     ├── ClusterError            a Kubernetes cluster did not carry out a request
-    │   ├── ClusterAccessError  the service does not know how to reach it
-    │   ├── ClusterDownError    it cannot be reached, or does not answer in time
-    │   └── ClusterRefusedError it refused the request
+        │   ├── ClusterAccessError  a kubeconfig or a credential cannot be used
+    │   ├── ClusterDownError    the cluster cannot be reached, or does not answer in time
+    │   └── ClusterRefusedError the cluster refused the request
     ├── GpusUnknownError        the GPUs of this machine are not known
-    ├── DecidingStoppedError    nothing is decided until an operator acts
-    ├── BlockTooLargeError      a command has more events than a block takes
+        ├── DecidingStoppedError    nothing is decided until an operator acts
+    ├── BlockTooLargeError      the events of a command do not fit into a block
     ├── OldTermError            an executor has accepted orders of a newer leader
     ├── AccountingError         an accounting system refused a report, or is unreadable
-    │   └── AccountingDownError it cannot be reached, or does not answer in time
-    └── StoreError              the store could not carry out a request; nothing recorded
+    │   └── AccountingDownError the system cannot be reached, or does not answer in time
+    └── StoreError              the store could not carry out a request; nothing is recorded
         ├── StaleHeadError      another writer appended first
-        ├── LedgerHeldError     another process is writing to it
+        ├── LedgerHeldError     another process is writing to the ledger
         ├── StoreUrlError       a URL names no store
-        ├── LedgerNotFoundError there is no such file
-        ├── LedgerExistsError   there is one already
-        ├── LedgerServedError   services still use it
-        ├── LedgerMovedError    it was moved to another store
-        ├── LedgerEmptyError    it was created and has no event
+        ├── LedgerNotFoundError there is no ledger at the path
+        ├── LedgerExistsError   there is a file at the path of a new ledger
+        ├── LedgerServedError   services still use the ledger
+        ├── LedgerMovedError    the ledger was moved to another store
+        ├── LedgerEmptyError    the ledger was created and has no event
         ├── NotALedgerError     the file is not a ledger
-        ├── LedgerVersionError  the file is of a newer layout
-        ├── StoreFullError      no space
-        ├── StoreReadOnlyError  not writable, or opened for reading
-        ├── StoreBusyError      locked for too long by another program
-        ├── StoreDownError      its servers cannot be reached, or do not answer in time
-        │   └── UnsureAppendError   a block was sent, and whether it is recorded is unknown
-        ├── StoreAccessError    its servers refuse this program's credentials
-        ├── NotLeaderError      another program leads, or this one's lease has run out
+        ├── LedgerVersionError  the file has a newer layout
+        ├── StoreFullError      the disk or a quota on it is full
+        ├── StoreReadOnlyError  the file is not writable, or was opened for reading
+        ├── StoreBusyError      another program has locked the file for too long
+        ├── StoreDownError      the servers cannot be reached, or do not answer in time
+        │   └── UnsureAppendError   a block was sent, and may or may not be recorded
+        ├── StoreAccessError    the servers refuse this program's credentials
+        ├── NotLeaderError      another program leads, or the lease of this one has run out
         ├── SegmentError        archived blocks are missing or damaged
-        └── OutboxError         the file beside the ledger is no outbox, or damaged
+        └── OutboxError         the file beside the ledger is no outbox, or is damaged
 
-Stores also raise the errors of the ledger, because readers treat a damaged row like a damaged
-block. Adapters raise no other errors.
+Stores also raise the errors of the ledger, because a damaged row of a store is handled like a
+damaged block. Adapters raise no errors that are not in this tree.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class WorkFolderError(QuorateError):
 
 
 class ClusterError(QuorateError):
-    """A Kubernetes cluster did not carry out a request; the text says which one and why."""
+    """A Kubernetes cluster did not carry out a request; the text says which request, and why."""
 
 
 class ClusterAccessError(ClusterError):
@@ -135,7 +135,7 @@ class GpusUnknownError(QuorateError):
 
 
 class DecidingStoppedError(QuorateError):
-    """No decision is made; the text says why, and names the remedy. Reads continue."""
+    """The service makes no decisions now; the text says why, and what to do. Reads continue."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is decided: {why}")
@@ -155,7 +155,10 @@ class BlockTooLargeError(QuorateError):
 
 
 class OldTermError(QuorateError):
-    """An executor has accepted orders of a newer term; the sender of old orders no longer leads."""
+    """An executor refuses orders, because it has accepted orders of a newer term.
+
+    The sender of the refused orders no longer leads.
+    """
 
     def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
         super().__init__(
@@ -177,15 +180,15 @@ class AccountingDownError(AccountingError):
 class StoreError(QuorateError):
     """The store could not carry out a request.
 
-    A failed append recorded nothing, unless it is an ``UnsureAppendError``.
+    A failed append has recorded nothing. The only exception is ``UnsureAppendError``.
     """
 
 
 class StaleHeadError(StoreError):
     """The ledger is no longer at the head for which the decision was made; decide again.
 
-    ``blocks`` are blocks after ``expected`` that the store returned with the refusal. ``blocks``
-    may be empty, or end before ``actual``.
+    ``blocks`` are blocks after ``expected`` that the store returned together with the refusal. They
+    may be fewer than all blocks up to ``actual``, or none.
     """
 
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:
@@ -209,7 +212,7 @@ class Holder:
 
 
 class LedgerHeldError(StoreError):
-    """Another process has the ledger open for writing; ``holder`` is None if that is not known."""
+    """Another process has the ledger open for writing; ``holder`` is None if it is not known."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
         who = (
@@ -226,7 +229,7 @@ class LedgerHeldError(StoreError):
 
 
 class StoreUrlError(StoreError):
-    """A URL names no store; the text lists the possible ones."""
+    """A URL names no store; the text lists the kinds of URLs that do."""
 
 
 class LedgerNotFoundError(StoreError):
@@ -246,7 +249,7 @@ class LedgerExistsError(StoreError):
 
 
 class LedgerServedError(StoreError):
-    """Services use a ledger that must not change now; ``services`` has their addresses."""
+    """A ledger must not change now, but services use it; ``services`` has their addresses."""
 
     def __init__(self, place: str, services: Mapping[str, str]) -> None:
         names = ", ".join(f"{name} ({address})" for name, address in sorted(services.items()))
@@ -271,7 +274,7 @@ class LedgerMovedError(StoreError):
 
 
 class LedgerEmptyError(StoreError):
-    """The file is a ledger without its first event, because its creation was interrupted."""
+    """The file is a ledger that has no event, because its creation was interrupted."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -289,7 +292,7 @@ class NotALedgerError(StoreError):
 
 
 class LedgerVersionError(StoreError):
-    """The file's layout is newer than those that this Quorate knows."""
+    """The file has a newer layout than this Quorate knows."""
 
     def __init__(self, path: Path | str, *, found: int, known: int) -> None:
         super().__init__(
@@ -302,7 +305,7 @@ class LedgerVersionError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk or a quota on it is full."""
+    """The disk, or a quota on the disk, is full."""
 
 
 class StoreReadOnlyError(StoreError):
@@ -314,14 +317,14 @@ class StoreBusyError(StoreError):
 
 
 class StoreDownError(StoreError):
-    """The servers of the store cannot be reached, or have no quorum, or took too long."""
+    """The servers of the store cannot be reached, have no quorum, or took too long to answer."""
 
 
 class UnsureAppendError(StoreDownError):
-    """A block was sent, and neither an answer nor the head could be read since.
+    """A block was sent, and since then neither an answer nor the head could be read.
 
-    The block may be recorded now or a moment later. The caller must read the head before it decides
-    again.
+    The block may be recorded already, or a moment later, or never. The caller must read the head
+    before it decides again.
     """
 
     def __init__(self, block: Head, why: str) -> None:
@@ -338,12 +341,12 @@ class StoreAccessError(StoreError):
 
 
 class NotLeaderError(StoreError):
-    """Only the leader appends, and another program leads now; nothing was recorded."""
+    """Only the leader may append, and this program does not lead now; nothing was recorded."""
 
 
 class SegmentError(StoreError):
-    """A segment of archived blocks cannot be read, or has other bytes than those written."""
+    """A segment of archived blocks cannot be read, or its bytes have changed."""
 
 
 class OutboxError(StoreError):
-    """The file with waiting deliveries cannot be used; the ledger is not affected."""
+    """The file with deliveries that wait cannot be used; the ledger is not affected."""

@@ -1,19 +1,19 @@
-"""The executor port: a program that runs the work of open leases, and confirms its end.
+"""The executor port: a program that runs the work of open leases, and confirms when it has ended.
 
-The loop gives orders when their events are durable: all orders of one commit together, in ledger
-order. Orders are facts about leases, so receiving one twice changes nothing: a lease that has ended
-is not started again, and the earliest deadline of a stop applies. Only ``resume`` may name an ended
-lease again, because the ledger may have been restored from a backup.
+The loop gives orders when the events behind them are durable: all orders of one commit together, in
+ledger order. An order may be given twice, and the second time it changes nothing: a lease that has
+ended is not started again, and of several deadlines for a stop the earliest applies. There is one
+exception: ``resume`` may start a lease that has ended, because the ledger may have been restored
+from a backup.
 
 Each order has the term of the leader that gives it; the term is 0 if a ledger has one writer. An
-executor that has accepted orders of a term refuses orders of older terms from any service, at any
-later time. If an ``EndLease`` and a ``StartLease`` of one run in one batch name the same slots, the
-work on these slots continues. Work continues in this way in a hand-over, in a swap, and if a step
-replaces a lost group.
+executor that has accepted orders of a term refuses, from then on, all orders of older terms. If an
+``EndLease`` and a ``StartLease`` of one run in one batch name the same slots, the work on these
+slots continues. This happens in a hand-over, in a swap, and when a step replaces a lost group.
 
-The loop polls for ends: ``reports`` returns each end until an ``EndLease`` shows that the ledger
-has recorded it. So no end is lost before it is committed. The end of a wipe is reported until the
-node takes work again.
+The loop polls for ends of work: ``reports`` returns each end until an ``EndLease`` shows that the
+ledger has recorded this end. So no end is lost before it is committed. The end of a wipe is
+reported until the node gets work again.
 
 ``testing/executor_contract.py`` tests these rules, and every executor passes the tests.
 """
@@ -34,10 +34,11 @@ from quorate.model.specs import Run
 class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; the slots of a spare are only reserved.
 
-    ``grace_ms`` is the time to save a checkpoint when the work has to stop. ``partner`` is another
-    run, whose work runs on the same slots. The two runs exit separately, and the lease ends with
-    the last exit. ``executor`` is the ``Pool.executor_name`` of the run's pool. ``bounds`` has the
-    bounds of each of ``runs`` in its round, and is empty outside pools of discipline ``rounds``.
+    ``grace_ms`` is the time that the work has to save a checkpoint when it must stop. ``partner``
+    is another run, whose work runs on the same slots. The two runs exit separately, and the lease
+    ends with the second exit. ``executor`` is the ``Pool.executor_name`` of the run's pool.
+    ``bounds`` has, for each of ``runs``, its bounds in the present round; it is empty outside pools
+    of discipline ``rounds``.
     """
 
     lease: LeaseStarted
@@ -49,7 +50,7 @@ class StartLease:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs under this lease: one, or two that share the GPUs."""
+        """The runs that work under this lease: one run, or two runs that share the GPUs."""
         return (self.run,) if self.partner is None else (self.run, self.partner)
 
 
@@ -57,7 +58,8 @@ class StartLease:
 class StopLease:
     """Let the work under a lease save a checkpoint and exit, by ``deadline_ms`` at the latest.
 
-    A second order may bring the deadline forward: to now, if a run is cancelled without grace.
+    A second order may name an earlier deadline. For example, if a run is cancelled without grace,
+    the new deadline is now.
     """
 
     lease: str
@@ -66,7 +68,7 @@ class StopLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease has ended in the ledger: end all its processes, and do not report its end again."""
+    """The ledger has recorded the end of a lease: end all its processes, and report it no more."""
 
     lease: str
     reason: EndReason
@@ -74,7 +76,7 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True)
 class WipeNode:
-    """A claim has left ``node``: wipe it once, so that the next user finds no data of the claim."""
+    """A claim has left ``node``: wipe the node once, so that the next user finds no data there."""
 
     node: str
     claim: str
@@ -82,7 +84,7 @@ class WipeNode:
 
 @dataclass(frozen=True, slots=True)
 class FenceNode:
-    """``node`` has failed: end at once all work on the node under leases that are open now."""
+    """``node`` has failed: end, at once, all work on the node under leases that are now open."""
 
     node: str
 
@@ -94,7 +96,7 @@ Order = StartLease | StopLease | EndLease | WipeNode | FenceNode
 class RunExited:
     """All the work of a run has ended by itself, with ``code``; ``lease`` is one of its leases.
 
-    The lease identifies this start of the run among earlier and later ones.
+    The lease says which start of the run has ended, because a run may start several times.
     """
 
     run: str
@@ -105,10 +107,10 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class RunUnstarted:
-    """A run has had GPUs for a long time, and its work has not begun; ``note`` says why.
+    """A run has had GPUs for a long time, but its work has not begun; ``note`` says why.
 
-    The report is repeated until the leases of the run are ordered to stop. For ``lease`` see
-    ``RunExited``.
+    The report is repeated until the leases of the run are ordered to stop. ``lease`` has the same
+    meaning as in ``RunExited``.
     """
 
     run: str
@@ -125,7 +127,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class WipeDone:
-    """The wipe of a node after ``claim`` is over; unless ``is_clean``, the node may have data."""
+    """The wipe of a node after ``claim`` is over; if ``is_clean`` is false, data may be left."""
 
     node: str
     claim: str
@@ -140,7 +142,7 @@ Report = RunExited | RunUnstarted | LeaseGone | WipeDone
 class Readiness:
     """Whether the work of a run has begun on all of its nodes.
 
-    ``reason`` is one word and ``message`` a sentence; both are for users.
+    ``reason`` is one word and ``message`` is a sentence; both are shown to users.
     """
 
     is_ready: bool
@@ -149,58 +151,56 @@ class Readiness:
 
 
 class Executor(Protocol):
-    """Runs work. ``carry_out`` and ``resume`` return at once, and are safe to repeat."""
+    """Runs work. ``carry_out`` and ``resume`` return at once, and may be called again safely."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Accept the orders of one commit, which is durable.
 
-        Raises ``OldTermError``, and accepts no order, if orders of a newer term than ``term`` were
-        accepted before.
+        If orders of a newer term than ``term`` were accepted before, the method accepts no order
+        and raises ``OldTermError``.
         """
         ...
 
     def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Accept the orders of every open lease again, after a restart, and end all other work.
 
-        Unless ``is_whole``, work of other leases continues, because the ledger may have later
+        If ``is_whole`` is false, work of other leases continues, because the ledger may have later
         leases that the caller has not read yet. The caller then reads these leases, and calls this
-        method again with ``is_whole``.
+        method again with ``is_whole`` true.
 
-        For each stopping lease, the orders have its stop after its start. The orders also name the
-        nodes that have failed or have to be wiped. Raises ``OldTermError`` as ``carry_out`` does.
+        For a stopping lease, the orders have first its start and then its stop. The orders also
+        name the nodes that have failed or have to be wiped. The method raises ``OldTermError`` in
+        the same case as ``carry_out``.
         """
         ...
 
     def reports(self) -> Sequence[Report]:
-        """Return the ends that are not in the ledger yet.
+        """Return the reports that are not recorded in the ledger yet.
 
-        Exits come first, oldest first. So if work exits during a stop, its exit comes before the
-        end of its lease. Then come runs that could not be started, leases that have ended, and
-        wipes.
+        Exits of runs come first, the oldest of them first. So if work exits during a stop, the exit
+        comes before the end of the lease. Then come runs that could not be started, leases that
+        have ended, and wipes.
         """
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported.
-
-        Runs that reported no step are absent.
-        """
+        """Return the last step that each of ``runs`` has reported; runs without one are absent."""
         ...
 
 
 class ServedExecutor(Executor, Protocol):
-    """An executor owned by a service, from ``belong_to`` to ``close``."""
+    """An executor that belongs to one service, from the call of ``belong_to`` to ``close``."""
 
     @property
     def trouble(self) -> str:
-        """The fault that prevents work from being started and stopped; empty if there is none."""
+        """The fault because of which no work can be started or stopped; empty if there is none."""
         ...
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """The faults that prevent the work of some pools from being started, by executor name.
+        """For each executor name with a fault, the fault because of which it can start no work.
 
-        Other pools continue, so this is no ``trouble``.
+        The pools of other executors continue, so ``trouble`` stays empty.
         """
         ...
 
@@ -212,20 +212,21 @@ class ServedExecutor(Executor, Protocol):
         ...
 
     def belong_to(self, ledger_id: str) -> None:
-        """Work for one ledger from now on; called before any order of that ledger.
+        """Work for one ledger from now on; this must be called before any order of the ledger.
 
-        Raises ``WorkFolderError`` if the folder has work of another ledger, or of another service.
+        The method raises ``WorkFolderError`` if the folder for work belongs to another ledger or
+        service.
         """
         ...
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Register ``wake``, which the executor calls, on any thread, when it has a report."""
+        """Register ``wake``, which the executor calls when it has a report, on any thread."""
         ...
 
     def next_ms(self) -> int | None:
-        """Return when to read the reports even if ``wake`` was not called; None means never."""
+        """Return when to read the reports even without a call of ``wake``; None means never."""
         ...
 
     def close(self) -> None:
-        """Finish the accepted orders, and accept no more. A second call does nothing."""
+        """Carry out the accepted orders, and accept no further ones. A second call does nothing."""
         ...

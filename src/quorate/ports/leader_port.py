@@ -1,8 +1,8 @@
-"""The leader port: one of the services of a ledger leads, and the others know which one.
+"""The leader port: one of the services of a ledger leads, and the other services know which one.
 
-If several services share a store, each of these services can become the leader. Only the leader
-appends: the store refuses the blocks of other services. A term is a number that every election
-increases by one.
+If several services share a store, each of them can become the leader. Only the leader appends: the
+store refuses blocks from other services. The term is the number of a leader's period; every
+election increases it by one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemberRecord:
 
 
 class Membership(Protocol):
-    """The entry of a service in the list of its ledger's services, until it is closed."""
+    """The entry of a service in the list of its ledger's services; it stays until ``close``."""
 
     def close(self) -> None:
         """Remove the entry."""
@@ -49,8 +49,8 @@ class Membership(Protocol):
 class QuorumStatus:
     """The status of one service of a ledger; ``leader`` is the name of the leader.
 
-    ``sequence`` is the last event that the service has, and ``lag_ms`` is how old its state may be.
-    ``is_alone`` is true for a service that has its ledger to itself.
+    ``sequence`` is the last event that the service has read, and ``lag_ms`` is how far its state
+    may be behind the ledger. ``is_alone`` is true if no other service can use the ledger.
     """
 
     name: str
@@ -64,7 +64,10 @@ class QuorumStatus:
 
 
 class QuorumControl(Protocol):
-    """The operations of an operator on the services of one ledger; for the ledger's thread only."""
+    """The operations on a ledger's services that an operator may request.
+
+    Only the ledger's thread may call them.
+    """
 
     def status(self) -> QuorumStatus:
         """Return the status of this service."""
@@ -75,32 +78,32 @@ class QuorumControl(Protocol):
         ...
 
     def step_down(self) -> None:
-        """Give up the leadership; this service becomes a candidate again after a while."""
+        """Give up the leadership of this service, which becomes a candidate again after a while."""
         ...
 
 
 class Candidacy(Protocol):
-    """A candidate for the leadership; safe to use from every thread."""
+    """A candidate for the leadership. Any thread may use it."""
 
     @property
     def leader(self) -> LeaderRecord | None:
-        """The leader that this candidate knows, which may be itself; None while there is none."""
+        """The leader as far as this candidate knows, which may be itself; None without a leader."""
         ...
 
     @property
     def term(self) -> int:
-        """The term in which this candidate may act as the leader now; 0 if it may not."""
+        """The term in which this candidate is the leader now; 0 if it is not the leader."""
         ...
 
     def left_s(self, term: int) -> float:
         """Return for how many seconds from now this candidate may act as the leader of ``term``.
 
-        The result is 0 if it may not.
+        The result is 0 if the candidate is not the leader of this term.
         """
         ...
 
     def start(self) -> None:
-        """Take part in elections from now on."""
+        """Stand in elections from now on."""
         ...
 
     def step_down(self) -> None:
@@ -114,16 +117,17 @@ class Candidacy(Protocol):
 
 @runtime_checkable
 class MovedStore(Protocol):
-    """The methods that move a ledger elsewhere, in a store for several writers."""
+    """The methods of a store for several writers by which its ledger is moved to another store."""
 
     def check_unserved(self) -> None:
         """Raise ``LedgerServedError`` if services use this ledger at present."""
         ...
 
     def mark_moved(self, head: Head, target: str) -> None:
-        """Refuse all appends from now on: the ledger, up to ``head``, is now at ``target``.
+        """Refuse all appends from now on, because the ledger up to ``head`` is now at ``target``.
 
-        Raises a ``StoreError`` if the ledger does not end at ``head``, or a service leads.
+        The method raises a ``StoreError`` if the ledger does not end at ``head``, or if a service
+        leads.
         """
         ...
 
@@ -133,16 +137,16 @@ class LedStore(Protocol):
     """The additional methods of a store for several services with one leader."""
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
-        """Return the head when the log has event ``seq``, at the latest after ``within_s`` seconds.
+        """Return the head once the log has event ``seq``, but at the latest after ``within_s``.
 
-        Safe from every thread. Raises a ``StoreError`` if the head is not known.
+        Any thread may call this method. It raises a ``StoreError`` if the head is not known.
         """
         ...
 
     def look_at_head(self, *, within_s: float) -> Head:
-        """Return the present head; raises a ``StoreError`` if there is no answer in time.
+        """Return the present head; raise a ``StoreError`` if there is no answer in time.
 
-        Safe from every thread.
+        Any thread may call this method.
         """
         ...
 
@@ -154,19 +158,19 @@ class LedStore(Protocol):
         grpc: str = "",
         on_change: Callable[[object], None] = lambda _: None,
     ) -> Candidacy:
-        """Return a candidate called ``name``, reached at ``service``; the caller starts it.
+        """Return a candidate called ``name`` with the address ``service``; the caller starts it.
 
-        From now on this store appends only while the candidate leads. ``on_change`` is called, on a
-        thread of the candidate, when the leader has changed.
+        From now on this store appends only while the candidate leads. When the leader has changed,
+        a thread of the candidate calls ``on_change``.
         """
         ...
 
     def act_within(self, left_s: Callable[[], float] | None) -> None:
-        """From now on, limit each call for blocks to the time that ``left_s`` returns.
+        """From now on, limit calls that read or append blocks to the time that ``left_s`` returns.
 
-        When that time is 0, the calls raise ``NotLeaderError`` at once, without a request to the
-        servers of the store. If ``left_s`` is None, the calls have no limit. ``wait_for`` and
-        ``look_at_head`` have limits of their own.
+        If this time is 0, such a call raises ``NotLeaderError`` at once, without a request to the
+        servers of the store. If ``left_s`` is None, there is no limit. ``wait_for`` and
+        ``look_at_head`` are limited by their argument ``within_s`` instead.
         """
         ...
 
@@ -175,5 +179,5 @@ class LedStore(Protocol):
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services of this ledger that were alive lately, by name."""
+        """Return the services of this ledger that were alive lately, sorted by name."""
         ...

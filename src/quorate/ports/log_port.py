@@ -1,4 +1,4 @@
-"""The logs port: the output of a run's work, and its reports."""
+"""The logs port: the output of a run's work, and the steps that the work has reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quorate.ports.step_report import StepReport
 
 
 class Stream(StrEnum):
-    """The stream that a process wrote a line to."""
+    """The stream to which a process wrote a line."""
 
     OUT = "out"
     ERR = "err"
@@ -21,7 +21,7 @@ class Stream(StrEnum):
 class Line:
     """One line that the work of a run wrote on ``node``, without its line end.
 
-    ``rank`` is the process that wrote the line; None if the executor itself wrote it.
+    ``rank`` is the rank of the process that wrote the line; None if the executor wrote it.
     """
 
     at_ms: int
@@ -33,10 +33,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Lines of one run, in the order in which they were kept.
+    """Lines of one run, in the order in which they were stored.
 
-    ``first`` is the number of the first line. ``first`` is higher than requested if older lines are
-    no longer kept. ``is_last`` is true if there are no later lines now.
+    ``first`` is the number of the first line. It is higher than the requested number if the
+    requested lines are no longer stored. ``is_last`` is true if there are no later lines now.
     """
 
     lines: Sequence[Line]
@@ -50,15 +50,15 @@ class Logs(Protocol):
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
         """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
 
-        Fewer lines are returned if they are long; ``is_last`` says whether there are more. None if
-        no output of this run is kept.
+        If lines are long, fewer lines may be returned; ``is_last`` says whether there are more. The
+        result is None if no output of this run is stored.
         """
         ...
 
     def end(self, run: str) -> int:
-        """Return the number after the last kept line of ``run``; 0 if there is none."""
+        """Return the number that the next line of ``run`` will have; 0 if there is no line yet."""
         ...
 
     def reports(self, run: str) -> Sequence[StepReport]:
-        """Return the last steps that ``run`` has reported, the oldest of them first."""
+        """Return the latest steps that ``run`` has reported, the oldest of them first."""
         ...

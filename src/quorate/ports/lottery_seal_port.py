@@ -1,4 +1,4 @@
-"""The seal of the lottery: encrypts a chain's secret, so that the ledger can contain it."""
+"""The seal of the lottery: it encrypts the secret of a chain, so that the ledger can contain it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Protocol
 
 
 class LotterySeal(Protocol):
-    """Encrypts secrets with a key that every machine of a ledger has, but readers do not have.
+    """Encrypts secrets with a key that the services of a ledger have, and its readers do not have.
 
-    Methods raise ``KeyFileError`` if this machine does not have the key, or has another one.
+    Methods raise ``KeyFileError`` if this machine does not have the key, or has another key.
     """
 
     def new_secret(self) -> bytes:
@@ -20,5 +20,5 @@ class LotterySeal(Protocol):
         ...
 
     def open(self, sealed: str, commitment: str) -> bytes:
-        """Return the secret that was encrypted for the chain whose link 0 is ``commitment``."""
+        """Return the secret that ``seal`` encrypted as ``sealed`` for the same ``commitment``."""
         ...

@@ -1,9 +1,9 @@
 """The outbox port: deliveries to other systems, kept until they succeed (ADR-0021).
 
-A *sink* delivers to one receiver. A sink makes *parcels* while it reads the ledger. A sink stores
-each parcel in one transaction with its cursor: the last event that it has read. So after any crash
-the sink continues from the cursor, and a parcel is delivered at least once. The key of a parcel
-lets the receiver detect repetitions.
+A *sink* delivers to one receiver. While a sink reads the ledger, it makes *parcels* from the
+events. Its *cursor* is the last event that it has read. The sink stores each parcel and its new
+cursor in one transaction. So after any crash the sink continues from the cursor, and each parcel is
+delivered at least once. By the key of a parcel, the receiver can recognise a repetition.
 
 ``testing/outbox_contract.py`` tests these rules, and every adapter passes the tests.
 """
@@ -16,16 +16,16 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 BACK_OFF_MS_MIN: Final = 1_000
-"""The longest wait before the next attempt after a parcel's first failure."""
+"""How long a parcel waits at most after its first failure, before the next attempt."""
 
 BACK_OFF_MS_MAX: Final = 300_000
-"""The longest wait before the next attempt after any failure of a parcel."""
+"""How long a parcel waits at most after any failure, before the next attempt."""
 
 WAITING_MAX: Final = 100_000
-"""How many parcels of one sink may wait; if more wait, the sink stops reading the ledger."""
+"""How many parcels of one sink may wait. While more wait, the sink does not read the ledger."""
 
 KEYS_KEPT_EVENTS: Final = 1_000_000
-"""The key of a delivered parcel is forgotten when it is this many events behind the cursor."""
+"""The key of a delivered parcel is dropped once its event is this far behind the cursor."""
 
 _JITTER_BYTES: Final = 4
 
@@ -35,10 +35,10 @@ class Parcel:
     """One delivery to one sink."""
 
     key: str
-    """The idempotency key: unique in its sink, for ever."""
+    """The idempotency key of the parcel. A sink never uses a key again."""
 
     line: str
-    """Parcels of one line are delivered in the order in which they were taken in."""
+    """The parcels of one line are delivered in the order in which they were stored."""
 
     body: bytes
 
@@ -46,18 +46,18 @@ class Parcel:
     """The sequence of the event that caused the parcel."""
 
     attempts: int = 0
-    """How often its delivery failed."""
+    """How many times the delivery of the parcel has failed."""
 
     at_ms: int = 0
     """When the parcel was made, by the clock of the service that made it."""
 
     failing_since_ms: int | None = None
-    """Since when deliveries of its line have failed; None if none has failed."""
+    """Since when deliveries of the parcel's line have failed; None if none has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The parcels that a sink has still to deliver."""
+    """The parcels that a sink still has to deliver."""
 
     parcels: int
     since_ms: int | None
@@ -65,68 +65,70 @@ class Waiting:
 
     lines_failing: int
     trouble: str
-    """The reason of the last failure of a line that still fails; empty if no line fails."""
+    """The reason for the last failure of a line that still fails; empty if no line fails."""
 
 
 class Outbox(Protocol):
-    """Parcels and cursors of all sinks. Every change is durable on return, and whole or not at all.
+    """Parcels and cursors of all sinks. Every change is made completely or not at all, and durably.
 
-    Any thread may call the methods, which raise ``StoreError`` only.
+    A change is durable when its method returns. Any thread may call the methods, which raise no
+    error but ``StoreError``.
     """
 
     def cursor(self, sink: str) -> int:
-        """Return the sequence of the last event that ``sink`` has read; 0 at first."""
+        """Return the sequence of the last event that ``sink`` has read; 0 if it has read none."""
         ...
 
     def head(self, sink: str) -> bytes:
-        """Return the hash of the ledger at the cursor of ``sink``; empty if none was kept."""
+        """Return the hash of the ledger at the cursor of ``sink``; empty if none was stored."""
         ...
 
     def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
         """Store ``parcels``, ``cursor`` and the ledger's hash at the cursor in one transaction.
 
-        The cursor never goes back, and no parcel is from an event after it. If the key of a parcel
-        is known already, waiting or delivered, the known parcel stays unchanged. A new parcel has
-        no attempts, and is due at once.
+        The cursor never goes back, and no parcel may come from an event after the cursor. If the
+        key of a parcel is already known, the known parcel does not change, whether it waits or was
+        delivered. A new parcel has no attempts, and is due at once.
         """
         ...
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line, if it is due, oldest first; at most ``limit``.
+        """Return the first parcel of each line that is due, oldest first; at most ``limit``.
 
         Later parcels of a line wait for the first parcel, however long its delivery takes. If a
-        parcel would have to wait longer than the longest back-off, the clock must have been set
-        back since the parcel failed; such a parcel counts as due now.
+        parcel would have to wait longer than ``BACK_OFF_MS_MAX``, the clock must have been set back
+        since the parcel failed. Such a parcel is due now.
         """
         ...
 
     def delivered(self, sink: str, key: str) -> None:
-        """Forget the parcel and keep its key; the next parcel of its line is due at once.
+        """Drop the parcel, but keep its key; the next parcel of its line is due at once.
 
-        A second call changes nothing. The key must have been taken in.
+        A second call changes nothing. The parcel must have been stored by ``take_in``.
         """
         ...
 
     def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
-        """Count one more attempt of the first parcel of a line; return when it is due again.
+        """Record a failed attempt of the first parcel of a line; return when it is due again.
 
         The parcel is due ``back_off_ms`` after ``now_ms``.
         """
         ...
 
     def given_up(self, sink: str, key: str) -> None:
-        """Forget a parcel that will not be delivered.
+        """Drop a parcel that will not be delivered.
 
-        The effect is that of ``delivered``, but its line counts as failing.
+        The effect is the same as that of ``delivered``, except that the parcel's line is failing
+        afterwards.
         """
         ...
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many parcels wait, since when, and the last failure."""
+        """Return how many parcels of ``sink`` wait, since when, and the last failure."""
         ...
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due, which may be in the past; None if none waits."""
+        """Return when the next parcel is due, which may be in the past; None if no parcel waits."""
         ...
 
     def close(self) -> None:
@@ -137,9 +139,9 @@ class Outbox(Protocol):
 def back_off_ms(key: str, attempts: int) -> int:
     """Return how long a parcel waits after its ``attempts``-th failure.
 
-    The wait doubles each time, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``. It is then reduced
-    by a part of up to a quarter, which depends on the key and the attempt. So parcels that failed
-    together are not tried together again.
+    The wait doubles with each failure, from ``BACK_OFF_MS_MIN`` to ``BACK_OFF_MS_MAX``. Up to a
+    quarter of the wait is then subtracted; how much depends on the key and the attempt. So parcels
+    that failed at the same time are not all tried again at the same time.
     """
     assert attempts >= 1, attempts
     doublings = min(attempts - 1, BACK_OFF_MS_MAX.bit_length())

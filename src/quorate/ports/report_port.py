@@ -1,4 +1,4 @@
-"""The reports port: pages that simulations have written."""
+"""The reports port: the pages with the reports that simulations have written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFile:
-    """A page: its name, how large it is, and when it was written."""
+    """A page: its name, its size, and when it was written."""
 
     name: str
     size_bytes: int
@@ -20,12 +20,12 @@ class Reports(Protocol):
     """Pages for reading; this port writes nothing."""
 
     def listed(self) -> Sequence[ReportFile]:
-        """Return the pages, the newest first; raises ``OSError`` if they cannot be read."""
+        """Return the pages, the newest first; raise ``OSError`` if they cannot be read."""
         ...
 
     def read(self, name: str) -> tuple[ReportFile, str] | None:
-        """Return the page called ``name`` as text; None if there is none.
+        """Return the page called ``name`` as text; None if there is no such page.
 
-        Raises ``OSError`` if it cannot be read.
+        The method raises ``OSError`` if the page cannot be read.
         """
         ...

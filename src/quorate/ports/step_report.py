@@ -1,4 +1,4 @@
-"""The reports that a run's work makes while it runs."""
+"""The reports that the work of a run makes about its progress."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """A run has done ``step`` at ``at_ms``, with figures such as ``loss``.
+    """The report that a run has done ``step`` at ``at_ms``, with figures such as ``loss``.
 
-    ``generation`` counts the starts of the run's processes; a later start may repeat steps. A
-    figure is None if it is not a finite number, such as a loss that is NaN.
+    ``generation`` is the number of the start of the run's processes; a later start may repeat
+    steps. If a figure is not a finite number, such as a loss that is NaN, its value here is None.
     """
 
     step: int

@@ -237,7 +237,7 @@ def test_a_budget_that_keeps_a_filled_spare_is_not_removed() -> None:
     assert refused(life, remove(Removable.BUDGET, "b")) == [
         (
             RefusalCode.CONFLICT,
-            "envelope b/e keeps 4 GPUs for spares of spared, which other runs fill",
+            "envelope b/e keeps 4 GPUs for spares of spared; other runs fill these spares",
             "wait until they end, or stop them: quorate cancel spared",
         )
     ]

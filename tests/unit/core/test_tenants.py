@@ -240,8 +240,8 @@ def test_a_limit_lowered_below_use_stops_nothing() -> None:
                 Owner(name="new", parents=("other",), quota=Quota(fair_share_target_ppm=200_001))
             ),
             (
-                "fair-share targets of all families add up to 1.000001, more than 1; each is a "
-                "part of the fleet, not of its parent's: org 0.8, other 0.200001"
+                "fair-share targets of all families add up to 1.000001, more than 1; each target is "
+                "a part of the whole fleet, not of a parent's target: org 0.8, other 0.200001"
             ),
         ),
         (CreateOwner(Owner(name="new")), ""),
@@ -336,7 +336,7 @@ def test_running_and_waiting_runs_are_in_the_way_and_so_is_what_pays_for_them() 
         ),
         ("owner 'team' has 1 waiting run: third", "withdraw waiting runs: quorate cancel third"),
         (
-            "its envelope b/e pays for 16 GPUs of first, second",
+            "the envelope b/e pays for 16 GPUs of first, second",
             "wait until they end, or stop them: quorate get leases -o wide",
         ),
     ]
@@ -349,7 +349,7 @@ def test_a_line_that_pays_for_others_is_in_the_way() -> None:
     life = new_life()
     life.do(Submit(run("borrower", 16, owner="loner", funding=borrowing(None, "stranger"))))
     assert [subject for _, subject, _ in refused(life, RemoveOwner("stranger"))] == [
-        "its envelope s/e pays for 16 GPUs of borrower"
+        "the envelope s/e pays for 16 GPUs of borrower"
     ]
     life.do(Complete("borrower"), life.now_ms + HOUR_MS)
     life.do(RemoveOwner("stranger"))
@@ -364,7 +364,7 @@ def test_money_held_for_a_promised_start_is_in_the_way() -> None:
     told = [(subject, remedy) for _, subject, remedy in refused(life, RemoveOwner("stranger"))]
     assert told == [
         (
-            "its envelope s/e holds 8.27 GPU-hours for firm starts or filled spares",
+            "the envelope s/e holds 8.27 GPU-hours for firm starts or filled spares",
             (
                 "cancel the runs that the hours are held for, or wait: quorate get reservations "
                 "-o wide"

@@ -138,7 +138,7 @@ def test_tokens_go_with_their_tenant() -> None:
         ("Token", "t0", Change.REMOVED),
         ("Token", "t3", Change.REMOVED),
     )
-    assert decision.warnings == ("2 access tokens revoked with it: t0, t3",)
+    assert decision.warnings == ("2 access tokens revoked with the tenant: t0, t3",)
     taken = [name for name, known in life.state.tokens.items() if known.revoked_ms is None]
     assert taken == ["t1", "root"]
 

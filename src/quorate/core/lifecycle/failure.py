@@ -26,7 +26,7 @@ from quorate.model.state.state_view import StateView
 
 
 def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> None:
-    """Write the status of a node if it has changed, and the effects of a failure on its runs."""
+    """Write the status of a node if it has changed; for a failure, also the effects on runs."""
     before = log.view.node_status.get(node, NodeStatus.READY)
     if before is status:
         return

@@ -26,7 +26,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Filled(Struct, frozen=True):
-    """The placement and payers of a run, and the spares whose slots it takes, lease by lease."""
+    """The placement and payers of a run, and the slots that it takes from each spare's lease."""
 
     admitted: Admitted
     spares: tuple[tuple[str, Slots], ...]
@@ -180,7 +180,7 @@ def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
 
 
 def _enough(view: StateView, run: Run, offers: Sequence[_Offer]) -> bool:
-    """Return whether the least width of ``run`` may fit in some flavor, counting GPUs only."""
+    """Return whether free and offered GPUs of one flavor suffice for the run's least width."""
     spare: dict[str, int] = {}
     for offer in offers:
         spare[offer.place.flavor] = spare.get(offer.place.flavor, 0) + 1

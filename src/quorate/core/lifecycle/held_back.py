@@ -22,7 +22,7 @@ from quorate.model.state.records import RunRecord, Unstarted
 from quorate.model.state.state_view import StateView
 
 PAUSE_MS: Final = MINUTE_MS
-"""How long a run is held back after its first refused start. Each further refusal doubles it."""
+"""How long a run is held back after its first refused start; each further refusal doubles it."""
 PAUSE_MS_MAX: Final = HOUR_MS
 _DOUBLINGS_MAX: Final = (PAUSE_MS_MAX // PAUSE_MS).bit_length()
 
@@ -81,7 +81,7 @@ def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None
 
 
 def release_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return the first instant after ``after_ms`` at which a held-back run may start or grow."""
+    """Return when, after ``after_ms``, the first held-back run may start or grow again."""
     held = view.held_runs
     if not held:
         return None

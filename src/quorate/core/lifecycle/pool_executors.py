@@ -75,7 +75,7 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
 def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
     """Yield a refusal if a pool with runs gets another executor, or another cluster.
 
-    The new executor would not know the slots and the work of the open leases.
+    The slots in open leases are GPUs of the present executor, where their work runs.
     """
     old = view.pools.get(pool.name) or Pool(name=pool.name)
     was, now = (each.executor_name or "the service's own" for each in (old, pool))

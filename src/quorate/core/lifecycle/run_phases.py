@@ -1,4 +1,7 @@
-"""The ends of runs that complete, and the grants of claims. Functions write to a decision log."""
+"""How runs end whose work ends by itself, and how claims are granted.
+
+The functions write events to a decision log.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Stops: one event says that a lease begins to stop, and a later event that it has ended.
+"""Stops: one event records that a lease begins to stop, and a later event that it has ended.
 
-These are two events, because work needs time to checkpoint. Slots are free only after the second
-event. With an executor the first event is written here, and the second when the executor confirms.
-Without an executor no work runs, and both events are written together.
+There are two events because work needs time to checkpoint. The slots become free with the second
+event. With an executor, a stop writes the first event, and the executor's confirmation leads to the
+second. Without an executor no work runs, and both events are written together.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def stop_run(  # noqa: PLR0913 - a stop has this many parts
 ) -> None:
     """Stop every lease of the run.
 
-    The run is then over with ``outcome``, or waits again if ``outcome`` is None. ``end_ms`` is the
-    instant up to which the run is charged if no executor has to confirm the stop. ``detail``
-    accompanies the reason on every lease.
+    Afterwards the run is over with ``outcome``, or waits again if ``outcome`` is None. ``end_ms``
+    is the instant up to which the run is charged if no executor has to confirm the stop. ``detail``
+    is recorded with the reason in the events of every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
-        # The run is stopping already. Its first reason stays, unless the run is now cancelled.
+        # The run is already stopping. Its first reason is kept; only a final outcome replaces it.
         return
     if outcome is None and record.spec.rounds is not None:
-        # A run in rounds counts as running from its first round to its end, with or without GPUs.
+        # A run in rounds is running from its first round to its end, even while it has no GPUs.
         for name in tuple(record.leases):
             stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
         return
@@ -71,10 +71,10 @@ def stop_run(  # noqa: PLR0913 - a stop has this many parts
 
 
 def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
-    """Stop a run for good.
+    """Stop a run, so that it does not start again.
 
-    If ``now``, the run's work gets no grace, even if the run is stopping already. A lease that
-    another run shares keeps its grace for the other run.
+    If ``now`` is set, the run's work gets no grace, even if the run is already stopping. If another
+    run shares the run's leases, they keep their grace, because the other run needs it.
     """
     now = now and not is_shared(log.view, record)
     stopping = [name for name in record.leases if log.view.leases[name].ending is not None]
@@ -85,7 +85,7 @@ def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> 
 
 
 def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
-    """Set the deadline of a stopping lease to now, with the reason for which its run stops."""
+    """Move the deadline of a stopping lease to now, and record why its run stops."""
     lease = log.view.leases[name]
     assert lease.ending is not None, name
     assert stopping is not None, name
@@ -104,7 +104,7 @@ def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
 def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
     """Return the leases under which a run works: its own, or its partner's if it shares GPUs.
 
-    No slot of two runs that share GPUs is free before both runs have ended.
+    If two runs share GPUs, the slots become free only when both runs have ended.
     """
     known = view.in_rounds.get(record.spec.name)
     if known is None or not known.lease:
@@ -127,7 +127,7 @@ def stop_bundle(  # noqa: PLR0913 - a stop has this many parts
     end_ms: int | None = None,
     detail: str = "",
 ) -> None:
-    """Stop one bundle; if it is the first bundle, the run goes back to the queue."""
+    """Stop one bundle; if it is the first bundle, stop the whole run, which then waits again."""
     record = log.view.runs[run]
     if bundle == 0:
         stop_run(log, record, reason, None, end_ms=end_ms, detail=detail)
@@ -140,9 +140,9 @@ def stop_bundle(  # noqa: PLR0913 - a stop has this many parts
 def stop_lease(
     log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
 ) -> None:
-    """Stop a lease within its grace, or by ``end_ms``.
+    """Stop a lease within its grace, or by ``end_ms`` if it is given.
 
-    Without an executor the lease ends at once. A lease that is stopping already is left unchanged.
+    Without an executor the lease ends at once. A lease that is already stopping is left unchanged.
     """
     lease = log.view.leases[name]
     if lease.ending is not None:
@@ -164,15 +164,16 @@ def stop_lease(
 
 
 def _is_fenced(view: StateView, lease: Lease) -> bool:
-    """Return whether all nodes of ``lease`` have failed, so that it has no process any more."""
+    """Return whether all nodes of ``lease`` have failed, so that none of its processes is left."""
     return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
 
 
 def confirm(log: DecisionLog, lease: Lease) -> None:
     """Write that a stopping lease has ended, and the consequences for its run.
 
-    The lease is charged up to now, and never for more than its hold. If the work stops only after
-    the hold has ended, the lease keeps its slots until then, but its payer is charged no more.
+    The lease is charged up to now, but never for more than its hold. If the work stops after the
+    hold has ended, the lease keeps its slots until the work stops, and its payer is charged only
+    for the hold.
     """
     assert lease.ending is not None, lease
     fact = lease.fact

@@ -1,7 +1,7 @@
 """Swap: lost slots are replaced by other slots of the same run.
 
-Spares of the group replace lost slots. A step of the same size can also replace a whole group of
-the minimum. The hold of a lost GPU passes to its replacement, so no payer pays more than was
+Spares of a group replace its lost slots. A step of the same size can also replace a whole group of
+the minimum. The replacing slots keep their own payer and hold, so no payer pays more than was
 promised already.
 """
 
@@ -54,7 +54,7 @@ def spares_of(view: StateView, run: str, path: str) -> list[Lease]:
 def swap(
     log: DecisionLog, run: str, leases: Sequence[Lease], spares: Sequence[Lease], missing: int
 ) -> None:
-    """Replace a group's leases: their healthy slots stay, and spares give ``missing`` GPUs."""
+    """Replace a group's leases: they keep their healthy slots and get ``missing`` from spares."""
     view, drafts = log.view, []
     path = leases[0].fact.comp_path
     for lease in leases:
@@ -77,7 +77,7 @@ def swap(
 
 
 def _divided(slots: Slots, gpus: int) -> tuple[Slots, Slots]:
-    """Return the first ``gpus`` of ``slots`` (all of them if there are fewer), and the rest."""
+    """Return the first ``gpus`` of ``slots``, or all if there are fewer, and then the rest."""
     taken: list[tuple[str, int]] = []
     kept: list[tuple[str, int]] = []
     for node, mask in slots:
@@ -108,11 +108,11 @@ def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[Leas
 def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) -> bool:
     """Replace each lost group of the minimum by a step.
 
-    Return whether the minimum is whole again. The highest step that is one group of the same size
-    replaces the lost group. The step keeps its slots and its payer, and counts as that group from
-    then on. If work of the lost group still runs on live nodes, no step is promoted: this work, and
-    with it the whole run, has to stop first. Groups in ``waiting`` get their own spares back and
-    are not replaced.
+    Return whether the minimum is whole again. A lost group is replaced by the highest step that is
+    one group of the same size. The step keeps its slots and its payer, and becomes this group of
+    the minimum. If work of the lost group still runs on other nodes, no step replaces the group:
+    this work, and with it the whole run, has to stop first. Groups in ``waiting`` are not replaced,
+    because their own filled spares come back.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False
@@ -121,7 +121,7 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
         if step is None:
             return False
         drafts: list[LeaseDraft] = []
-        # The group moves to other slots, perhaps in another domain, so the pledges for its filled
+        # The group moves to other slots, perhaps in another domain. So the pledges for its filled
         # spares are given up.
         close_pledges(log, pledges_of(log.view, run, path))
         for lease in leases_of(log.view, log.view.runs[run]):
@@ -140,7 +140,7 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
 
 
 def _lives_on(view: StateView, run: str, waiting: Collection[str]) -> bool:
-    """Return whether a group of the minimum that lost slots has other slots on live nodes."""
+    """Return whether a group of the minimum that lost slots still has slots on other nodes."""
     lost = {path for path, _ in _lost_groups(view, run, waiting)}
     return any(
         lease.fact.comp_path in lost and healthy(view, lease.fact.slots)
@@ -162,7 +162,7 @@ def _lost_groups(view: StateView, run: str, waiting: Collection[str]) -> list[tu
 
 
 def _step_of(view: StateView, run: str, gpus: int) -> list[Lease] | None:
-    """Return the leases of the highest whole step that is one group of ``gpus``; None without one.
+    """Return the leases of the highest complete step that is one group of ``gpus``, or None.
 
     A step whose loan is recalled is left out, because its GPUs go back to the lender when the
     notice is over.

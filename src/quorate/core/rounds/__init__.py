@@ -1,4 +1,4 @@
 """Rounds of pools: how a round begins, and how its grants are paid for and placed.
 
-Start at ``begin_round.py``.
+Readers of the code best begin with ``begin_round.py``.
 """

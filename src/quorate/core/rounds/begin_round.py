@@ -1,7 +1,7 @@
-"""Begins a round of a pool. docs/adr/0024-rounds-pools.md.
+"""Begin a round of a pool. See docs/adr/0024-rounds-pools.md.
 
-The caller's policy has chosen the runs that get GPUs, and their flavors. This module decides
-whether the policy's grants are allowed, which runs keep their GPUs, which stop, and who pays. If a
+The pool's policy has already chosen the runs that get GPUs, and their flavors. This module decides
+whether these grants are allowed, which runs keep their GPUs, which runs stop, and who pays. If a
 run keeps its GPUs, its leases are paid for until the round's end, without a new start. A run that
 loses its GPUs stops within its grace. A run with a new grant starts when there is room. Quotas,
 money and room are checked as for any other start.
@@ -36,15 +36,20 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
-"""The most rounds of a flavor that a run can be owed. A run with a share of every round can never
-catch up, so it stays owed each round that it lost. With a low bound, this run would lose its turn
-to runs with smaller shares."""
+"""For how many rounds of a flavor a run can be owed GPU time at most.
+
+A run whose share is a part of every round can never get more than its share, so it can never make
+up for a round without GPUs. With a low bound, runs with smaller shares would soon be owed as much,
+and would get GPUs before this run."""
 STEPS_MAX: Final = 10**12
-"""The most steps of one run that are counted at once."""
+"""The largest number of steps of one run that a single report can add."""
 
 
 def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
-    """Yield (instant of the next round, pool) for each pool with runs; 0 for a first round."""
+    """Yield (instant of the next round, pool) for each pool with runs.
+
+    The instant of the first round of a pool is 0, which means at once.
+    """
     for pool in sorted(view.round_sizes):
         round_ = view.rounds.get(pool)
         yield 0 if round_ is None else round_.shared.until_ms, pool
@@ -83,7 +88,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
 
 
 def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
-    """Return a refusal if round ``command.number`` does not begin now, else None."""
+    """Return a refusal if round ``command.number`` may not begin now, else None."""
     pool = view.pools.get(command.pool)
     if pool is None:
         return Refusal(
@@ -112,7 +117,8 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
 def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
     """Return a refusal if a grant or a share is not possible, else None.
 
-    Each run must be in the pool, ask for the flavor of its grant, and have one grant at most.
+    A run with a grant must be in the pool, must ask for the flavor of its grant, and may have only
+    one grant.
     """
     seen: set[str] = set()
     for grant in command.grants:
@@ -141,7 +147,7 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
 
 
 def are_a_pair(one: Run, other: Run) -> bool:
-    """Return whether two runs may share a lease: they have one owner and equal ``pair_terms``."""
+    """Return whether two runs may share a lease: same owner, and equal ``pair_terms``."""
     return one.owner == other.owner and pair_terms(one) == pair_terms(other)
 
 
@@ -172,12 +178,13 @@ def step_counts(
 ) -> Iterator[StepCount]:
     """Yield the steps that each run has done since its last count, with the flavor and the time.
 
-    If a run had GPUs of several flavors since its last count, its steps on each flavor are not
-    known, so the count has no flavor. The count has no flavor either if the run shared its GPUs,
-    because these steps do not show its speed without a partner. Steps that were repeated after a
-    loss count once. A run that did not share its GPUs and has no new steps is not counted now. Its
-    next count includes this time. The time is all the time in which the run held GPUs, its grace
-    included.
+    A count has no flavor in two cases. If the run had GPUs of several flavors since its last count,
+    its steps on each flavor are not known. If the run shared its GPUs, the steps do not show its
+    speed without a partner.
+
+    If a run lost steps and repeats them, they are counted only once. If a run did not share its
+    GPUs and has no new steps, it gets no count now, and its next count covers this time, too. The
+    time of a count is all the time in which the run held GPUs, including its grace.
     """
     sharing, in_rounds = _sharing(view, pool), view.in_rounds
     known_ms = entitlements_ms(view, pool, now_ms) if pool in view.rounds else {}
@@ -185,7 +192,7 @@ def step_counts(
         member = in_rounds.get(run)
         if member is None or member.pool != pool:
             continue
-        # A report above the bound is false, and its rate could not be recorded.
+        # A report of more steps than this bound is false, and its rate could not be recorded.
         more = reported - member.steps
         more = 0 if more <= 0 else min(more, STEPS_MAX)
         shares = run in sharing
@@ -217,10 +224,10 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, with ``stays`` set if its run keeps the GPUs that it has.
+    """Return ``grant`` with ``stays`` set, which says whether the run keeps its present GPUs.
 
-    If the grant names nodes, the run moves to these nodes, and leaves its present nodes to another
-    run.
+    If the grant names nodes, the run moves to these nodes, because another run gets its present
+    nodes.
     """
     record, leases = view.runs[grant.run], view.leases
     stays = (
@@ -235,7 +242,8 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
     """Stop the runs that lose their GPUs, and then pay for the runs that stay.
 
-    In this order, the runs that stay can use money that the stopped runs no longer need.
+    The runs are stopped first, so that the runs that stay can use money that the stopped runs no
+    longer need.
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
@@ -254,7 +262,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
     """Stop and yield runs whose payers have to keep concurrency for firm starts in this round.
 
-    Runs are stopped from the last grant on, and only as many as necessary.
+    As few runs as necessary are stopped, beginning with the last grant.
     """
     if not log.view.reservations:
         return
@@ -273,7 +281,7 @@ def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterat
 def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
     """Pay for the leases of a run until the end of the round, or stop the run.
 
-    The run's present payers pay or, if these cannot, the next payers in cover order.
+    If the run's present payers cannot pay, other payers are tried in cover order.
     """
     if _extend(log, record, until_ms):
         return
@@ -292,8 +300,8 @@ def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
 def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
     """Extend the holds of all leases of a run; return whether all could be paid for.
 
-    The holds are written one by one: a payer may pay for several leases, and each hold leaves less
-    for the next.
+    The holds are written one by one, because a payer may pay for several leases: each extended hold
+    leaves less money for the next one.
     """
     for name in record.leases:
         view = log.view

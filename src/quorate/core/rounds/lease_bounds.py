@@ -1,4 +1,4 @@
-"""The bounds of the leases of a round: a duration and a number of steps."""
+"""The bounds of leases in rounds: how long a run may work under a lease, and for how many steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.model.state.state_view import StateView
 
 
 class LeaseBound(NamedTuple):
-    """The bounds of a lease of a round: its steps, its duration and its end."""
+    """The bounds of a lease in a round: a number of steps, a duration, and the end of the round."""
 
     steps: int
     length_ms: int
@@ -25,9 +25,10 @@ class LeaseBounds:
         self._shares: dict[str, dict[str, RoundShare]] = {}
 
     def shared(self, run: str) -> tuple[RoundShared, RoundShare] | None:
-        """Return the present round of the pool of ``run``, and the run's share in it.
+        """Return the present round of the pool of ``run``, and the run's share in this round.
 
-        Return None if the pool has no rounds, or the run was not in the pool when the round began.
+        Return None if the pool has no rounds, or if the run was not in the pool when the round
+        began.
         """
         known = self._view.in_rounds.get(run)
         record = None if known is None else self._view.rounds.get(known.pool)
@@ -43,8 +44,9 @@ class LeaseBounds:
     def of(self, fact: LeaseStarted, run: str) -> LeaseBound | None:
         """Return the bound of ``run`` under a lease; None outside pools of discipline ``rounds``.
 
-        ``steps`` is how many steps the run does alone in the time of the lease, at the rate by
-        which the round was computed. The number never exceeds the steps that the run has left.
+        ``steps`` is how many steps the run can do without a partner in the time of the lease in
+        this round. The rate is the one with which the policy computed the round. The number is at
+        most the number of steps that the run has left.
         """
         found = self.shared(run)
         if found is None:

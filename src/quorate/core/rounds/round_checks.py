@@ -1,8 +1,8 @@
-"""Checks a run that is submitted to a pool of discipline ``rounds``, and its deadline.
+"""Check a run that is submitted to a pool of discipline ``rounds``, and its deadline.
 
 Each owner has its target share of every flavor, whatever other owners submit. A deadline is
-accepted if this share is enough for it and for the owner's earlier accepted deadlines. A deadline
-does not enlarge the share of an owner.
+accepted if this share is enough for the new deadline and for the owner's deadlines that were
+accepted before. A deadline does not enlarge the share of its owner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
-    """Yield a fault for each flavor without a rate, and for each rate without a flavor."""
+    """Yield a fault for each flavor without a rate, and for each rate of an unwanted flavor."""
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
@@ -71,7 +71,10 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
 
 
 def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
-    """Yield a fault for each rate of the run's job type that the table lacks, or if all are 0."""
+    """Yield a fault for each flavor for which the pool's table has no rate of the job type.
+
+    If all rates are 0, yield a fault, too.
+    """
     if not pool.throughputs:
         return
     by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
@@ -100,14 +103,14 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
 
 
 def _flavors_with(pool: Pool, job_type: str, gpus: int) -> list[str]:
-    """Return the flavors on which the pool's table has a rate above 0 for a type of job."""
+    """Return the flavors for which the pool's table has a rate above 0 of a job type."""
     flavors = (f.flavor for f in pool.throughputs if not f.flavor.endswith(SPREAD_SUFFIX))
     found = ((flavor, type_rates(pool, flavor, job_type, gpus)) for flavor in flavors)
     return [flavor for flavor, rates in found if rates is not None and rates.alone > 0]
 
 
 def _other_types(pool: Pool, run: Run, job_type: str) -> str:
-    """Return the remedy for a job type that is not in the table with the run's width."""
+    """Return the remedy if the table has no rates of the job type at the run's width."""
     known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
     widths = sorted({each.gpus for each in known if each.job_type == job_type})
     if widths:
@@ -127,7 +130,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     pool = view.pools[run.pool]
     is_known = all(declared_rate(run, pool, flavor) is not None for flavor in run.flavors)
     if run.owner not in view.owners or not is_known:
-        # If the pool has a table, ``_type_faults`` has reported that the type is missing.
+        # If the pool has a table, ``_type_faults`` has already reported the missing rates.
         if run.owner in view.owners and not pool.throughputs:
             what = "a deadline needs the rates of the run"
             yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
@@ -143,7 +146,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def target_ppm(view: StateView, owner: str) -> int:
-    """Return the part of a pool that ``owner`` has at least: its target share, in ppm.
+    """Return the target share of ``owner`` in ppm: the part of a pool that it can rely on.
 
     If all stated targets add up to more than 1, each is reduced in proportion.
     """
@@ -163,12 +166,12 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return how much of the rate that ``run`` needs for its deadline is missing, in ppm.
+    """Return which part of the rate that ``run`` needs for its deadline is missing, in ppm.
 
-    The result is 0 if the owner's share is enough. The share has to be enough for the deadlines of
-    the owner's other runs first, in the order of their submission. Each run takes
-    the fastest flavors that are left. So a deadline that cannot be kept is never accepted. A
-    deadline that could be kept may be refused if several deadlines need the same flavor.
+    The result is 0 if the owner's share is enough. The deadlines of the owner's other runs are
+    served from the share first, in the order of their submission. Each run takes the fastest
+    flavors that are left. So a deadline that cannot be kept is never accepted. But if several
+    deadlines need the same flavor, a deadline that could be kept may be refused.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
     now_ms, pool = view.at_ms, view.pools[run.pool]
@@ -196,7 +199,7 @@ def _share_gpus_ppm(view: StateView, pool: str, owner: str) -> dict[str, int]:
 
 
 def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
-    """Return how many GPUs of each flavor ``pool`` has, on nodes that take work."""
+    """Return how many GPUs of each flavor ``pool`` has, without nodes that get no new work."""
     found: dict[str, int] = {}
     for flavor in view.flavors():
         gpus = 0
@@ -226,7 +229,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
         left[flavor] -= part * run.gpus
         time_ppm -= part
         needed -= part * rate // PPM
-    # The losses by rounding each part are no reason for a refusal.
+    # Losses by rounding, at most one for each flavor, are no reason for a refusal.
     if needed <= len(flavors) + 1:
         return 0
     return max(1, needed * PPM // all_needed)

@@ -17,18 +17,18 @@ from quorate.model.state.state_view import StateView
 
 _QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
 _HELD_BY_QUOTA: Final = "a quota of its owner, or of a parent, leaves it no GPUs"
-"""The owner and its numbers are in the refusal, which only permitted callers see."""
+"""The text does not name the owner: only permitted callers see the refusal, which names it."""
 _TOO_BIG: Final = "it would not fit even if the pool were empty: "
 
 
 def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
-    """Return when the next round of ``pool`` begins; ``now_ms`` if it is due already."""
+    """Return when the next round of ``pool`` begins; ``now_ms`` if the round is already due."""
     known = view.rounds.get(pool)
     return now_ms if known is None else max(now_ms, known.shared.until_ms)
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return a text with the part of its time for which a run should have GPUs, by flavor."""
+    """Return a text that says for which part of its time a run should have GPUs of each flavor."""
     return _words(view, record, hindrance(view, record))
 
 
@@ -73,7 +73,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
-    """Yield a text for each flavor of which a run has no share because it would not fit."""
+    """Yield a text for each flavor of which a run has no share because the run would not fit."""
     share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
     rates = () if share is None else zip(flavors, share.rates, strict=True)
     for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
@@ -83,7 +83,7 @@ def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
 
 
 def _spare(view: StateView, record: RunRecord) -> str:
-    """Return a text about the GPUs that a run has without a share of them; empty if none."""
+    """Return a text if a run has GPUs of a flavor of which it has no share; else an empty text."""
     shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
@@ -95,13 +95,13 @@ def _spare(view: StateView, record: RunRecord) -> str:
     if not is_meant or not any(view.leases[name].ending is None for name in record.leases):
         return ""
     return (
-        f"it has GPUs of {grant.flavor} in this round because runs with a share of them could not "
-        "use them"
+        f"it has GPUs of {grant.flavor} in this round because runs with a share of this flavor "
+        "could not use these GPUs"
     )
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
-    """Return a text that names the run with which a run shares GPUs now; empty if none."""
+    """Return a text that names the run with which ``record`` shares GPUs now, or an empty text."""
     known = view.in_rounds[record.spec.name]
     if known.lease:
         return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
@@ -112,8 +112,9 @@ def _beside(view: StateView, record: RunRecord) -> str:
 def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
     """Return why no policy could give a run a share of the current round.
 
-    The reason is a limit on running runs, or that the run would not fit even if the pool were
-    empty. Payers are not checked. Return None if the run has a share, or could have one.
+    There are two possible reasons: a limit on running runs is reached, or the run would not fit
+    even if the pool were empty. Payers are not checked. Return None if the run has a share, or if a
+    policy could give it one.
     """
     share, run = _share(view, record), record.spec
     if share is None or any(share.shares_ppm) or any(share.rates):
@@ -132,7 +133,8 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
     """Return why a run in a pool of discipline ``rounds`` has no GPUs now; None if it has some.
 
-    The refusal may include why the run can have no share at all, or its last recorded refusal.
+    The refusal says when the next round begins. ``also`` says why the run can have no share at all,
+    or is its last recorded refusal.
     """
     if record.leases or view.in_rounds[record.spec.name].lease:
         return None

@@ -1,9 +1,10 @@
-"""Keeps the order of grants while several grants wait for the money of one payer.
+"""Keep the order of grants while several grants wait for the money of one payer.
 
-Grants start as GPUs come free, so a later grant might take money that an earlier grant needs. If a
-payer has enough for all waiting grants, the order does not matter. If the payer does not have
-enough, a grant waits while an earlier grant waits for this payer. Once all stopping leases have
-ended, grants are tried in their order, and this module is not needed.
+Grants start when GPUs become free, so a later grant might take money that an earlier grant needs.
+If a payer has enough for all waiting grants, their order does not matter. If a payer does not have
+enough, a grant that needs this payer does not start while an earlier grant waits for the same
+payer. Once all stopping leases have ended, grants are tried in their order, and this module is not
+needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Alike = tuple[str, str, Funding]
 
 
 class MoneyInTurn:
-    """Decides which grants may start while others wait, at one instant."""
+    """Decides, at one instant, which of the waiting grants may use the money of their payers."""
 
     def __init__(self, grants: Sequence[RoundGrant], now_ms: int) -> None:
         self._grants = grants
@@ -32,10 +33,10 @@ class MoneyInTurn:
         self._waiting: list[tuple[Run, str]] = []
         self._behind: set[EnvelopeId] = set()
         self.has_held_back = False
-        """Whether a grant has to wait because payers cannot pay for all waiting grants."""
+        """Whether a grant was held back, so that an earlier grant finds enough money."""
 
     def may_start(self, view: StateView, run: Run, flavor: str) -> bool:
-        """Return whether the payers of ``run`` could pay, and no earlier grant waits for them."""
+        """Return whether the payers of ``run`` can pay, and no earlier grant needs their money."""
         if self._short is None:
             self._short = self._found_short(view)
         if not self._short:
@@ -54,11 +55,11 @@ class MoneyInTurn:
         return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
 
     def waits(self, run: Run, flavor: str) -> None:
-        """Note that ``run`` waits, so that later grants do not take money that it needs."""
+        """Note that ``run`` waits, so that later grants do not take money that ``run`` needs."""
         self._waiting.append((run, flavor))
 
     def _found_short(self, view: StateView) -> set[EnvelopeId]:
-        """Return the payers that cannot pay for all waiting grants for which they may pay."""
+        """Return the payers with too little money for all waiting grants that they may pay for."""
         needed: dict[EnvelopeId, int] = {}
         room: dict[EnvelopeId, int] = {}
         for grant in self._grants:

@@ -1,9 +1,9 @@
-"""Starts the grants of a round as soon as there is room for them.
+"""Start the grants of a round as soon as there is room for them.
 
-A run that loses its GPUs at the end of a round takes time to checkpoint, so a new grant may have to
-wait after its round has begun. While a lease of the pool is stopping, no grant is refused. After
-that, a grant that cannot be paid for or placed is refused for this round, and the refusal is
-recorded.
+A run that loses its GPUs at the end of a round takes time to checkpoint. So a new grant may have to
+wait after its round has begun. While any lease of the pool is stopping, no grant is refused. When
+no lease is stopping any more, a grant that cannot be placed or paid for is refused for this round,
+and the refusal is recorded.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def _place_in(log: DecisionLog, pool: str) -> None:
     if record.leaving:
         written = -1
         while len(log.events) != written:
-            # A start may leave enough money for a grant that waited for its turn.
+            # A grant may have waited so that an earlier grant finds money. Once the earlier grant
+            # has started, enough money may be left for the later one.
             written = len(log.events)
             waiting = log.view.rounds[pool].waiting
             if not _tried_in_turn(log, pool, waiting.values()):
                 return
         return
     refused = _tried(log, pool, record.waiting.values(), None)
-    # The nodes that a grant names may be lost by now, or the run's payers may not pay for them.
+    # The nodes that a grant names may have failed, or the run's payers may not pay there. So such a
+    # grant is tried again on any nodes.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:
@@ -64,7 +66,7 @@ def _place_in(log: DecisionLog, pool: str) -> None:
 def _tried_in_turn(log: DecisionLog, pool: str, grants: Iterable[RoundGrant]) -> bool:
     """Start grants while leases of the pool are stopping.
 
-    Return whether a grant waits only because an earlier one waits for the same money.
+    Return whether a grant waits only so that an earlier grant finds enough money.
     """
     money = MoneyInTurn(tuple(grants), log.now_ms)
     _tried(log, pool, grants, money)
@@ -77,13 +79,14 @@ def _tried(
     """Start those of ``grants`` that can start, the widest first.
 
     Return the refused grants with their refusals. After a refusal, grants with the same needs are
-    refused without a try. ``money`` is given while leases of the pool are stopping. A grant then
-    waits for room, for its nodes, and for earlier grants that wait for the same money.
+    refused without a try. ``money`` is given only while leases of the pool are stopping. In this
+    case a grant waits until there is room, until the nodes that it names are free, and while an
+    earlier grant waits for the same money.
     """
     free: dict[str, int] = {}
     runs = log.view.runs
-    # Wide runs come first, and narrow runs fit into the GPUs that are left. So fewer runs are on
-    # several nodes.
+    # Wide runs are placed first, and narrow runs then fit into the remaining GPUs. So fewer runs
+    # are divided among several nodes.
     grants = sorted(grants, key=lambda grant: -runs[grant.run].spec.gpus)
     hopeless: dict[tuple[str, str, int, object], Refusal] = {}
     refused: list[tuple[RoundGrant, Refusal]] = []
@@ -131,7 +134,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, without its partner if the partner is over or would exceed a quota."""
+    """Return ``grant``, but without its partner if the partner is over or would exceed a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:
@@ -142,7 +145,7 @@ def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _begins(view: StateView, grant: RoundGrant) -> int:
-    """Return by how many the number of running runs rises if ``grant`` starts."""
+    """Return how many runs begin to run for the first time if ``grant`` starts."""
     return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
 
 
@@ -169,7 +172,7 @@ def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
 
 
 def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
-    """Return how a grant starts without delaying a firm start, or its refusal."""
+    """Return how a grant can start without delaying a firm start, or the refusal of the grant."""
     view, run = log.view, record.spec
     nodes = view.in_rounds[run.name].nodes
     prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
@@ -199,7 +202,7 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
 
 
 def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
-    """Write why a run does not get the GPUs that this round has granted to it."""
+    """Write why a run does not get the GPUs that were granted to it in this round."""
     if refusal.code in HARD:
         refusal = waiting(log.view, record.spec, refusal)
     log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=record.spec.name, refusal=refusal))
@@ -208,7 +211,7 @@ def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
 def _write(
     log: DecisionLog, run: Run, admitted: Admitted, grant: RoundGrant, leases_ever: int
 ) -> None:
-    """Write the leases of a grant. A pair has common leases, which are paid for once."""
+    """Write the leases of a grant. Two runs that share GPUs share the leases, too."""
     now_ms = log.now_ms
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     started, partner = StartReason.START, grant.partner

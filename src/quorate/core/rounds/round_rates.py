@@ -1,14 +1,15 @@
 """The rates of a run on each flavor in a pool of discipline ``rounds``.
 
 A rate is in millionths of a step per second, for the whole run. A measured rate replaces the
-declared rate of its flavor. So if a run reports its steps, a false declaration has an effect for
-one round at most. If a run never reports steps, its declared rates count. Rates only decide which
-GPUs the run gets within its owner's share. So a run with false rates gets GPUs that are worse for
-it (tests/unit/loop/test_round_gaming.py).
+declared rate of its flavor. So if a run reports its steps, a falsely declared rate has an effect
+for one round at most. If a run never reports steps, its declared rates are used. Rates only decide
+which GPUs the run gets within its owner's share. So false rates only give the run GPUs that are
+worse for it (tests/unit/loop/test_round_gaming.py).
 
-If a run names its job type, its rates are those of the type in the pool's table. The table may have
-other rates for GPUs on several nodes. These apply if the run's last GPUs were on several nodes. A
-flavor without a known rate counts with a fixed rate until the run has tried it.
+If a run names its job type, its declared rates are those of this type in the pool's table. The
+table may have other rates for GPUs on several nodes. These are used if the run's last GPUs were on
+several nodes. If no rate is known for a flavor, a fixed rate is used until the run has tried the
+flavor.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from quorate.model.specs import Pool, Run, TypeRates
 from quorate.model.state.records import RoundsRun
 
 UNKNOWN_RATE: Final = PPM
-"""The rate of a flavor as long as no rate is known: one step per second."""
+"""The rate that is used for a flavor as long as no rate is known: one step per second."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
-    """Return the rates of job types in the table of ``pool`` for ``flavor``, by type and GPUs."""
+    """Return the rates of all job types on ``flavor`` in the table of ``pool``, sorted by type."""
     return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
 
 
 def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
-    """Return the rates of a job type in the table of ``pool`` for ``flavor``; or None."""
+    """Return the rates of a job type on ``flavor`` in the table of ``pool``; None without rates."""
     types = known_types(pool, flavor)
     at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
     found = types[at] if at < len(types) else None
@@ -52,9 +53,10 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 
 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
-    """Return the declared rate of ``run`` on ``flavor``, its own or from the pool's table.
+    """Return the declared rate of ``run`` on ``flavor``: from its document, or the pool's table.
 
-    Return None if there is no such rate. If ``is_spread``, the rate is for GPUs on several nodes.
+    Return None if there is no such rate. If ``is_spread`` is true, the rate is for GPUs on several
+    nodes.
     """
     work = run.rounds
     assert work is not None, run
@@ -75,8 +77,8 @@ def rates_of(
 ) -> tuple[tuple[int, ...], int]:
     """Return the rates of ``run`` in ``pool`` on ``flavors``, and which of them were measured.
 
-    The second result has a bit for each flavor, 1 if its rate was measured. The rate of a flavor
-    that the run does not ask for is 0.
+    The second result has a bit for each flavor, which is 1 if the rate was measured. The rate of a
+    flavor that the run does not ask for is 0.
     """
     rates: list[int] = []
     measured, bit = 0, 1
@@ -91,7 +93,7 @@ def rates_of(
             rate = 0
         elif rate is not None:
             measured |= bit
-        elif own is not None:  # The same rate as ``declared_rate`` returns, but quicker.
+        elif own is not None:  # ``declared_rate`` would return the same rate, but slower.
             rate = round(own[flavor] * PPM) if flavor in own else UNKNOWN_RATE
         else:
             rate = declared_rate(run, pool, flavor, is_spread=is_spread)

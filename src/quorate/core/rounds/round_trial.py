@@ -1,7 +1,7 @@
-"""Tries which runs of a pool fit into the empty pool together, to choose the runs of a round.
+"""Try which runs of a pool fit together into the empty pool, to choose the runs of a round.
 
-If a round chose a run that cannot start, GPUs would be idle until the next round. This module
-checks the placement and the limits on nodes, but not money. docs/adr/0024-rounds-pools.md.
+If a run that cannot start were chosen, GPUs would be idle until the next round. This module checks
+the placement and the limits on nodes, but not money. See docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many placements are tried to keep within a limit on nodes, before the run has to wait for the
-next round."""
+"""How many placements of a run are tried to stay within a limit on nodes.
+
+If none of them does, the run has to wait for the next round."""
 
 
 def is_free_to_spread(run: Run) -> bool:
@@ -36,7 +37,7 @@ def is_free_to_spread(run: Run) -> bool:
 
 
 class Room:
-    """The GPUs of a pool without its runs. GPUs that are taken from the room are no longer free.
+    """The free GPUs of a pool as if its runs had no GPUs; runs are then placed in it on trial.
 
     Work outside the pool keeps its GPUs. The state of the ledger does not change.
     """
@@ -49,7 +50,7 @@ class Room:
 
     @classmethod
     def empty(cls, view: StateView, pool: str) -> Room:
-        """Return the room of ``pool`` without its runs."""
+        """Return the room of ``pool`` in which none of its runs has GPUs."""
         room = cls(view.overlay(), view.pools[pool])
         for name, known in view.in_rounds.items():
             for lease in view.runs[name].leases if known.pool == pool else ():
@@ -57,7 +58,7 @@ class Room:
         return room
 
     def over(self) -> Room:
-        """Return a copy of this room. Taking GPUs from the copy does not change this room."""
+        """Return a copy of this room; changes of the copy do not change this room."""
         return Room(self._state.overlay(), self._pool)
 
     def shape(self, run: Run, flavor: str) -> Hashable:
@@ -67,7 +68,7 @@ class Room:
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return a placement of ``run``, if possible in the domains ``prefer``; else None."""
+        """Return a placement of ``run``, in the domains ``prefer`` if possible, or None."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
         domain_offers = DomainOffers(state, request)
@@ -96,7 +97,7 @@ class Room:
         )
 
     def has(self, run: str, parts: Iterable[Slots]) -> bool:
-        """Return whether all slots in ``parts`` are free and quotas let ``run`` use them."""
+        """Return whether all slots in ``parts`` are free, and quotas allow ``run`` to use them."""
         state, names = self._state, set[str]()
         for name, mask in chain.from_iterable(parts):
             record = state.nodes[name]
@@ -118,10 +119,10 @@ class Room:
 
 
 def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
-    """Return why ``run`` would not fit into the empty pool, by the sizes of its domains.
+    """Return why ``run`` would not fit into the empty pool, judged by the sizes of its domains.
 
-    If the result is None, the run may still not fit: ``Room`` also considers cordoned nodes, racks
-    and parts of nodes.
+    If the result is None, the run may still not fit. ``Room`` also considers cordoned nodes, racks
+    and parts of nodes, which this function does not.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
     domain_offers = list(DomainOffers(view, request).most_free())
@@ -135,7 +136,7 @@ def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
 
 
 def nodes_of(parts: Iterable[Slots]) -> tuple[tuple[str, int], ...]:
-    """Return the number of GPUs in ``parts`` on each node, sorted by node."""
+    """Return (node, number of GPUs in ``parts`` on this node) for each node, sorted by node."""
     found: dict[str, int] = {}
     for slots in parts:
         for node, mask in slots:

@@ -1,4 +1,5 @@
 """Owners: the order of the queue, thresholds of soft quotas, tenants and access tokens.
 
-Start at ``queue_order.py``; the scores that order owners are in ``owner_scores.py``.
+Readers of the code best begin with ``queue_order.py``; ``owner_scores.py`` computes the scores by
+which owners are ordered.
 """

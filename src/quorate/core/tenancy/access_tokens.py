@@ -1,7 +1,8 @@
-"""Access tokens: issued, revoked, and removed with their tenant.
+"""Access tokens: how they are issued and revoked.
 
-The ledger has the public id of a token and the digest of its secret, so a reader of the ledger
-learns no secret. The permissions of operations decide who may issue which token.
+If a tenant is removed, its tokens are revoked. The ledger has the public id of a token and the
+digest of its secret, so a reader of the ledger learns no secret. Who may issue which token is not
+decided here, but by the permissions of operations.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.state_view import StateView
 
 KIND = "Token"
-"""The kind of a token in the changes of a decision."""
+"""The kind of resource under which a token is listed in the changes of a decision."""
 _OF_TENANTS = frozenset((TokenRole.TENANT_ADMIN, TokenRole.USER))
 
 
@@ -82,7 +83,7 @@ def _invalid(subject: str, remedy: str) -> Refusal:
 
 
 def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
-    """Write that a token is revoked, unless it is revoked already."""
+    """Write that a token is revoked; change nothing if it was revoked before."""
     name = command.token
     token = log.view.tokens.get(name)
     if token is None:
@@ -99,7 +100,7 @@ def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
 
 
 def revoke_of_tenant(log: DecisionLog, tenant: str) -> tuple[str, ...]:
-    """Write that every token of ``tenant`` is revoked, and return the tokens that were valid."""
+    """Write that every valid token of ``tenant`` is revoked, and return the ids of these tokens."""
     found = tuple(
         name
         for name, known in log.view.tokens.items()

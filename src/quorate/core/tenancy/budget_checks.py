@@ -1,4 +1,4 @@
-"""Checks of budgets against the state: leases and spares that a change would leave unpaid."""
+"""Checks of a declared budget against the state: may every lease and spare still be paid for?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[Refusal]:
-    """Yield a refusal for an unknown owner, and for leases left unpaid or over a limit."""
+    """Yield a refusal for each unknown owner, and for leases that the budget could not pay for."""
     path = f"Budget/{budget.name}: spec"
     if budget.owner not in owners:
         yield unknown(f"{path}.owner", "owner", budget.owner)
@@ -27,7 +27,8 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
     old = view.budgets.get(budget.name)
     lines = () if old is None else old.envelopes
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    # An envelope that was removed and is declared again keeps its past payments, so it is checked.
+    # An envelope that was removed and is declared again still has its past payments, so it is
+    # checked, too.
     for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
@@ -42,9 +43,9 @@ def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[
 def _check_used(
     view: StateView, where: str, account: EnvelopeAccount, kept: Envelope | None
 ) -> Iterator[Refusal]:
-    """Yield a refusal for leases of ``account`` that ``kept`` could not pay for.
+    """Yield a refusal for leases of ``account`` that the envelope could no longer pay for.
 
-    ``kept`` is None if the envelope is removed.
+    ``kept`` is the changed envelope, or None if the envelope is removed.
     """
     if account.gpus_active and kept is None:
         yield _in_use(where, account.gpus_active, "so the envelope cannot be removed")
@@ -58,9 +59,9 @@ def _check_used(
 
 
 def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
-    """Return the refusal of a new owner for a budget that has paid for runs of the present owner.
+    """Return the refusal of a new owner for an envelope that has already paid for runs.
 
-    The new owner would see whose runs the budget paid for.
+    Otherwise the new owner would see whose runs the envelope paid for.
     """
     return Refusal(
         code=RefusalCode.CONFLICT,
@@ -71,18 +72,18 @@ def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
 
 
 def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
-    """Yield a refusal if ``kept`` makes present loans recallable, or shortens their notice."""
+    """Yield a refusal if ``kept`` would make present loans recallable, or shorten their notice."""
     lent = account.lent_gpus_active
     had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
     if lent and has is not None and (had is None or has < had):
-        what = "so recall cannot be added" if had is None else "so its notice cannot be shortened"
+        what = "so recall cannot be added" if had is None else "so the notice cannot be shortened"
         yield _in_use(f"{where}.lending.recall.notice", lent, what)
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
     """Yield a refusal for each limit of ``account`` that is below the amount spent or promised.
 
-    The concurrency may be lowered: ``preemption/tightening.py`` handles that case.
+    The concurrency may be below the GPUs in use: ``preemption/tightening.py`` handles that case.
     """
     spec = account.spec
     if account.committed_gpu_ms > spec.gpu_ms_granted:
@@ -116,9 +117,9 @@ def _spares_unpaid(
 ) -> Iterator[Refusal]:
     """Yield a refusal if filled spares of ``account`` could not come back under ``kept``.
 
-    ``kept`` is None if the envelope is removed. As time passes, a window may become too short for a
-    spare, and that is allowed. But a change of the budget may not close the window before the
-    present holds end.
+    ``kept`` is the changed envelope, or None if the envelope is removed. It is allowed that, as
+    time passes, too little of a window is left for a spare. But a change of the budget may not
+    close the window before the present holds end.
     """
     pledges = [p for p in view.pledges.values() if p.payer == account.envelope_id]
     gpus, was = sum(pledge.gpus for pledge in pledges), account.spec
@@ -142,7 +143,7 @@ def _kept_spares(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
-    """Yield a refusal for each cap on GPU-hours that is below its envelopes' present promises."""
+    """Yield a refusal for each cap on GPU-hours that is below what its envelopes spent and hold."""
     for cap in budget.caps:
         accounts = [
             account
@@ -156,12 +157,12 @@ def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refu
 
 
 def _in_use(where: str, gpus: int, why: str) -> Refusal:
-    remedy = "end the runs that it pays for first: quorate get leases -o wide"
-    return _gpus_depend(where, gpus, f"in use by runs that it pays for, {why}", remedy)
+    remedy = "first end the runs that the envelope pays for: quorate get leases -o wide"
+    return _gpus_depend(where, gpus, f"in use by runs that the envelope pays for, {why}", remedy)
 
 
 def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
-    """Return the refusal of a change at ``where``; ``state`` says how ``gpus`` GPUs are in use."""
+    """Return the refusal of a change at ``where``; ``state`` says what keeps ``gpus`` GPUs."""
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} {state}",
@@ -171,20 +172,21 @@ def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
 
 
 def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
-    """Return the refusal of a limit of ``gpu_ms``, which is below the GPU time spent and held."""
+    """Return the refusal of the limit ``gpu_ms``, which is below the GPU time spent and held."""
     least = hours_text(committed_gpu_ms, up=True)
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{where}: {least} GPU-hours are spent or held already, {hours_text(gpu_ms)} is "
         "too low",
-        remedy=f"use {least} or more; held GPU-hours that are not used return when its runs end",
+        remedy=f"use {least} or more; held GPU-hours that stay unused are released when runs end",
     )
 
 
 def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
     """Yield a warning for each flavor and selector whose envelopes promise too many GPUs.
 
-    The envelopes promise too many if the nodes that the selector matches have fewer GPUs.
+    The envelopes promise too many GPUs if their concurrency is more than the number of GPUs on the
+    nodes that the selector matches.
     """
     scopes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     if not any(isinstance(spec, Budget | Node) for spec in specs):

@@ -1,7 +1,8 @@
 """Reports of accounting systems about owners' budgets, and missing reports (docs/adr/0022).
 
-A decision must follow from the ledger alone. So a report is an event, and a missing report is an
-event, too. Only changes are written: a poll every minute adds nothing to the ledger.
+Every decision must depend on the ledger alone. So a report is recorded as an event, and a missing
+report is recorded as an event, too. Only changes are written. So an accounting system that is asked
+every minute and gives the same answer adds nothing to the ledger.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from quorate.model.state.state_view import StateView
 
 
 def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
-    """Write the report, unless it is unchanged; or return why it is refused."""
+    """Write the report if it has changed, or return why it is refused."""
     refusal = _unknown(log.view, command.owner)
     if refusal is None and command.gpu is None and command.node is None:
         refusal = Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"the report has no budget of {command.owner!r}",
-            remedy="report its remaining GPU-hours or node-hours",
+            remedy="report the owner's remaining GPU-hours or node-hours",
         )
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -42,7 +43,7 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Record that the ledger's own figures count for an owner, unless that is recorded already.
+    """Write that an owner's hours are computed from the ledger again, if this is a change.
 
     Return a refusal if the owner does not exist.
     """

@@ -1,4 +1,4 @@
-"""Checks of declared owners: known parents, no cycles, and targets of at most 1 in sum."""
+"""Checks of declared owners: existing parents, no cycles, and targets of at most 1 in sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POOLS_SHOWN_MAX: Final = 8
 
 
 def unknown(path: str, kind: str, name: str) -> Refusal:
-    """Return a refusal because ``path`` names a ``kind`` that does not exist."""
+    """Return the refusal of a field at ``path`` that names a ``kind`` that does not exist."""
     return Refusal(
         code=RefusalCode.UNKNOWN_NAME,
         subject=f"{path}: there is no {kind} {name!r}",
@@ -25,9 +25,9 @@ def unknown(path: str, kind: str, name: str) -> Refusal:
 
 
 def unknown_pool(path: str, name: str, pools: Iterable[str]) -> Refusal:
-    """Return a refusal because ``path`` names a pool that does not exist.
+    """Return the refusal of a field at ``path`` that names a pool that does not exist.
 
-    The refusal lists the existing pools, because pool names are visible to every caller.
+    The refusal lists the existing pools, because every caller may see the names of pools.
     """
     there = sorted(pools)
     listing = ", ".join(there[:_POOLS_SHOWN_MAX])
@@ -59,7 +59,7 @@ def check_owners(view: StateView, new: Mapping[str, Owner]) -> Iterator[Refusal]
 
 
 def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]:
-    """Return a path from ``start`` through parents back to ``start``; empty if there is none."""
+    """Return a path from ``start`` through parents back to ``start``; empty without such a path."""
     came_by: dict[str, str] = {}
     stack = [start]
     while stack:
@@ -77,11 +77,11 @@ def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]
 
 
 def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each group of siblings of ``names`` whose targets exceed 1 in sum.
+    """Yield a warning for each group of siblings, with one of ``names``, whose targets exceed 1.
 
-    Owners without parents count as siblings of each other, because together they share the whole
-    fleet. If no group exceeds 1, also yield a warning if all families together exceed 1, because
-    every target is a part of the whole fleet.
+    The targets of a group are added up. Owners without parents are treated as siblings, because
+    together they share the whole fleet. If no group exceeds 1, a warning is also yielded if all
+    families together exceed 1, because every target is a part of the whole fleet.
     """
     groups: dict[str, None] = {}
     for name in names:
@@ -111,8 +111,8 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 def _family_warnings(view: StateView) -> Iterator[str]:
     """Yield a warning if the targets of all families together exceed 1.
 
-    The target of a family is the target of its head or the sum of its members' targets, whichever
-    is more. An owner with several parents counts in the family of its first parent.
+    The target of a family is the target of its head, or the sum of the targets below the head if
+    that is more. An owner with several parents belongs to the family of its first parent.
     """
     below: dict[str, list[str]] = {name: [] for name in view.owners}
     for name, owner in view.owners.items():
@@ -127,7 +127,7 @@ def _family_warnings(view: StateView) -> Iterator[str]:
     if total > _PPM:
         yield (
             f"fair-share targets of all families add up to {_share_text(total)}, more than 1; each "
-            f"is a part of the fleet, not of its parent's: {_shares(families)}"
+            f"target is a part of the whole fleet, not of a parent's target: {_shares(families)}"
         )
 
 
@@ -136,7 +136,7 @@ def _roots(view: StateView) -> list[str]:
 
 
 def _shares(targets: Sequence[tuple[str, int]]) -> str:
-    """Return the largest of ``targets`` as text, and how many more there are."""
+    """Return the largest of ``targets`` as text, and the number of further targets."""
     largest = sorted(targets, key=lambda each: (-each[1], each[0]))[:_SHARES_SHOWN_MAX]
     told = ", ".join(f"{name} {_share_text(target)}" for name, target in largest)
     more = len(targets) - len(largest)

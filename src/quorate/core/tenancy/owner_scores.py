@@ -1,7 +1,7 @@
 """The scores of owners: how far each is below its share of a flavor (docs/design/tenancy.md).
 
-A score follows from an owner's present and past use, its targets and its budgets of hours. GPUs
-that a plan gives to an owner count in its share. ``share_score`` has the formula.
+A score is computed from an owner's present and past use, its targets and its budgets of hours. GPUs
+that a plan gives to an owner are part of its present use. ``share_score`` has the formula.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from quorate.model.state.line_ranks import Lasting, PlannedRank, Rank
 from quorate.model.state.state_view import StateView
 
 Line = tuple[str, tuple[str, ...]]
-"""(owner, flavors): all runs of one line have the same score."""
+"""(owner, flavors): a line of the queue; all its runs have the same score."""
 Use = tuple[int, int, int]
-"""(used until now, used per millisecond, budget) of a budget of hours."""
+"""(amount used so far, amount used per millisecond now, whole budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _SHORT_MS: Final = 10 * MINUTE_MS
-"""If a rank is not proven to last as long as estimated, a proof for this time is tried."""
+"""If a rank cannot be proven to last as long as estimated, this shorter time is tried."""
 
 
 class _OwnUse(NamedTuple):
@@ -42,7 +42,7 @@ class _OwnUse(NamedTuple):
 class Scores:
     """The scores of owners in a view, each computed once.
 
-    GPUs that the plan gives to an owner (``plan``) count in its share.
+    GPUs that a plan gives to an owner (method ``plan``) are part of the owner's share.
     """
 
     __slots__ = (
@@ -65,22 +65,22 @@ class Scores:
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._ranks: dict[Line, tuple[Rank, int]] = {}
-        """The ranks of lines, each with its owner's ``version`` when the rank was computed."""
+        """The rank of each line, with the ``version`` of its owner when the rank was computed."""
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:
-        """Add ``gpus`` to the share of ``owner``, which gets them before others start."""
+        """Add ``gpus`` to the share of ``owner``, because the plan gives them to this owner."""
         whose = (owner, flavor)
         self._planned[whose] = self._planned.get(whose, 0) + gpus
         self._versions[owner] = self._versions.get(owner, 0) + 1
         self._known.pop(whose, None)
 
     def versions(self) -> dict[str, int]:
-        """Return, for each owner with planned GPUs, how often GPUs were planned for it."""
+        """Return, for each owner with planned GPUs, how many times GPUs were planned for it."""
         return self._versions.copy()
 
     def version(self, owner: str) -> int:
-        """Return how often GPUs were planned for ``owner``."""
+        """Return how many times GPUs were planned for ``owner``."""
         return self._versions.get(owner, 0)
 
     def of(self, owner: str, flavor: str) -> Terms:
@@ -114,7 +114,7 @@ class Scores:
         return known
 
     def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
-        """Return (total, free) GPUs of ``flavor`` over all domains."""
+        """Return the number of all GPUs and of free GPUs of ``flavor``, over all domains."""
         known = self._gpus.get(flavor)
         if known is None:
             known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
@@ -147,7 +147,7 @@ class Scores:
         return known[0]
 
     def _rank_planned(self, line: Line) -> Rank:
-        """Return the rank of a line whose owner has planned GPUs, and keep it between decisions."""
+        """Return the rank of a line whose owner has planned GPUs; store it for later decisions."""
         owner, flavors = line
         if len(flavors) > 1:
             return self._rank(line)
@@ -168,8 +168,8 @@ class Scores:
         if len(flavors) > 1:
             _, terms = self.worst(line)
             return terms.is_over, -terms.step
-        # Most ranks are computed in this branch, so it repeats the code of ``of``, but creates no
-        # ``Terms`` object.
+        # Most ranks are computed in this branch. So it repeats the code of ``of`` without creating
+        # a ``Terms`` object, which is quicker.
         (flavor,) = flavors
         use = self._use_of(owner, flavor)
         gpus = use.gpus + self._planned.get((owner, flavor), 0)
@@ -178,11 +178,11 @@ class Scores:
         return use.used is not None and use.used >= ONE, -(score * STEPS // ONE)
 
     def lasting(self, line: Line) -> Lasting:
-        """Return the rank of the runs of ``line``, and an instant before which it stays the same.
+        """Return the rank of the runs of ``line``, and an instant up to which the rank is constant.
 
-        The rank stays the same as long as no event concerns the owner. The instant is now if the
-        rank may change at any time. For example, the rank of an owner that may burst depends on how
-        many GPUs are free.
+        The rank is constant up to this instant if no event concerns the owner. The instant is now
+        if the rank may change at any time. For example, the rank of an owner that may burst depends
+        on how many GPUs are free.
         """
         return self._lasting(line, self.rank(line))
 
@@ -200,8 +200,8 @@ class Scores:
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
         """Return an estimated instant shortly before a score of ``line`` leaves its step.
 
-        The result is ``until_ms`` if no score leaves its step before that. The estimate assumes
-        that scores change linearly until then.
+        The result is ``until_ms`` if no score leaves its step before ``until_ms``. The estimate
+        assumes that scores change linearly up to ``until_ms``.
         """
         owner, flavors = line
         left_ms = span_ms = until_ms - self._now_ms
@@ -220,7 +220,7 @@ class Scores:
         return until_ms if left_ms == span_ms else self._now_ms + left_ms * 7 // 8
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
-        """Return whether bounds prove that ``rank`` of ``line`` lasts to ``until_ms``."""
+        """Return whether bounds on scores prove that ``line`` keeps ``rank`` up to ``until_ms``."""
         view, (owner, flavors) = self._view, line
         if self.of(owner, flavors[0]).used is not None:
             spec = view.owners.get(owner) or Owner(name=owner)
@@ -234,9 +234,9 @@ class Scores:
         return least == min((found[1] for found in bounds), default=0) == -rank[1]
 
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
-        """Return bounds on the step of the owner's score up to ``until_ms``: (lowest, highest).
+        """Return the lowest and the highest step that the owner's score can have by ``until_ms``.
 
-        If no bounds are known, return the lowest and the highest step that exist.
+        If no bounds are known, return values that no step is beyond.
         """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:
@@ -249,20 +249,20 @@ class Scores:
         return self._step_of(terms, most, total), self._step_of(terms, least, total)
 
     def _step_of(self, terms: Terms, recent: int, total: int) -> int:
-        """Return the step of the score of ``terms`` if the owner's recent use was ``recent``."""
+        """Return the step of the score with ``terms``, but with ``recent`` as the recent use."""
         return self._score_of(terms, recent, total) * STEPS // ONE
 
     def _score_of(self, terms: Terms, recent: int, total: int) -> int:
-        """Return the score of ``terms`` if the owner's recent use was ``recent``."""
+        """Return the score with ``terms``, but with ``recent`` as the owner's recent use."""
         system = self._view.system
         share = _share(terms.instant, _averaged(recent, system) // total, system)
         return score_of(terms.penalty, share, terms.effective)
 
     def worst(self, line: Line) -> tuple[str, Terms]:
-        """Return the flavor of ``line`` in which its owner scores lowest, and the terms there.
+        """Return the flavor of ``line`` in which its owner's score is lowest, and the terms there.
 
-        Because the worst flavor counts, naming more flavors can only lower a rank. A flavor without
-        GPUs does not count.
+        The rank of a line follows from this flavor, so a run that names more flavors never gets a
+        better rank. Flavors without GPUs are ignored.
         """
         owner, flavors = line
         if len(flavors) == 1:
@@ -273,12 +273,15 @@ class Scores:
 
 
 def _averaged(recent: int, system: System) -> int:
-    """Return the average of recent use over the period that counts, in parts of ``ONE``."""
+    """Return the average recent use as a number of GPUs, in parts of ``ONE``.
+
+    The period of the average follows from the half-life of past use.
+    """
     return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
 
 
 def _share(instant: int, decayed: int, system: System) -> int:
-    """Return the share of a flavor that an owner has, from its present and its past use."""
+    """Return an owner's share of a flavor: the weighted mean of present and past use."""
     weight = system.instant_weight_ppm
     return (instant * weight + decayed * (PPM - weight)) // PPM
 
@@ -294,7 +297,7 @@ def _of_ppm(ppm: int) -> int:
 def target_ppm(view: StateView, owner: Owner) -> int:
     """Return the target share of ``owner``.
 
-    An owner without a stated target gets an equal part of the share that stated targets leave.
+    Owners without a stated target divide the share that the stated targets leave equally.
     """
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
@@ -303,20 +306,20 @@ def target_ppm(view: StateView, owner: Owner) -> int:
 def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
     """Return the used part of the owner's GPU-hours or node-hours, whichever is larger.
 
-    The result is in parts of ``ONE``, and None if the owner has no budget of hours. Use is counted
-    over the rolling window of the installation. A budget of 0 counts as used up.
+    The result is in parts of ``ONE``; it is None if the owner has no budget of hours. Use is
+    counted over the installation's rolling window of days. A budget of 0 is treated as used up.
     """
     uses = usage_of(view, owner, now_ms)
     return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
 
 
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield the use of each budget of hours of ``owner``, as it counts in the queue."""
+    """Yield the use of each budget of hours of ``owner``, as the order of the queue uses it."""
     return _uses(view, counted(view, owner), now_ms)
 
 
 def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield the use of each budget of hours of ``owner``, as metered by the ledger."""
+    """Yield the use of each budget of hours of ``owner``, computed from the ledger alone."""
     return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
 
 

@@ -1,9 +1,10 @@
-"""The queue: in which order waiting runs are tried. docs/design/tenancy.md.
+"""The queue: the order in which waiting runs are tried. See docs/design/tenancy.md.
 
-Owners that have used up a soft budget come last. Of the owners with budget left, the owner furthest
-below its share comes first, in steps of a score (``owner_scores``). Within a step, the run that
-could have started for the longest time comes first. Among runs with equal times, the order of
-submission decides. The order blocks no run: if there is room for all runs, all start.
+Owners that have used up a soft budget come last. Of the owners with budget left, the owner that is
+furthest below its target comes first; scores, divided into steps, measure this (``owner_scores``).
+Within a step, the run that has been allowed to start for the longest time comes first. Of runs with
+equal times, the run that was submitted first comes first. The order blocks no run: if there is room
+for all runs, all start.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from quorate.model.state.waiting_index import Place
 
 
 def line_of(record: RunRecord) -> Line:
-    """Return the line of a run: its owner, and the flavors it asks for."""
+    """Return the line of a run: its owner, and the flavors that the run asks for."""
     return record.spec.owner, record.spec.flavors
 
 
 def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
     """Return the lines of all waiting runs, in the order in which their first runs are tried.
 
-    GPUs planned for owners do not count yet.
+    This order does not include GPUs that a plan gives to owners later.
     """
     scores = Scores(view, now_ms)
 
@@ -43,10 +44,10 @@ def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
 
 
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
-    """Yield ``names`` in the order in which they are to be tried.
+    """Yield the runs ``names`` in the order in which they are to be tried.
 
-    Before the caller takes the next name, it may plan GPUs for the owner of the last name
-    (``Scores.plan``). The plan moves that owner back in the order.
+    Before the caller takes the next run, it may plan GPUs for the owner of the last run
+    (``Scores.plan``). As a consequence, further runs of that owner come later in the order.
     """
     lines: dict[waiting_index.Line, list[Place]] = {}
     for name in names:
@@ -62,12 +63,13 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 
 
 class Queue:
-    """Lines of runs, each in its own order, from which runs are taken by the ranks of their owners.
+    """Lines of runs; the next run is always the first run of the line with the best rank.
 
-    ``ranked`` has the lines in order. Their ranks include the GPUs that were planned for owners up
-    to ``versions`` (by default none). If more GPUs were planned for a line's owner since, the line
-    is ranked again when its turn comes. Lines of a closed pool are skipped. ``skip`` returns
-    which run of a line to take next: its position in the line, at or after a given position.
+    ``ranked`` has the lines, sorted by rank. These ranks include the GPUs that were planned for
+    each owner up to its version in ``versions`` (by default none). If more GPUs were planned for
+    the owner of a line afterwards, the line is ranked again before a run is taken from it. Lines of
+    a closed pool are skipped. ``skip`` takes a position in a line, and returns the position of the
+    next run to try, at or after the given one.
     """
 
     __slots__ = (
@@ -99,7 +101,7 @@ class Queue:
         self._heap: list[tuple[Rank, Place, waiting_index.Line, int]] = []
         self.closed: set[str] = set()
         self.is_closed = False
-        """Whether every pool is closed, so that no further run is taken."""
+        """Whether every pool is closed. If so, no further run is yielded."""
 
     def turns(self) -> Iterator[str]:
         """Yield the runs in the order in which they are to be tried."""
@@ -133,7 +135,7 @@ class Queue:
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
     """Return the queue position of a waiting run, from 1, and how many runs wait."""
     if view.follower_index.blocked:
-        queue = queue_order(view, now_ms)  # Runs that wait for upstreams are in no line.
+        queue = queue_order(view, now_ms)  # Runs that follow unfinished runs are in no line.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
     mine, place = scores.rank(line_of(record)), place_now(view, record)
@@ -154,10 +156,12 @@ def queue_order(view: StateView, now_ms: int) -> list[str]:
 def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
     """Yield the waiting runs in their present order; ``view`` must not change meanwhile.
 
-    The runs of one rank are sorted when the caller takes the first of them. So the time to read the
-    first runs of a long queue depends on the number of lines, not on the number of runs.
+    The runs of one rank are sorted only when the caller takes the first of them. So the time to
+    read the first runs of a long queue depends on the number of lines, and not on the number of
+    runs.
 
-    A run that waits for an upstream has the position that it would have without upstreams.
+    A run that waits for other runs to complete has the position that it would have if it followed
+    no runs.
     """
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Sequence[Place]]]()
     for line, places in view.waiting.lines.items():
@@ -173,5 +177,8 @@ def queue_turns(view: StateView, now_ms: int) -> Iterator[str]:
 
 
 def place_now(view: StateView, record: RunRecord) -> Place:
-    """Return a waiting run's sort key. A follower's wait counts from the end of its upstreams."""
+    """Return the key by which a waiting run is sorted.
+
+    If the run has followed other runs, its wait begins at their end.
+    """
     return waiting_index.place_of(record, view.follower_index.since.get(record.spec.name))

@@ -1,6 +1,7 @@
-"""The position of a waiting run in the queue, and the reasons for it.
+"""The position of a waiting run in the queue, and the reasons for this position.
 
-A ``Standing`` has the terms that order the queue, and how many runs are ahead for which reason.
+A ``Standing`` has the terms of the owner's score, and says how many runs are ahead for which
+reason.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from quorate.model.state.waiting_index import Place
 
 
 class Because(StrEnum):
-    """Why a run is ahead of another: the first criterion in which the two differ."""
+    """Why a run is ahead of another run: the first criterion in which the two runs differ."""
 
     WITHIN_BUDGET = "within-budget"
     SCORE = "score"
@@ -30,12 +31,12 @@ class Because(StrEnum):
 
 
 _Why = tuple[str, str, Because]
-"""(owner, flavor, reason) of a set of runs ahead."""
+"""(owner, flavor, reason) of a set of runs that are ahead of the run in question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """How many runs of an owner in a flavor are ahead for one reason, and their terms."""
+    """How many runs of one owner are ahead for one reason, and the terms of the owner's score."""
 
     owner: str
     flavor: str
@@ -46,12 +47,13 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The position of a run, from 1, with its owner's terms in the flavor that decides the rank.
+    """The position of a run in the queue, from 1, and the terms that lead to this position.
 
-    ``is_stated`` is true if the owner's quota states its target. ``eligible_since_ms`` is None
-    while the run waits for other runs to complete. ``ahead`` is in the order of the queue.
-    ``report`` is the accounting system's report of the owner's budget, if the owner is linked to
-    one.
+    ``terms`` are those of the owner's score in ``flavor``, which decides the rank. ``is_stated`` is
+    true if the owner's quota states a target. ``eligible_since_ms`` is when the run was first
+    allowed to start; it is None while the run waits for other runs to complete. ``ahead`` is in the
+    order of the queue. If the owner is linked to an accounting system, ``report`` is the report of
+    this system about the owner's budget.
     """
 
     position: int
@@ -70,9 +72,9 @@ def standing_of(
 ) -> Standing:
     """Return the position of ``run`` in the queue of ``view``, and how many runs are ahead and why.
 
-    Each line is counted as a whole, whatever its length. But if some waiting runs follow other
-    runs, each run ahead is examined. ``queue`` returns every waiting run in order, if the caller
-    has that list already.
+    Usually the runs of a line are counted together, so the length of the line does not matter. But
+    if some waiting runs follow other runs, each run ahead is examined separately. If the caller
+    already has the list of all waiting runs in order, ``queue`` returns this list.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
@@ -99,7 +101,7 @@ def standing_of(
 
 
 def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_Why, int]:
-    """Return how many runs are ahead of ``record`` and why, in the order of the queue."""
+    """Return how many runs are ahead of ``record``, by reason, in the order of the queue."""
     line, place = line_of(record), place_now(view, record)
     _, terms = scores.worst(line)
     mine, since = scores.rank(line), place[:1]
@@ -128,7 +130,7 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
 def _ahead_one_by_one(
     view: StateView, scores: Scores, record: RunRecord, queue: Sequence[str]
 ) -> dict[_Why, int]:
-    """Return the same as ``_ahead_by_line``, by examining each run of ``queue``."""
+    """Return the same result as ``_ahead_by_line``, but examine each run of ``queue``."""
     _, terms = scores.worst(line_of(record))
     ahead: dict[_Why, int] = {}
     lines: dict[Line, tuple[str, Because | None]] = {}
@@ -149,7 +151,7 @@ def _ahead_one_by_one(
 def _because(one: Terms, other: Terms) -> Because | None:
     """Return why runs with the terms ``one`` are ahead of runs with the terms ``other``.
 
-    Return None if the terms are equal.
+    Return None if the terms lead to the same rank.
     """
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
@@ -157,6 +159,6 @@ def _because(one: Terms, other: Terms) -> Because | None:
 
 
 def _because_of_time(view: StateView, first: RunRecord, since_ms: int) -> Because:
-    """Return why ``first`` is ahead of a run of the same step that waited since ``since_ms``."""
+    """Return why ``first`` is ahead of a run of equal rank that waits since ``since_ms``."""
     first_ms = eligible_since_ms(view, first) or first.submitted_ms
     return Because.WAITS_LONGER if first_ms != since_ms else Because.SUBMITTED_BEFORE

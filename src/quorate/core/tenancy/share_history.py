@@ -1,4 +1,4 @@
-"""Share history: the share of each flavor that an owner had, by hour, as the meters count it."""
+"""Share history: which share of each flavor an owner had in the past, in steps of whole hours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ STEPS_MAX: Final = 200
 class FlavorShares:
     """The shares of an owner in a flavor of ``gpus`` GPUs, one for each step.
 
-    Shares are in parts of ``ONE``. ``terms`` are the present terms, with the targets.
+    Shares are in parts of ``ONE``. ``terms`` are the present terms of the owner's score, including
+    its targets.
     """
 
     flavor: str
@@ -31,14 +32,17 @@ class FlavorShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHistory:
-    """The edges of the steps (the start of each, and the end of the last), and the shares."""
+    """The shares of an owner over time.
+
+    ``edges_ms`` has the start of each step, and the end of the last step.
+    """
 
     edges_ms: tuple[int, ...]
     flavors: tuple[FlavorShares, ...]
 
 
 def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> ShareHistory:
-    """Return the shares of ``owner`` in the last ``span_ms``, as parts of today's GPUs."""
+    """Return the shares of ``owner`` in the last ``span_ms``, as parts of the present GPUs."""
     edges_ms = step_edges(span_ms, now_ms)
     scores = Scores(view, now_ms)
     found = []
@@ -62,7 +66,7 @@ def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> 
 
 
 def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
-    """Return the instants that divide the time before ``now_ms``: whole hours, and ``now_ms``."""
+    """Return the edges of the steps that end at ``now_ms``: whole hours, and ``now_ms`` itself."""
     begin = (now_ms - span_ms) // HOUR_MS
     hours = -(-now_ms // HOUR_MS) - begin
     step_ms = -(-hours // STEPS_MAX) * HOUR_MS
@@ -72,7 +76,8 @@ def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
 def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
     """Return the use in each step; the last edge is now, and the others are whole hours.
 
-    A late record can reduce the use of a step by more than this use. The step then counts as 0.
+    An event that is recorded late can reduce the use of a step below zero. The result for such a
+    step is 0.
     """
     now_ms = edges_ms[-1]
     since = [*(meter.used(edge_ms, now_ms) for edge_ms in edges_ms[:-1]), 0]

@@ -1,7 +1,8 @@
-"""The score: how far an owner is below its share of a flavor, reduced as its budget runs out.
+"""The score: how far an owner is below its target share, reduced as its budget runs out.
 
-All numbers are whole numbers in parts of ``ONE``, so that a score is the same on every machine.
-Score = m(u) * max(0, (eff - share) / eff): docs/design/tenancy.md. Pure.
+Score = m(u) * max(0, (eff - share) / eff); docs/design/tenancy.md explains the formula. All numbers
+are whole numbers in parts of ``ONE``, so that a score is the same on every machine. The functions
+are pure.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from typing import Final
 from msgspec import Struct
 
 ONE: Final = 1 << 40
-"""The number that represents 1: all figures in this module are in parts of this number."""
+"""The number that represents 1: all numbers in this module are in parts of it."""
 STEPS: Final = 32
-"""The number of steps into which scores are cut.
+"""The number of steps into which scores are divided.
 
-In a step, the run that waited longest is first.
+Within a step, the run that has waited longest comes first.
 """
 _PI: Final = 3_454_217_652_358
 """Pi, in parts of ``ONE``."""
 _FLOOR: Final = ONE // 20
-"""The part of the score that an owner keeps when it has used up a budget."""
+"""The factor by which a score is multiplied when the owner has used up a budget."""
 _EASY: Final = ONE * 8 // 10
-"""The part of a budget that can be used without loss of score: 80 %.
+"""The part of a budget that an owner can use without a lower score: 80 %.
 
-Owners may burst in a flavor while less than 80 % of it is in use.
+It is also the part of a flavor's GPUs up to which owners may burst: while less than 80 % of them
+are in use.
 """
 _TERMS: Final = 14
 
@@ -32,9 +34,10 @@ _TERMS: Final = 14
 class Terms(Struct, frozen=True, kw_only=True):
     """The terms of the score of one owner in one flavor, in parts of ``ONE``.
 
-    ``used`` is the used part of the budget that is used most, and None without a budget.
-    ``instant`` and ``decayed`` make up ``share``. ``effective`` is ``target``, or more if the owner
-    may burst.
+    ``used`` is the used part of a budget, of several budgets the largest; it is None without a
+    budget. ``share`` is the weighted mean of ``instant``, the present use, and ``decayed``, the
+    past use. ``effective`` is ``target``, or more if the owner may burst. ``utilisation`` is the
+    part of the flavor's GPUs that are in use.
     """
 
     used: int | None
@@ -49,7 +52,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> int:
-        """The step of the score; a higher step is tried sooner."""
+        """The step of the score; runs of owners with a higher step are tried sooner."""
         return self.score * STEPS // ONE
 
     @property
@@ -59,9 +62,9 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 def penalty(used: int) -> int:
-    """Return m(u), the part of the score that is left.
+    """Return m(u), the factor by which use of a budget reduces the score.
 
-    The part is 1 up to 80 % of a budget, and 1/20 from 100 % on.
+    The factor is 1 while at most 80 % of the budget is used, and 1/20 when all of it is used.
     """
     if used <= _EASY:
         return ONE
@@ -73,7 +76,7 @@ def penalty(used: int) -> int:
 def effective(target: int, burst: int, utilisation: int) -> int:
     """Return the effective target of a flavor: ``target``, or more while the fleet has room.
 
-    ``burst`` is the factor by which an idle fleet raises the target.
+    ``burst`` is the factor by which the target is raised while no GPU is in use.
     """
     slack = max(0, _EASY - utilisation)
     return target + target * (burst - ONE) // ONE * slack // _EASY
@@ -82,14 +85,14 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 def score_of(kept: int, share: int, eff: int) -> int:
     """Return the score of an owner that has ``share`` of a flavor.
 
-    The score is the fraction of ``eff`` by which ``share`` is below ``eff``, or 0 if it is not
-    below. This fraction is multiplied by ``kept``, the owner's ``penalty``.
+    The fraction of ``eff`` by which ``share`` is below ``eff`` is multiplied by ``kept``, the
+    owner's ``penalty``. The score is 0 if ``share`` is not below ``eff``.
     """
     return kept * (max(0, eff - share) * ONE // eff) // ONE if eff > 0 else 0
 
 
 def _cos_pi(turn: int) -> int:
-    """Return the cosine of pi times ``turn``, which is from 0 to 1."""
+    """Return the cosine of pi times ``turn``; ``turn`` must be from 0 to ``ONE``."""
     if turn > ONE // 2:
         return -_cos_pi(ONE - turn)
     angle = turn * _PI // ONE

@@ -1,8 +1,9 @@
-"""Tenants: owners are created, changed field by field, and removed once they hold no resources.
+"""Commands for tenants: create an owner, change its fields, or remove it when it has no resources.
 
 ``declare`` replaces a whole owner by its document. The commands of this module change only the
-given fields, and only if the owner still has the version that the caller read. So of two concurrent
-changes of one owner, the second is refused, and cannot undo the first by accident.
+given fields. If the command gives the version that the caller has read, it is refused when the
+owner no longer has this version. So of two concurrent changes of one owner, the second is refused
+and cannot undo the first by accident.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _create_owner(log: DecisionLog, command: CreateOwner) -> Decision:
 
 
 def _update_owner(log: DecisionLog, command: UpdateOwner) -> Decision:
-    """Write the owner with the given fields changed, unless they have these values already."""
+    """Write the owner with the changed fields; change nothing if they have these values already."""
     refusal = _not_as_read(log.view, command.name, command.version)
     if refusal is not None:
         return Decision(refusals=(refusal,))
@@ -66,13 +67,13 @@ def _update_owner(log: DecisionLog, command: UpdateOwner) -> Decision:
 
 
 def merged(owner: Owner, command: UpdateOwner) -> Owner:
-    """Return ``owner`` with the fields that ``command`` gives; all other fields stay."""
+    """Return ``owner`` with the fields that ``command`` gives; its other fields do not change."""
     parents = owner.parents if command.parents is None else command.parents
     return replace(owner, parents=parents, quota=replace(owner.quota, **dict(command.quota)))
 
 
 def _remove_owner(log: DecisionLog, command: RemoveOwner) -> Decision:
-    """Write the removal of the owner, or return a refusal for everything that it still holds."""
+    """Write the removal of the owner, or return a refusal for each resource that it still has."""
     view, name = log.view, command.name
     refusal = _not_as_read(view, name, command.version)
     if refusal is not None:
@@ -83,7 +84,9 @@ def _remove_owner(log: DecisionLog, command: RemoveOwner) -> Decision:
     warnings = (*_retired(view, name), *_lent_to(view, name))
     tokens = revoke_of_tenant(log, name)
     if tokens:
-        warnings += (f"{counted(len(tokens), 'access token')} revoked with it: {_listed(tokens)}",)
+                warnings += (
+            f"{counted(len(tokens), 'access token')} revoked with the tenant: {_listed(tokens)}",
+        )
     log.write(OwnerRemoved(at_ms=log.now_ms, actor=log.actor, owner=name, reason=command.reason))
     revoked = ((KIND, token, Change.REMOVED) for token in tokens)
     return Decision(changes=(("Owner", name, Change.REMOVED), *revoked), warnings=warnings)
@@ -95,8 +98,8 @@ def _write(log: DecisionLog, owner: Owner, reason: str, change: Change) -> Decis
         return Decision(refusals=refusals)
     before = log.view.owners.get(owner.name)
     log.write(OwnerApplied(at_ms=log.now_ms, actor=log.actor, owner=owner, reason=reason))
-    # Warnings about shares show the shares of other owners. Only callers that change shares may see
-    # these, so only such callers get the warnings.
+    # A warning about shares shows the shares of other owners. Only callers who change shares may
+    # see these, so only they get the warning.
     shares = () if before is not None and _shares(before) == _shares(owner) else (owner.name,)
     return Decision(
         changes=(("Owner", owner.name, change),),
@@ -132,7 +135,7 @@ def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | N
 
 
 def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
-    """Yield a refusal for each thing that the owner still has: children, runs, envelopes in use."""
+    """Yield a refusal for the owner's children, runs, unwiped nodes and envelopes in use."""
     children = view.children.get(name, ())
     if children:
         yield _held(
@@ -171,14 +174,14 @@ def _line_holds(view: StateView, account: EnvelopeAccount, now_ms: int) -> Itera
     if account.gpus_active:
         runs = dict.fromkeys(view.leases[lease].fact.run for lease in view.payer_leases[key])
         yield _held(
-            f"its envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
+            f"the envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
             "wait until they end, or stop them: quorate get leases -o wide",
         )
         return
     kept = account.held_gpu_ms(now_ms)
     if account.gpus_reserved or kept:
         yield _held(
-            f"its envelope {key} holds {hours_text(kept, up=True)} GPU-hours for firm starts or "
+            f"the envelope {key} holds {hours_text(kept, up=True)} GPU-hours for firm starts or "
             "filled spares",
             "cancel the runs that the hours are held for, or wait: quorate get reservations -o "
             "wide",
@@ -196,7 +199,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _retired(view: StateView, name: str) -> Iterator[str]:
-    """Yield a warning that names the budgets retired with the owner."""
+    """Yield a warning that names the owner's budgets, which pay for nothing after its removal."""
     budgets = view.owner_budgets.get(name, ())
     if budgets:
         what = "budget {} no longer pays" if len(budgets) == 1 else "budgets {} no longer pay"

@@ -1,7 +1,7 @@
-"""The present use of each tenant and its descendants, as hard quotas count it.
+"""The nodes and runs that each tenant and its descendants have now, as hard quotas count them.
 
-``view.holdings`` updates these numbers with each event, for owners with a hard quota. This module
-counts them from scratch for any owner, in one pass over open leases and claims.
+For owners with a hard quota, ``view.holdings`` keeps these numbers up to date with each event. This
+module computes them for all owners from scratch, in one pass over open leases and claims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class Use:
-    """Nodes under leases, claims and filled spares; running runs; the number of waiting runs."""
+    """What an owner and its descendants have now.
+
+    ``nodes`` are those of leases, claims and filled spares. ``running`` are the running runs, and
+    ``waiting`` is the number of waiting runs.
+    """
 
     nodes: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
@@ -28,7 +32,7 @@ NO_USE: Final = Use()
 
 
 def uses(view: StateView) -> Mapping[str, Use]:
-    """Return the use of each owner, descendants included; owners without any use are absent."""
+    """Return the use of each owner with its descendants; owners without any use are absent."""
     by_owner: dict[str, Use] = {}
     bounds: dict[str, list[Use]] = {}
 
@@ -44,7 +48,7 @@ def uses(view: StateView) -> Mapping[str, Use]:
             if view.runs[run].leases and not view.runs[run].spec.sensitive:
                 use.running.add(run)
     for run in (*view.pending, *view.in_rounds):
-        # A run that shares in rounds counts as running from its first round to its end.
+        # A run in rounds is running from its first round to its end, even while it has no GPUs.
         is_running = view.runs[run].phase is Phase.RUNNING
         for use in above(run):
             use.running.update((run,) if is_running else ())
@@ -53,7 +57,7 @@ def uses(view: StateView) -> Mapping[str, Use]:
 
 
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield runs and the nodes that they hold.
+    """Yield (run, nodes that it holds); a run may occur several times.
 
     A run holds the nodes of its leases and of its filled spares. A claim holds its nodes until they
     are wiped.

@@ -1,7 +1,8 @@
 """Thresholds: events record when an owner has used 80, 100 and 120 % of a soft budget.
 
-A crossing is recorded once, and again only after use has fallen to five points below the threshold.
-Use grows at a known rate between two events, so the instant of the next crossing is known ahead.
+After a crossing is recorded, the same crossing is recorded again only if use has meanwhile fallen
+to five percentage points below the threshold. Between two events, use grows at a known rate. So the
+instant of the next crossing is known in advance.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from quorate.model.state.state_view import StateView
 
 
 def settle_thresholds(log: DecisionLog) -> None:
-    """Write every threshold that use has crossed, upwards or downwards.
+    """Write an event for every threshold that an owner's use has crossed, upwards or downwards.
 
     Only owners whose use may have crossed a threshold are examined.
     """
@@ -35,7 +36,7 @@ def settle_thresholds(log: DecisionLog) -> None:
 
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
-    """Return ``names`` in order, with owners that no longer have a budget last."""
+    """Return ``names`` sorted, but with owners that no longer have a budget last."""
     found = sorted(name for name in names if is_budgeted(view, name))
     if len(found) < len(names):
         found += [name for name in view.thresholds if name in names.difference(found)]
@@ -43,7 +44,7 @@ def _in_turn(view: StateView, names: set[str]) -> list[str]:
 
 
 def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached: int) -> None:
-    """Write each threshold from the last recorded one (``known``) to ``reached``."""
+    """Write an event for each threshold between the recorded one (``known``) and ``reached``."""
     low, high = sorted((known, reached))
     passed = [percent for percent in PERCENTS if low < percent <= high]
     used_ppm = max((used * PPM // budget for used, _, budget in uses if budget), default=0)
@@ -61,9 +62,10 @@ def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached
 
 
 def crossed(uses: Sequence[Use], known: int) -> int:
-    """Return the highest threshold that counts as crossed; ``known`` is the last recorded one.
+    """Return the highest crossed threshold, or 0; ``known`` is the last recorded threshold.
 
-    A budget of 0 counts as used up, but not as exceeded.
+    A threshold up to ``known`` stays crossed until use has fallen five points below it. A budget of
+    0 is treated as 100 % used, and never as more.
     """
     highest = 0
     for used, _, budget in uses:
@@ -79,10 +81,11 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is crossed, after ``after_ms``, if use continues as now.
+    """Return when, after ``after_ms``, the next threshold is crossed if use continues as now.
 
-    Owners are examined in the order of the earliest instants at which they can cross a threshold.
-    The search ends when no further owner can cross a threshold sooner than those examined.
+    For each owner, a lower bound on the instant of its next crossing is known. Owners are examined
+    in the order of these bounds. The search ends at the first owner whose bound is not earlier than
+    the earliest crossing found so far.
     """
     first_ms: int | None = None
     if not view.soft.budgeted:
