@@ -74,7 +74,10 @@ class QuorumControl(Protocol):
         ...
 
     def members(self) -> Sequence[MemberRecord]:
-        """Return the services that were alive lately, by name; empty if this service is alone."""
+        """Return the services of the ledger that were alive lately, sorted by name.
+
+        The result is empty if this service is the only one that can use the ledger.
+        """
         ...
 
     def step_down(self) -> None:

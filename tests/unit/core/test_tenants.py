@@ -240,8 +240,8 @@ def test_a_limit_lowered_below_use_stops_nothing() -> None:
                 Owner(name="new", parents=("other",), quota=Quota(fair_share_target_ppm=200_001))
             ),
             (
-                "fair-share targets of all families add up to 1.000001, more than 1; each target is "
-                "a part of the whole fleet, not of a parent's target: org 0.8, other 0.200001"
+                "fair-share targets of all families add up to 1.000001, more than 1; each target "
+                "is a part of the whole fleet, not of a parent's target: org 0.8, other 0.200001"
             ),
         ),
         (CreateOwner(Owner(name="new")), ""),

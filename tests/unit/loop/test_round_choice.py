@@ -280,7 +280,10 @@ def test_what_was_meant_for_those_who_cannot_use_it_is_used_by_others(limit: str
         words += [share_words(room.view, room.view.runs[name]) for name in without]
         room.rounds()
     assert words
-    assert all("because runs with a share of this flavor could not use these GPUs" in each for each in words)
+    assert all(
+        "because runs with a share of this flavor could not use these GPUs" in each
+        for each in words
+    )
     room.look_back()
 
 

@@ -1,4 +1,4 @@
-"""Checks of a declared budget against the state: may every lease and spare still be paid for?"""
+"""Checks of a declared budget against the state: every lease and spare must stay paid for."""
 
 from __future__ import annotations
 

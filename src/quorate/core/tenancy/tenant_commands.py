@@ -84,7 +84,7 @@ def _remove_owner(log: DecisionLog, command: RemoveOwner) -> Decision:
     warnings = (*_retired(view, name), *_lent_to(view, name))
     tokens = revoke_of_tenant(log, name)
     if tokens:
-                warnings += (
+        warnings += (
             f"{counted(len(tokens), 'access token')} revoked with the tenant: {_listed(tokens)}",
         )
     log.write(OwnerRemoved(at_ms=log.now_ms, actor=log.actor, owner=name, reason=command.reason))
