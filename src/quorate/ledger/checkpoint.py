@@ -195,7 +195,7 @@ class _Witness:
         self.there: Head | None = None
 
     def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield ``blocks`` unchanged, and keep the first block and the head at the height."""
+        """Yield ``blocks``, and keep the first block and the head at the checkpoint's height."""
         for block in blocks:
             if block.height == 1:
                 self.first = block
@@ -212,7 +212,7 @@ def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees
     opened = open_block(first, after=GENESIS)[0]
     if not isinstance(opened, LedgerOpened) or opened.ledger_id != checkpoint.ledger_id:
         ledger_id = opened.ledger_id if isinstance(opened, LedgerOpened) else "without an id"
-        detail = f"the checkpoint is of ledger {checkpoint.ledger_id}, this one is {ledger_id}"
+        detail = f"the checkpoint is of ledger {checkpoint.ledger_id}, this ledger is {ledger_id}"
         return Disagrees(kind=Disagreement.OTHER_LEDGER, detail=detail)
     if opened.public_key != checkpoint.public_key.hex():
         detail = (

@@ -1,8 +1,9 @@
 """Snapshots: the state as bytes, so that opening a long ledger does not replay all of it.
 
-A snapshot is only a cache. A snapshot has the format of the program that wrote it, and programs
-with another format ignore it. ``restore(take(state))`` equals the state that is computed from the
-events. Indexes are not stored; they are computed again from the tables.
+A snapshot is only a cache. It names the head of the ledger at which it was taken. It has the format
+of the program that wrote it, and programs with another format ignore it. ``restore(take(state))``
+equals the state that is computed from the events. Indexes are not stored; they are computed again
+from the tables.
 
 A store keeps a ``Cut``. A cut has the state without the runs that are over, and these runs as rows
 of the archive (``archive.py``). So the size of a snapshot does not grow with the runs that are

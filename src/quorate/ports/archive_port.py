@@ -1,4 +1,4 @@
-"""The archive port: files with segments of a ledger, which are complete, and with its snapshots.
+"""The archive port: files with complete segments of a ledger, and files with its snapshots.
 
 An archive is a folder that every machine can read, or an object store. Each file is written once
 and never changed.

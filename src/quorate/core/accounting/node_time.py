@@ -29,7 +29,7 @@ class _OnNode:
     over: list[tuple[int, int]] = field(default_factory=list)
 
     def busy(self, since_ms: int) -> list[Stretch]:
-        """Return the joined stretches that are not over before ``since_ms``."""
+        """Return the joined stretches that last until ``since_ms`` or longer."""
         found: list[Stretch] = []
         tail_ms = min(self.holds.values(), default=None)
         for from_ms, until_ms in self.over[bisect_left(self.over, since_ms, key=_end) :]:
@@ -107,7 +107,7 @@ class NodeTime:
                 del self._nodes[node]
 
     def _change(self, before: Sequence[Stretch], after: Sequence[Stretch]) -> None:
-        """Replace, in the number of held nodes, one node's stretches ``before`` by ``after``."""
+        """Update the integral: a node was held during ``before``, and now during ``after``."""
         steps: dict[int, int] = {}
         for stretches, sign in ((before, -1), (after, 1)):
             for from_ms, until_ms in stretches:
@@ -119,7 +119,7 @@ class NodeTime:
                 self._integral.add(at_ms, delta)
 
     def stretches(self, since_ms: int) -> dict[str, list[Stretch]]:
-        """Return, for each node, the stretches that ``_OnNode.busy`` returns for ``since_ms``."""
+        """Return the joined stretches of each node that last until ``since_ms`` or longer."""
         return {node: known.busy(since_ms) for node, known in self._nodes.items()}
 
 

@@ -76,7 +76,10 @@ class Line:
 
     @property
     def cost_micros(self) -> int | None:
-        """The cost of the period's GPU time on flavors with a price; None if there is none."""
+        """The cost of the period's GPU time on flavors with a price.
+
+        The value is None if no GPU time was used on such flavors.
+        """
         return _cost(self.used)
 
     @property
@@ -267,7 +270,7 @@ def _rounded_line(line: Line, gpu_ms: int, micros: int) -> Line:
 
 
 def cost_micros(gpu_ms: int, micros_per_hour: int) -> int:
-    """Return the cost of ``gpu_ms`` in millionths of the currency, rounded to the nearest one."""
+    """Return the cost of ``gpu_ms``, rounded to a whole number of millionths of the currency."""
     return (2 * gpu_ms * micros_per_hour + HOUR_MS) // (2 * HOUR_MS)
 
 

@@ -1,9 +1,9 @@
 """The usage books: GPU time and node time per owner and per user, in any period.
 
-The owner of a run has the usage of the run, whichever envelope pays. A lease adds the GPUs that it
-got at its start. It adds them from its charged start to its charged end, or up to now while it is
-open. Leases of spares add usage like other leases. Node time is the number of different nodes that
-an owner uses, over time. If a run fills the spare of another run, the nodes of the spare still
+The usage of a run belongs to the run's owner, whichever envelope pays. A lease adds the GPUs that
+it got at its start. It adds them from its charged start to its charged end, or up to now while it
+is open. Leases of spares add usage like other leases. Node time is the number of different nodes
+that an owner uses, over time. If a run fills the spare of another run, the nodes of the spare still
 belong to the node time of the spare's owner. Amounts are whole GPU-milliseconds and
 node-milliseconds.
 
@@ -65,7 +65,7 @@ class BudgetUse:
 
     @property
     def fraction(self) -> Fraction | None:
-        """The used part of the budget; None stands for infinity, if a budget of 0 was used."""
+        """The used part of the budget; None means infinite, because a budget of 0 is used."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)
@@ -76,7 +76,7 @@ class BudgetUse:
         return fraction is None or 100 * fraction >= percent
 
     def is_worse_than(self, other: BudgetUse) -> bool:
-        """Return whether this budget is used to a larger part than ``other``."""
+        """Return whether the used part of this budget is larger than that of ``other``."""
         mine, theirs = self.fraction, other.fraction
         if mine is None or theirs is None:
             return mine is None and theirs is not None
@@ -95,7 +95,7 @@ class BudgetUses:
 
     @property
     def worse(self) -> BudgetUse:
-        """Of the two soft budgets, the one that is used to the larger part."""
+        """The soft budget of the two that has the larger used part."""
         if self.gpu is None or self.node is None:
             only = self.node if self.gpu is None else self.gpu
             assert only is not None, self

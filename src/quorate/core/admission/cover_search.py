@@ -77,8 +77,8 @@ class Relaxation:
 
         Payers that can pay for the same demands under the same bound are one node, because only the
         sum of their GPUs matters. The payer of the ``watched`` cell has a separate node, and the
-        result's ``watched`` is the edge of that cell. If no GPUs are taken yet, the caller may pass
-        in ``rooms_now`` how many GPUs each payer can pay for.
+        result's ``watched`` is the edge of that cell. If no GPUs are taken yet, the caller may give
+        ``rooms_now``, which says how many GPUs each payer can pay for.
         """
         network = FlowNetwork()
         sink = network.node()
@@ -167,7 +167,7 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 class PaymentSearch:
     """Depth-first search for the payers: cell by cell, the largest amount first.
 
-    The search remembers the states that it has met, and does not search from one of them twice.
+    The search remembers the states that it has met, and searches from each of them only once.
     """
 
     payer_list: PayerList
@@ -281,7 +281,7 @@ class PaymentSearch:
     def _amounts(self, at: int) -> Iterator[int]:
         """Yield the amounts to try in cell ``at``, largest first.
 
-        These are the amounts that may leave the remaining demand payable.
+        Amounts after which the remaining demand cannot be paid for are left out.
         """
         index, key, _ = self.choices[at]
         most = min(self.left[index], self._limits(key).room(self.payer_list))
@@ -330,8 +330,8 @@ class PaymentSearch:
     def _rest_payable(self, at: int, rooms: Rooms | None = None) -> bool:
         """Return whether the relaxation can pay the remaining demand with the cells from ``at`` on.
 
-        If no GPUs are taken yet, the caller may pass in ``rooms`` how many GPUs each payer can pay
-        for.
+        If no GPUs are taken yet, the caller may give ``rooms``, which says how many GPUs each payer
+        can pay for.
         """
         rest = self.choices[at:]
         if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):

@@ -74,7 +74,10 @@ class Headroom:
         )
 
     def kept(self, island: Island) -> int:
-        """Return, as a bit set, the nodes of ``island`` that all limited owners hold already."""
+        """Return, as a bit set, the nodes of ``island`` that no limit would count again.
+
+        Every owner in ``bounds`` already holds these nodes.
+        """
         return self._held(island, self._has)
 
     def _has(self, owner: str, node: str) -> bool:

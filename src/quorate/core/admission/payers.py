@@ -257,7 +257,10 @@ class PayerList:
         return gpus
 
     def take(self, key: EnvelopeId, tier: Tier, gpus: int) -> None:
-        """Record that this decision takes ``gpus`` from the envelope; if negative, gives back."""
+        """Record that this decision takes ``gpus`` from the envelope.
+
+        If ``gpus`` is negative, the decision gives GPUs back.
+        """
         account = self.view.envelopes[key]
         self.taken[key] = self.taken.get(key, 0) + gpus
         per = self.hold_ms(account)

@@ -276,9 +276,9 @@ def _splits(
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
 
-    After each class, the remaining GPUs must be an amount that the later classes may give. So they
-    are at most the free GPUs of these classes, and divisible by the greatest common divisor of
-    their units.
+    After each class, the remaining GPUs must be an amount that the later classes may give. So their
+    number is at most the number of free GPUs of these classes, and divisible by the greatest common
+    divisor of the units of these classes.
     """
     units = [node_class.unit for node_class in domain_offer.node_classes]
     behind, grain = [0] * len(units), [0] * len(units)
@@ -341,10 +341,11 @@ class _SpreadSearch:
 
     def __post_init__(self) -> None:
         # Filling one domain before the next is best if no other division leaves more room. It is
-        # best for groups of one size, and also if the last group is smaller, because it fits
-        # wherever a full group fits. Divisible work needs more room in some divisions only because
-        # of its spares; spares need the least room if the domains with the most free GPUs come
-        # first. If nodes are given whole, filling is best only if all nodes have one size.
+        # best for groups of one size, and also if the last group is smaller, because a smaller
+        # group fits wherever a full group fits. Divisible work needs more room in some divisions
+        # only because of its spares; spares need the least room if the domains with the most free
+        # GPUs come first. If nodes are given whole, filling is best only if all nodes have one
+        # size.
         request = self.domain_offers.request
         sizes = [item.gpus for item in self.items]
         uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]

@@ -63,7 +63,7 @@ def check_claims(view: StateView) -> Iterator[Violation]:
                 f"counts {unwiped.leases} leases, but its claim has {leases.get(node, 0)}",
             )
         if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
-            yield Violation("I12", node, f"is kept for {unwiped.user}, not its claim's user")
+            yield Violation("I12", node, f"is kept for {unwiped.user}, not for the claim's user")
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class ClaimBooks:
             yield Violation(
                 "I12",
                 event.node,
-                f"is reported wiped after {event.claim}, which still has it or never had it",
+                f"is reported wiped after {event.claim}, which still has or never had the node",
             )
         elif event.is_clean:
             del self._apart[event.node]

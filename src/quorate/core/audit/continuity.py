@@ -177,7 +177,10 @@ def _shrinks(event: Event) -> bool:
 def _handed_over(
     ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
 ) -> Iterator[Violation]:
-    """Yield a violation if a hand-over changes slots or groups, or takes time."""
+    """Yield a violation if a hand-over changes slots or groups.
+
+    It is also a violation if the new leases do not start when the old leases end.
+    """
     before = {
         (lease.fact.bundle, lease.fact.comp_path, slot): event.end_ms
         for lease, event in ended

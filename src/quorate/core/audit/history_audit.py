@@ -191,7 +191,7 @@ class _Books:
     conflicts: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Record ``event``; yield violations by the event itself and of the state after it."""
+        """Record ``event``, and yield the violations of the event and of the state after it."""
         if event.at_ms < self.at_ms:
             yield Violation(
                 "I6",
@@ -354,7 +354,7 @@ class _Books:
         return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
-        """Add ``gpus`` and ``gpu_ms`` to what the payer of ``fact`` promised; check its limits."""
+        """Add ``gpus`` and ``gpu_ms`` to the promises of a lease's payer, and check its limits."""
         line = self.lines.get(fact.payer)
         if line is None:
             line = self.lines[fact.payer] = _Line(None, Tally())
@@ -539,7 +539,7 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
     }
     for key_r in charged.keys() | books.charges.keys():
         if charged.get(key_r, 0) != books.charges.get(key_r, 0):
-            yield Violation("I10", key_r[0], f"was not charged exactly its use of {key_r[1]}")
+            yield Violation("I10", key_r[0], f"its charge is not its use of {key_r[1]}")
     if set(view.leases) != set(books.open):
         yield Violation(
             "I8", "leases", "the open leases differ from those that started and have not ended"

@@ -66,7 +66,7 @@ class Promises:
         if event.run in self.running:
             yield Violation("I11", event.reservation, f"run {event.run} is running")
         if event.planned_start_ms < event.at_ms or not event.payers or not event.slice.domains:
-            yield Violation("I6", event.reservation, "has no place, no payer or a past start")
+            yield Violation("I6", event.reservation, "has no place or payer, or a past start")
         self.open[event.reservation] = event
         self.of_run[event.run] = event.reservation
 

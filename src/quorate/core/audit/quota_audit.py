@@ -1,7 +1,7 @@
 """The audit of hard quotas (I4), which keeps its own records of the nodes and runs of each owner.
 
-When a lease starts, its owner and every ancestor of its owner must be within their limits. An owner
-may exceed a limit later, when the limit is lowered or a family changes.
+When a lease starts, the owner of the run and every ancestor of this owner must be within their
+limits. An owner may exceed a limit later, when the limit is lowered or a family changes.
 """
 
 from __future__ import annotations

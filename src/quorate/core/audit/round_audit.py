@@ -50,7 +50,7 @@ def _partners(view: StateView) -> Iterator[Violation]:
             yield Violation("I1", name, f"is shared with {partner}, which has another owner")
     for name, member in view.in_rounds.items():
         if member.lease and view.runs[name].leases:
-            yield Violation("I1", name, "has its own lease and shares another")
+            yield Violation("I1", name, "has a lease, but also shares another lease")
         if member.lease and (member.lease not in view.leases or name not in beside):
             yield Violation("I8", name, f"shares {member.lease}, which is not open")
 

@@ -105,7 +105,10 @@ class Trials:
         return True
 
     def start_of(self, run: str, command: Command, *, attempts: int = 1) -> Proof:
-        """Return the leases with which ``run`` starts if ``command`` is decided now, or none."""
+        """Return the leases with which ``run`` starts if ``command`` is decided now.
+
+        The result is empty if the run does not start.
+        """
         if not self.spend(attempts):
             return ()
         decision = decide(self.view, command, now_ms=self.now_ms, actor=ACTOR)

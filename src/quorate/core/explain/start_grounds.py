@@ -40,9 +40,9 @@ class Confidence(Word):
     """How certain a planned start is."""
 
     CERTAIN = "certain"
-    """The start depends on no run that might end at another time than expected.
+    """The start waits for no running work whose end is only expected.
 
-    It is now, when a window opens, or when the time of a stop ends.
+    The run starts now, when a window opens, or when a stop that has begun is complete.
     """
     EXPECTED = "expected"
     """The start depends on a conflict, or on runs that end within their expected duration."""

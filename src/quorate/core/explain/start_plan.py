@@ -108,7 +108,7 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The firm or tentative start; None if there is neither, but at most a lower bound."""
+        """The planned start, firm or tentative; None if the run has no planned start."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
@@ -127,7 +127,7 @@ def foretell(  # noqa: PLR0913 - a forecast depends on all of these
     outlook: Outlook | None = None,
     is_exact: bool = False,
 ) -> Forecast | tuple[Refusal, ...]:
-    """Return the forecast of ``run``, which may be submitted already or new.
+    """Return the forecast of ``run``, which may be new or already submitted.
 
     If a new run would not be accepted, return the refusals. ``outlook`` is the outlook on ``view``
     at ``now_ms``, if the caller has computed it already. Usually only the first runs of the queue
@@ -247,7 +247,10 @@ def _waiting(
     *,
     is_exact: bool,
 ) -> Forecast:
-    """Return the forecast of a waiting run; ``outlooks`` are those after and before due changes."""
+    """Return the forecast of a waiting run.
+
+    ``outlooks`` are the outlook after all due changes, and the outlook before them.
+    """
     outlook, before = outlooks
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     promise = None if record.reservation is None else state.reservations[record.reservation]
@@ -326,7 +329,7 @@ def _held_place(state: StateView, record: RunRecord) -> Slice | None:
 
 
 def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
-    """Return the payers of a running run, with their GPUs and the time for which each is paid."""
+    """Return the payers of a running run, their GPUs, and for how long each GPU is paid for."""
     found: dict[tuple[object, ...], Share] = {}
     for name in record.leases:
         lease = state.leases[name]

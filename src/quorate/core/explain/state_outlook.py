@@ -52,7 +52,7 @@ class QueueOrder:
 
 
 class Outlook:
-    """The outlook on one state. Only one thread may use it, and ``view`` must not change."""
+    """The outlook on one state, for one thread at a time; ``view`` must not change."""
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool = False) -> None:
         self.view = view

@@ -1,10 +1,11 @@
 """Failure: what happens to the runs on a node that fails or is drained.
 
 When a node fails, the spares of a group replace the slots that the group has lost. If other runs
-fill these spares, they stop first. Until they have ended, the lease with the lost slots stays open,
-and the run is not requeued. If a group has too few spares, its bundle stops. A malleable run that
-loses only steps in this way continues at a smaller width. Any other run stops and waits again, to
-start from its last checkpoint. A run with ``replace: Restart`` always stops and waits again.
+fill these spares, those other runs stop first. Until they have ended, the lease with the lost slots
+stays open, and the run is not requeued. If a group has too few spares, its bundle stops. A
+malleable run that loses only steps in this way continues at a smaller width. Any other run stops
+and waits again, to start from its last checkpoint. A run with ``replace: Restart`` always stops and
+waits again.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def write_fill(
 
     For each spare, these are a pledge for every slot that the spare gives up, the end of its lease,
     and a new lease for the slots that it keeps. The lease ends with one event, because no work runs
-    on a spare that could take time to stop.
+    on a spare, so nothing has to stop first.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

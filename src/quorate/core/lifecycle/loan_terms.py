@@ -17,7 +17,7 @@ class LoanTerms(Struct, frozen=True, gc=False):
     """A loan of ``gpus`` GPUs from ``payer``, and the notice with which it may be recalled.
 
     If ``notice_ms`` is None, the loan cannot be recalled. If the loan has been recalled, ``due_ms``
-    is the instant by which the GPUs must have other payers, or their work ends.
+    is the instant at which its work ends if the GPUs have no other payers by then.
     """
 
     payer: EnvelopeId
@@ -49,7 +49,7 @@ def loans_of(view: StateView, record: RunRecord) -> tuple[LoanTerms, ...]:
 
 
 def terms_of_lease(view: StateView, lease: Lease) -> tuple[LoanTerms, ...]:
-    """Return the terms of the loan that pays for an open lease; empty if it is not a loan."""
+    """Return the terms on which an open lease borrows GPUs; empty if it borrows none."""
     fact = lease.fact
     if fact.tier is not Tier.BORROWED:
         return ()

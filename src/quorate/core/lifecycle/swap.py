@@ -54,7 +54,7 @@ def spares_of(view: StateView, run: str, path: str) -> list[Lease]:
 def swap(
     log: DecisionLog, run: str, leases: Sequence[Lease], spares: Sequence[Lease], missing: int
 ) -> None:
-    """Replace a group's leases: they keep their healthy slots and get ``missing`` from spares."""
+    """Replace a group's leases: keep the healthy slots, and add ``missing`` GPUs of spares."""
     view, drafts = log.view, []
     path = leases[0].fact.comp_path
     for lease in leases:

@@ -43,7 +43,10 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
-    """Yield a fault for each flavor without a rate, and for each rate of an unwanted flavor."""
+    """Yield a fault for each flavor of the run without a rate.
+
+    A rate for a flavor that the run does not ask for is a fault, too.
+    """
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
@@ -103,7 +106,7 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
 
 
 def _flavors_with(pool: Pool, job_type: str, gpus: int) -> list[str]:
-    """Return the flavors for which the pool's table has a rate above 0 of a job type."""
+    """Return the flavors on which a job type has a rate above 0 in the pool's table."""
     flavors = (f.flavor for f in pool.throughputs if not f.flavor.endswith(SPREAD_SUFFIX))
     found = ((flavor, type_rates(pool, flavor, job_type, gpus)) for flavor in flavors)
     return [flavor for flavor, rates in found if rates is not None and rates.alone > 0]

@@ -54,7 +54,7 @@ def _place_in(log: DecisionLog, pool: str) -> None:
         return
     refused = _tried(log, pool, record.waiting.values(), None)
     # The nodes that a grant names may have failed, or the run's payers may not pay there. So such a
-    # grant is tried again on any nodes.
+    # grant is tried again on any nodes of the pool.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:

@@ -162,7 +162,7 @@ def _in_use(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _gpus_depend(where: str, gpus: int, state: str, remedy: str) -> Refusal:
-    """Return the refusal of a change at ``where``; ``state`` says what keeps ``gpus`` GPUs."""
+    """Return the refusal of a change at ``where``; ``state`` says how ``gpus`` GPUs are in use."""
     return Refusal(
         code=RefusalCode.CONFLICT,
         subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} {state}",

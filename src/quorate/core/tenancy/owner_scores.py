@@ -1,4 +1,4 @@
-"""The scores of owners: how far each is below its share of a flavor (docs/design/tenancy.md).
+"""The scores of owners: how far each owner is below its target share (docs/design/tenancy.md).
 
 A score is computed from an owner's present and past use, its targets and its budgets of hours. GPUs
 that a plan gives to an owner are part of its present use. ``share_score`` has the formula.
@@ -236,7 +236,7 @@ class Scores:
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
         """Return the lowest and the highest step that the owner's score can have by ``until_ms``.
 
-        If no bounds are known, return values that no step is beyond.
+        If no bounds are known, return limits that hold for every score.
         """
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:

@@ -31,7 +31,7 @@ def line_of(record: RunRecord) -> Line:
 def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
     """Return the lines of all waiting runs, in the order in which their first runs are tried.
 
-    This order does not include GPUs that a plan gives to owners later.
+    GPUs that a plan gives to owners do not affect this order.
     """
     scores = Scores(view, now_ms)
 
@@ -63,7 +63,7 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 
 
 class Queue:
-    """Lines of runs; the next run is always the first run of the line with the best rank.
+    """Lines of runs; the next run is always the first one left in the line with the best rank.
 
     ``ranked`` has the lines, sorted by rank. These ranks include the GPUs that were planned for
     each owner up to its version in ``versions`` (by default none). If more GPUs were planned for

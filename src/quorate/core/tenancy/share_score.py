@@ -25,8 +25,8 @@ _FLOOR: Final = ONE // 20
 _EASY: Final = ONE * 8 // 10
 """The part of a budget that an owner can use without a lower score: 80 %.
 
-It is also the part of a flavor's GPUs up to which owners may burst: while less than 80 % of them
-are in use.
+The same part limits burst: owners may burst in a flavor while less than 80 % of its GPUs are in
+use.
 """
 _TERMS: Final = 14
 
