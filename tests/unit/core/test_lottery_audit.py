@@ -123,7 +123,7 @@ def test_a_conflict_needs_a_chain() -> None:
 def test_a_token_is_what_was_submitted(entered: Any) -> None:
     declared = structs.replace(declaration(), tokens=(entered, token("cy", "c1")))
     (found,) = faults([*opening(), declared])
-    assert f"has a token of {entered.run} that is not of its owner" in found
+    assert f"has a token of {entered.run} with another owner" in found
 
 
 def test_a_conflict_is_declared_once_and_resolved_once() -> None:
