@@ -93,7 +93,7 @@ class Outbox(Protocol):
         ...
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line that is due, oldest first; at most ``limit``.
+        """Return the first parcel of every line, if it is due; at most ``limit``, oldest first.
 
         Later parcels of a line wait for the first parcel, however long its delivery takes. If a
         parcel would have to wait longer than ``BACK_OFF_MS_MAX``, the clock must have been set back
