@@ -331,7 +331,10 @@ class PromiseBooks:
                 place = self._place(promise, planned_ms, view)
                 is_there = name not in moving or run in self._clearing
                 later = _delayed(place, self._clearing.get(run, planned_ms))
-                if is_there and not lacking(view, later, fitting):
+                # For the other starts, overstaying leases are stopped when these begin, or sooner.
+                stopped = stopped_by(view, later, fitting)
+                stopped = replace(stopped, leases=stopped.leases & stopped.gone_ms.keys())
+                if is_there and not lacking(view, later, fitting, stopped):
                     fitting.append(later)
                     self._beside.append(place)
 
