@@ -1,4 +1,4 @@
-"""The base of the enumerated strings of documents, events and responses; counts with nouns."""
+"""The base class of enumerated strings in documents, events and responses; counts with nouns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Word(StrEnum):
-    """A ``StrEnum`` with the hash function of ``str``, which is C rather than Python code.
+    """A ``StrEnum`` with the hash function of ``str``, which is fast because it is written in C.
 
     These words are keys in the inner loops of the state, and a replay hashes them millions of
     times.

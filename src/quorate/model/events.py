@@ -1,9 +1,10 @@
 """The events of a ledger, as facts in the past tense.
 
-The fields of a tag never change. A shape with other fields gets a new tag, and an upcaster in
-``ledger/codec.py``. Fields are stored by position, so their order here is part of the format.
-``at_ms`` is the time at which the fact was recorded. A fact that took effect earlier states that
-instant in a field of its own (``start_ms``, ``end_ms``), and accounting uses that field.
+The fields of a tag never change. If an event needs other fields, it gets a new tag, and
+``ledger/codec.py`` gets a function that converts events of the old tag. Fields are stored by
+position, so their order here is part of the format. ``at_ms`` is the time at which the fact was
+recorded. If the fact took effect earlier, another field (``start_ms``, ``end_ms``) has the instant
+of the effect, and accounting uses that instant.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class ReservationStatus(Word):
     """The status of a reservation.
 
     A deferred reservation could not start when it was due, and has a new start. A blocked
-    reservation has no start until something changes. A clearing reservation waits for leases that
-    were stopped for it.
+    reservation has no planned start until the fleet, the budgets or the queue change. A clearing
+    reservation waits for leases that were stopped for it.
     """
 
     PLANNED = "Planned"
@@ -145,7 +146,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields
 
 
 class Share(Part, frozen=True):
-    """A payer's part of a planned start: the payer reserves ``hold_ms`` for each of its GPUs."""
+    """A payer's part of a planned start: it reserves money for ``hold_ms`` of each of ``gpus``."""
 
     payer: EnvelopeId
     tier: Tier
@@ -162,10 +163,10 @@ class Slice(Part, frozen=True):
 
 
 class Scope(Part, frozen=True):
-    """The subject of a conflict: a flavor in domains of a pool, or the leases under one limit.
+    """What a conflict is about: a flavor in domains of a pool, or the leases under one limit.
 
-    ``limit`` is empty, or names the envelope, cap or lending that was tightened: ``envelope B/E``,
-    ``cap B/C``, ``lending B/E``. If no domains are given, all domains are in scope.
+    ``limit`` is empty, or names the envelope, cap or lending whose limit was lowered: ``envelope
+    B/E``, ``cap B/C``, ``lending B/E``. If no domains are given, all domains are in scope.
     """
 
     pool: str
@@ -175,7 +176,7 @@ class Scope(Part, frozen=True):
 
 
 class Token(Part, frozen=True):
-    """One entry of a lottery: a run's first bundle, with all the GPUs that end with it."""
+    """One entry of a lottery: a run's first bundle, with all the GPUs that come free if it ends."""
 
     owner: str
     run: str
@@ -184,7 +185,7 @@ class Token(Part, frozen=True):
 
 
 class Cut(Part, frozen=True):
-    """A bundle that ends or loses its spares to make room; ``leases`` are the leases that end."""
+    """A bundle that ends, or loses its spares, to make room; ``leases`` are the ended leases."""
 
     step: CutStep
     run: str
@@ -202,7 +203,7 @@ class DrawnToken(Part, frozen=True):
 
 
 class RunOdds(Part, frozen=True):
-    """A run that a planned conflict may end: ``ppm`` in a million lotteries would draw it now."""
+    """A run that a planned conflict may end; ``ppm`` of a million lotteries would draw it now."""
 
     owner: str
     run: str
@@ -210,9 +211,9 @@ class RunOdds(Part, frozen=True):
 
 
 class Allowance(Part, frozen=True):
-    """Hours that an accounting system grants, and the hours left, in milliseconds.
+    """The hours that an accounting system grants, and the hours that are left, in milliseconds.
 
-    The hours left are negative if more was used.
+    The hours left are negative if more hours were used than granted.
     """
 
     granted_ms: int
@@ -225,12 +226,13 @@ class Allowance(Part, frozen=True):
 
 
 class RoundShare(Part, frozen=True):
-    """The share of one run in its pool; each tuple has one entry for each flavor of the round.
+    """The share of one run in a round of its pool. Each tuple has an entry for each flavor.
 
-    ``shares_ppm`` are parts of the run's time, alone and in pairs. ``rates`` are the rates from
-    which the shares were computed, in millionths of a step per second of the whole run. Bit n of
-    ``measured`` is set if rate n is measured, not declared. ``paired_ppm`` has the part of each
-    share that is in pairs. If the run is to share no GPUs, ``paired_ppm`` is empty.
+    ``shares_ppm`` has, for each flavor, the part of its time for which the run is to have GPUs,
+    whether alone or in pairs. ``rates`` are the rates of the whole run from which the shares were
+    computed, in millionths of a step per second. Bit n of ``measured`` is set if rate n was
+    measured, and clear if the run declared it. ``paired_ppm`` has the part of each share that is in
+    pairs. It is empty if the run is to share no GPUs.
     """
 
     run: str
@@ -241,11 +243,12 @@ class RoundShare(Part, frozen=True):
 
 
 class RoundGrant(Part, frozen=True):
-    """GPUs of ``flavor`` for a run and, if two runs share them, its ``partner``, for one round.
+    """GPUs of ``flavor`` that a run gets for one round, alone or together with a ``partner``.
 
-    If ``stays`` is true, the run keeps its lease. ``nodes`` has the nodes on which the run is to
-    have GPUs, with the number of GPUs on each. They are chosen so that all chosen runs have room.
-    ``nodes`` is empty if the run may be on any nodes.
+    A ``partner`` is a second run that shares the GPUs. If ``stays`` is true, the run keeps its
+    lease. ``nodes`` has the nodes on which the run is to have GPUs, with the number of GPUs on
+    each. The nodes are chosen so that all runs of the round have room. ``nodes`` is empty if the
+    run may be on any nodes.
     """
 
     run: str
@@ -256,7 +259,7 @@ class RoundGrant(Part, frozen=True):
 
 
 class StepCount(Part, frozen=True):
-    """A run did ``steps`` more in ``ran_ms`` on ``flavor``.
+    """Since the last count, a run did ``steps`` more steps, in ``ran_ms`` of work on ``flavor``.
 
     ``flavor`` is empty if the run used several flavors.
     """
@@ -284,7 +287,8 @@ class LedgerOpened(Fact, frozen=True, tag="ledger-opened/1"):
 class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
     """The hash chain of the lottery was fixed.
 
-    ``commitment`` is link 0, in hex, and ``length`` is the number of links after it.
+    ``commitment`` is link 0 of the chain, in hex, and ``length`` is the number of links after link
+    0.
     """
 
     commitment: str
@@ -294,8 +298,9 @@ class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
 class LotterySealed(Fact, frozen=True, tag="lottery-sealed/1"):
     """The encrypted secret of a chain was recorded; the ledger's signing key decrypts it.
 
-    The chain is the present one, or the one that is used after the present one is used up.
-    ``commitment`` is the chain's link 0, in hex, and ``length`` is the number of links after it.
+    The chain is the present chain, or the next chain, which is used when the present one is used
+    up. ``commitment`` is the chain's link 0, in hex, and ``length`` is the number of links after
+    link 0.
     """
 
     commitment: str
@@ -344,7 +349,7 @@ class PoolRemoved(Fact, frozen=True, tag="pool-removed/1"):
 
 
 class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
-    """Nodes were reserved for one user until ``end_ms``; the leases of ``claim`` follow."""
+    """Nodes were reserved for one user until ``end_ms``; the next events start leases on them."""
 
     claim: str
     user: str
@@ -353,7 +358,7 @@ class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
 
 
 class NodeWiped(Fact, frozen=True, tag="node-wiped/1"):
-    """A node was wiped after ``claim``, or the wipe failed and no run may use the node."""
+    """A node was wiped after ``claim``; or the wipe failed, so that no run may use the node."""
 
     node: str
     claim: str
@@ -381,7 +386,7 @@ class OwnerRemoved(Fact, frozen=True, tag="owner-removed/1"):
 class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
     """An owner has used ``percent`` of a soft budget.
 
-    If ``is_above`` is false, the owner's use has fallen clearly below ``percent`` again.
+    If ``is_above`` is false, the owner's use has fallen five points below ``percent`` again.
     """
 
     owner: str
@@ -391,11 +396,12 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 
 
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
-    """An accounting system reported an owner's hours left, which replace the ledger's own figure.
+    """An accounting system reported how many hours an owner has left.
 
-    The hours count until the next report, or until ``budget-fell-back``. ``gpu`` is None if the
-    report has no GPU-hours, and ``node`` is None if it has no node-hours. ``resource`` is the
-    resource of the accounting system that the owner is linked to; it is empty in older ledgers.
+    The reported hours are used instead of the ledger's own figures, until the next report or
+    ``budget-fell-back``. ``gpu`` is None if the report has no GPU-hours, and ``node`` is None if it
+    has no node-hours. ``resource`` is the resource of the accounting system that the owner is
+    linked to; it is empty in older ledgers.
     """
 
     owner: str
@@ -406,10 +412,11 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 
 
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
-    """The ledger's own figures apply to an owner again, as no accounting system reports its budget.
+    """The ledger's own figures are used for an owner again, because no system reports its hours.
 
     ``is_linked`` is true if the accounting system does not answer, and false if the owner was
-    unlinked. ``resource`` is as in ``BudgetReported``, and empty if the owner has no link.
+    unlinked. ``resource`` is the resource of the accounting system that the owner is linked to. It
+    is empty if the owner has no link.
     """
 
     owner: str
@@ -443,7 +450,7 @@ class RunSubmitted(Fact, frozen=True, tag="run-submitted/1"):
 
 
 class RunRefused(Fact, frozen=True, tag="run-refused/1"):
-    """A queued run was tried and cannot start; recorded only when the reason changed."""
+    """A queued run was tried and cannot start; recorded only if the reason has changed."""
 
     run: str
     refusal: Refusal
@@ -452,12 +459,12 @@ class RunRefused(Fact, frozen=True, tag="run-refused/1"):
 class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
     """A run got slots, and ``payer`` is charged for them from ``start_ms`` on.
 
-    ``partner`` is the second of two runs that share the GPUs. A ``bundle`` is a part of a run that
-    starts and ends together: number 0 is a fixed run or a malleable run's minimum, and n is the
-    n-th step of a malleable run. ``backfill`` is true if another run, which was earlier in the
-    queue and had a planned start, was waiting when the lease started. A lease with ``backfill`` may
-    be stopped after its declared end, for a firm start of a run that was waiting when the lease
-    started.
+    ``partner`` is the second of two runs that share the GPUs. ``bundle`` is the number of a part of
+    a run that starts and ends as a whole. Bundle 0 is a fixed run, or the minimum of a malleable
+    run; bundle n is the n-th step of a malleable run. ``backfill`` is true if, at the start of the
+    lease, a run that was earlier in the queue was waiting for its planned start. If a lease with
+    ``backfill`` runs past its declared end, it may be stopped for a firm start. The run of this
+    firm start must have waited already when the lease started.
     """
 
     lease: str
@@ -476,7 +483,7 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
 
 
 class HoldExtended(Fact, frozen=True, tag="hold-extended/1"):
-    """The hold of a lease was extended: its payer reserved ``gpu_ms`` more for it."""
+    """The hold of a lease was extended: the payer of the lease reserved ``gpu_ms`` more."""
 
     lease: str
     gpu_ms: int
@@ -492,7 +499,7 @@ class LeaseEnding(Fact, frozen=True, tag="lease-ending/1"):
 
 
 class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
-    """A lease's slots are free again; it was charged up to ``end_ms``."""
+    """A lease's slots are free again; its payer was charged up to ``end_ms``."""
 
     lease: str
     reason: EndReason
@@ -513,7 +520,7 @@ class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
 
 
 class RunResized(Fact, frozen=True, tag="run-resized/1"):
-    """A malleable run works on ``gpus`` from now on, and does not grow beyond that."""
+    """A malleable run works on ``gpus`` GPUs from now on, and does not grow beyond that width."""
 
     run: str
     gpus: int
@@ -551,8 +558,9 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
     """A bundle that borrows from ``payer`` has to end, or to get other payers, by ``due_ms``.
 
-    The lender's own run ``waiting_run`` waits only for the lent GPUs. Until ``due_ms`` the bundle
-    continues as before. The leases of the bundle end for the reason ``Recalled``.
+    The lent GPUs are the only thing for which ``waiting_run``, a run of the lender, still waits.
+    Until ``due_ms`` the bundle continues as before. The leases of the bundle end for the reason
+    ``Recalled``.
     """
 
     run: str
@@ -563,17 +571,17 @@ class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
 
 
 class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
-    """A recalled bundle continues: it has payers, and no firm start needs its room."""
+    """A recalled bundle continues after all: it has payers, and no firm start needs its GPUs."""
 
     run: str
     bundle: int
 
 
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
-    """A run, ``filler``, got a spare's slots; the payer keeps room and money for the spare.
+    """The run ``filler`` got a spare's slots; the spare's payer still keeps GPUs and money for it.
 
-    ``pledge`` is the id of the spare until it gets its slots back. ``lease`` is the spare's lease;
-    one of the next events ends it.
+    ``pledge`` is the id of this spare until it gets its slots back. ``lease`` is the spare's lease,
+    which one of the next events ends.
     """
 
     pledge: str
@@ -584,16 +592,17 @@ class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
 
 
 class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
-    """A spare is no longer filled: it was given up, or the next event gives it a lease again."""
+    """A spare is not filled any more: it was given up, or the next event gives it a lease again."""
 
     pledge: str
 
 
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
-    """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
+    """A run that cannot start now got a firm start; from now on GPU-hours are held for this start.
 
-    ``natural_start_ms`` is when the run could start without a conflict. If the run may call a
-    conflict (``by_conflict``), ``planned_start_ms`` is earlier than ``natural_start_ms``.
+    ``natural_start_ms`` is when the run could start without a conflict. ``by_conflict`` is true if
+    the run is to start by a conflict; ``planned_start_ms`` is then earlier than
+    ``natural_start_ms``.
     """
 
     reservation: str
@@ -609,28 +618,29 @@ class MoveCode(Word):
     """Why a firm start was moved; the list of causes is complete."""
 
     LEASE_OVERRAN = "LeaseOverran"
-    """Leases run longer than declared, or than their recall allows, and the start cannot end them.
+    """Leases run longer than declared, or longer than their recall allows, and block the start.
 
-    A start can end only backfill that began after the run of the start began to wait. It ends this
-    backfill to get its GPUs, but not to make room in a quota.
+    These leases cannot be stopped for the start. A start can stop only backfill that began after
+    the run of the start began to wait. Such backfill is stopped to free its GPUs, but not to make
+    room in a quota.
     """
     EXECUTOR_LATE = "ExecutorLate"
-    """Stopping leases have not been confirmed as ended in time."""
+    """The executor has not confirmed in time that stopping leases have ended."""
     NODE_LOST = "NodeLost"
     NODE_DRAINED = "NodeDrained"
     NODES_CHANGED = "NodesChanged"
-    """Nodes were removed, shrunk, relabelled, claimed or set apart."""
+    """Nodes were removed, claimed or withheld, lost GPUs, or got other labels."""
     BUDGET_CHANGED = "BudgetChanged"
-    """An envelope was to pay, but was changed or retired, or its window is closed at the start."""
+    """An envelope that was to pay was changed or retired, or its window is closed at the start."""
     CAP_CHANGED = "CapChanged"
     OWNER_MOVED = "OwnerMoved"
     """Parents were changed, so that a payer is no longer in the family of the run's owner."""
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"
-    """A conflict made room for the start, and the cut leases are still stopping."""
+    """A conflict makes room for the start, and the leases that it cut are still stopping."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
-    """The run was to start by a conflict, but may not call one.
+    """The run was to start by a conflict, but may not call a conflict now.
 
     A run calls its conflict when its start is due. The codes below say why the run may not call
     a conflict. Old ledgers have the reason in ``note``.
@@ -638,7 +648,7 @@ class MoveCode(Word):
     CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
     """A hard quota of the owner keeps the run from starting; a conflict cannot change that."""
     CONFLICT_BARRED = "ConflictBarred"
-    """A run of the owner had started by a conflict, and ended before the minimum runtime."""
+    """Another run of the owner had started by a conflict, and ended before the minimum runtime."""
     CONFLICT_COOL_DOWN = "ConflictCoolDown"
     """A conflict cut the run itself, and the cool-down of its pool is not over."""
     CONFLICT_UNSTARTED = "ConflictUnstarted"
@@ -652,13 +662,13 @@ class MoveCode(Word):
     CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
     """The domains of the planned start have enough free GPUs by now."""
     CONFLICT_NO_ROOM = "ConflictNoRoom"
-    """There is too little room even without all work that may be ended in the start's domains."""
+    """Ending all work that may be ended in the start's domains would not make enough room."""
     CONFLICT_NO_LOTTERY = "ConflictNoLottery"
     """The committed chain has no link left for a draw."""
     LOANS_RECALLED = "LoansRecalled"
     """The run starts sooner, because loans of its owner were recalled for it."""
     CONFLICT_FOUND = "ConflictFound"
-    """The run starts sooner by a conflict that its owner may call now."""
+    """The run starts sooner, because its owner may call a conflict for the run now."""
     FOUND_AGAIN = "FoundAgain"
     """The run had no planned start, and has one again."""
     AS_RECORDED = "AsRecorded"
@@ -666,7 +676,7 @@ class MoveCode(Word):
 
 
 class MoveCause(Struct, frozen=True, array_like=True, gc=False):
-    """Why a firm start was moved, with the objects involved as (kind, name): ("node", "n1")."""
+    """Why a firm start was moved. ``objects`` are the causing objects, such as ("node", "n1")."""
 
     code: MoveCode
     objects: tuple[tuple[str, str], ...] = ()
@@ -674,7 +684,7 @@ class MoveCause(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
-    """A reservation has another start, or none if ``planned_start_ms`` is None.
+    """The planned start of a reservation was changed; None means that it has no start now.
 
     ``cause`` says why.
     """
@@ -697,12 +707,12 @@ class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
 
 
 class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
-    """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are now fixed.
+    """GPUs will be freed in ``scope`` at ``due_ms``; the entrants of the lottery are now fixed.
 
     ``preimage_index`` is the number of the chain's link that will be revealed. ``commitment`` (hex)
-    is the link before it, which is the hash of the revealed link. ``short`` is how many GPUs are
-    missing after the structural cuts, and ``size_max`` is the size of the largest token in the
-    lottery.
+    is the link before that one, and is the hash of the revealed link. ``short`` is how many GPUs
+    are still missing after all cuts that need no lottery. ``size_max`` is the number of GPUs of the
+    largest token in the lottery.
     """
 
     conflict: str
@@ -722,8 +732,8 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
 class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     """A conflict was settled. The event has the cuts that were made, and every draw, in order.
 
-    ``preimage`` and ``seed`` (hex) are empty if no token was drawn. ``lost_gpu_ms`` is the
-    estimated work lost by the cuts.
+    ``preimage`` and ``seed`` (hex) are empty if no token was drawn. ``lost_gpu_ms`` is an estimate
+    of the work that the cuts lost.
     """
 
     conflict: str
@@ -740,8 +750,8 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
     """A waiting run may not start by a conflict yet: its owner's account in ``pool`` is too low.
 
     ``has_gpu_ms`` is the amount in the account. It is below 0 if earlier conflicts cost more than
-    the account had. The conflict would cost up to ``costs_gpu_ms``. The account will have this
-    amount at ``covered_ms``.
+    the account had. The conflict would cost up to ``costs_gpu_ms``. The account will have that cost
+    at ``covered_ms``.
     """
 
     run: str
@@ -752,11 +762,11 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
 
 
 class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
-    """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
+    """A conflict is planned that frees GPUs in ``scope`` at ``due_ms``, for ``reservation``.
 
     ``runs`` are the runs whose owners are notified. In the first announcement, and after a change
-    of ``due_ms`` or ``scope``, these are all runs that may be drawn. Other announcements have only
-    the runs of owners whose odds have changed.
+    of ``due_ms`` or ``scope``, ``runs`` has all runs that may be drawn. In any other announcement,
+    ``runs`` has the runs of those owners whose odds have changed.
     """
 
     reservation: str
@@ -778,7 +788,8 @@ class RequestKept(Fact, frozen=True, tag="request-kept/1"):
     """A request with an idempotency key was carried out by the ``count`` events before this one.
 
     ``digest`` identifies the content of the request. ``changes`` and ``warnings`` are the parts of
-    the response that no other event records. A repeated request gets the same response from them.
+    the response that no other event records. They are kept so that a repetition of the request gets
+    the same response.
     """
 
     key: str
@@ -813,28 +824,31 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
 
 
 class RoundCode(Word):
-    """Why a round does not use the answer of the pool's policy, or uses it for some runs only."""
+    """Why a round uses the answer of the pool's policy for some runs only, or not at all."""
 
     NO_POLICY = "NoPolicy"
-    """This installation has no policy of that name, so all runs share by weight."""
+    """This installation has no policy with the pool's policy name, so all runs share by weight."""
     TOO_MANY_RUNS = "TooManyRuns"
-    """The policy takes too long for ``runs`` runs: at most ``limit`` are allowed."""
+    """The policy would take too long for ``runs`` runs: at most ``limit`` runs are allowed."""
     TOO_CROWDED = "TooCrowded"
-    """The policy takes too long for ``runs`` runs on ``gpus`` GPUs: at most ``limit`` per GPU."""
+    """The policy would take too long: ``runs`` runs on ``gpus`` GPUs exceed ``limit`` runs per GPU.
+    """
     FAILED = "Failed"
     """The policy or its solver failed; the log of the service has the error."""
     LEFT_OUT = "LeftOut"
-    """The policy cannot plan ``runs`` runs, which get nothing; ``note`` is the policy's message."""
+    """The policy cannot plan ``runs`` runs, which get no GPUs; ``note`` is the policy's message."""
     UNSOLVED = "Unsolved"
     """The policy has no answer; ``note`` is the policy's message."""
     UNFINISHED = "Unfinished"
-    """The policy could not compute, in time or exactly, how much more ``runs`` runs may get."""
+    """``runs`` runs may get more, but the policy could not compute how much in time, or not
+    exactly."""
     DEADLINES_MISSED = "DeadlinesMissed"
     """The policy cannot keep the deadlines of ``runs`` runs."""
     NOTHING_RUNS = "NothingRuns"
     """No run of the pool can start, or no envelope pays for one, so every run keeps its GPUs."""
     NOT_CHOSEN = "NotChosen"
-    """The choice failed because of a bug, so every run keeps its GPUs; the log has the error."""
+    """The choice of runs failed because of a bug, so every run keeps its GPUs; the log has the
+    error."""
     AS_RECORDED = "AsRecorded"
     """Ledgers before ``round-shared/2`` have the causes as a text in ``note``."""
 
@@ -842,8 +856,8 @@ class RoundCode(Word):
 class RoundCause(Part, frozen=True):
     """One cause of a round; ``policy`` is the policy that the cause is about.
 
-    ``runs`` is a count, because owners do not see each other's runs. ``note`` is used only by codes
-    whose description mentions it, and names no run and no owner.
+    ``runs`` is a count, because owners do not see each other's runs. Only codes whose description
+    mentions ``note`` use it. ``note`` names no run and no owner.
     """
 
     code: RoundCode
@@ -855,13 +869,13 @@ class RoundCause(Part, frozen=True):
 
 
 class RoundShared(Fact, frozen=True, tag="round-shared/4"):
-    """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
+    """A round of a pool began, with the shares by ``policy`` and the runs that have GPUs now.
 
-    ``gpus`` has how many GPUs of each of ``flavors`` were shared. ``prices`` has, for each flavor,
+    ``gpus`` has the number of shared GPUs of each of ``flavors``. ``prices`` has, for each flavor,
     the value of one more GPU to the policy, in millionths of its objective. ``prices`` is empty if
     the policy has no prices. ``causes`` say why runs were left out, why ``policy`` is not the
-    pool's own, or why every run kept its GPUs. ``owed_rounds_max`` is how many rounds of a flavor a
-    run can be owed at the end of this round.
+    pool's own, or why every run kept its GPUs. ``owed_rounds_max`` is the most rounds of GPU time
+    of a flavor that a run can be owed at the end of this round.
     """
 
     pool: str
@@ -878,7 +892,7 @@ class RoundShared(Fact, frozen=True, tag="round-shared/4"):
 
 
 class StepsCounted(Fact, frozen=True, tag="steps-counted/1"):
-    """The steps that runs of a pool have done since they were last counted."""
+    """The steps that runs of a pool have done since their steps were last counted."""
 
     pool: str
     counts: tuple[StepCount, ...]

@@ -1,4 +1,4 @@
-"""Types of jobs: a model and its number of GPUs, as written in tables of rates."""
+"""Types of jobs: a type is a model and its number of GPUs, as written in tables of rates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from typing import Final, NamedTuple
 
 ALONE_KEY: Final = "null"
-"""The key under which a table has the rate of a type that shares its GPUs with no other job."""
+"""The key under which a table has the rate of a job that shares its GPUs with no other job."""
 SPREAD_SUFFIX: Final = "_unconsolidated"
-"""The suffix of a flavor's name for rates on GPUs of several nodes."""
+"""The suffix of a flavor's name under which a table has the rates on GPUs of several nodes."""
 
 _KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
 

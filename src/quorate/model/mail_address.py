@@ -25,5 +25,5 @@ def is_address(text: str) -> bool:
 
 
 def domain_of(address: str) -> str:
-    """Return the domain of an address in lower case, because domains are compared without case."""
+    """Return the domain of an address in lower case, because case does not matter in domains."""
     return address.rpartition("@")[2].lower()

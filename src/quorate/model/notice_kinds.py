@@ -42,8 +42,8 @@ RUN_KINDS: Final = (
     NoticeKind.MONEY_ENDED,
     NoticeKind.QUOTA_PARKED,
 )
-"""The kinds about one run, which its submitter can receive by mail.
+"""The kinds of notices about one run, which the submitter of that run can receive by mail.
 
-Other kinds are about several runs or none. ``loan-returning`` names a run of the borrower, but is
-sent to the lender.
+The other kinds are about several runs, or about no run. ``loan-returning`` names a run of the
+borrower, but is sent to the lender.
 """

@@ -1,4 +1,4 @@
-"""A run's declarations about its pods, other than its command: volumes, tolerations, requests.
+"""What a run declares about its pods, apart from the command: volumes, tolerations, requests.
 
 A pool whose executor is Kubernetes runs its work in pods. Declared names are names of objects in
 the namespace of the run's owner. No field gives a pod access to its machine: host paths, host

@@ -1,4 +1,4 @@
-"""Refusals: why a request or a start was refused, as a value with the numbers behind it.
+"""Refusals: values that say why a request or a start was refused, with the numbers.
 
 Codes are public and never change, because they appear in ledgers, scripts and alerts.
 """
@@ -47,7 +47,7 @@ class RefusalCode(Word):
 
 
 class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One domain or payer with too few GPUs: it has ``available`` of the ``wanted`` GPUs.
+    """A domain or a payer that has too few GPUs: ``available`` of the ``wanted`` GPUs.
 
     ``limit`` names the limit that determines ``available``.
     """
@@ -64,10 +64,10 @@ class Shortage(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Why an action was refused: its subject, and the numbers behind it.
+    """Why an action was refused: the subject, and the numbers.
 
-    ``also`` is a second reason, which refuses the action even without the first. If a quota refuses
-    the action, ``subject`` is the owner of the quota, ``current`` is the amount in use, and
+    ``also`` is a second reason, which alone would be enough to refuse the action. If a quota
+    refuses the action, ``subject`` is the owner of the quota, ``current`` is the amount in use, and
     ``limit`` is the limit of the quota.
     """
 
@@ -83,7 +83,7 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
 
 
 SHORTAGES_MAX = 12
-"""The most shortages in a refusal; further shortages would add little information."""
+"""The most shortages that a refusal lists; further shortages would add little information."""
 
 
 def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per code

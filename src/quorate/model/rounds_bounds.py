@@ -1,8 +1,9 @@
 """Bounds of the values that a run in a pool of rounds may declare.
 
-Within these bounds every policy has an answer, whatever the other runs of the pool declare. Each
-bound was tested at its value and beyond. A document beyond a bound is refused. A ledger that is
-older than a bound may have a value beyond it; a round uses the bound instead of the value.
+Within these bounds every policy has an answer, whatever the other runs of the pool declare. The
+policies were tested with values at each bound and beyond it. A document with a value beyond a bound
+is refused. A ledger that is older than a bound may have a value beyond that bound; a round then
+uses the bound instead of the value.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ little to share GPUs.
 """
 
 RATE_MIN: Final = 0.000_001
-"""The least rate above 0 that the ledger can record: one step in eleven days."""
+"""The lowest rate above 0 that the ledger can record: one step in eleven days."""
 RATE_MAX: Final = 1_000_000.0
-"""The highest rate, in steps per second: far beyond real rates, but sums of rates stay exact."""
+"""The highest rate, in steps per second: far above real rates, and low enough for exact sums."""
 
 COST_MIN: Final = 0.01
 COST_MAX: Final = 10_000.0

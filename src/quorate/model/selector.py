@@ -25,7 +25,7 @@ def selector_of(labels: Mapping[str, str]) -> Selector:
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` has each label of ``selector`` with the same value.
+    """Return whether a place with ``labels`` has each label of ``selector``, with the same value.
 
     ``*`` in the selector stands for any value.
     """
@@ -37,7 +37,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def contradicts(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a place with ``labels`` cannot match ``selector``, even with more labels."""
+    """Return whether ``labels`` gives a label of ``selector`` another value than ``selector``."""
     return any(
         value != ANY and label in labels and labels[label] != value for label, value in selector
     )

@@ -1,9 +1,10 @@
 """The values that users declare: nodes, owners, budgets, pools, runs.
 
-``documents`` makes these values from YAML or JSON, validated and in the core's units. Specs are
-stored inside events. So a field may be added with a default, but never renamed, retyped or removed;
-any other change needs a new event version (CONTRIBUTING.md, "A new event"). Times are Unix
-milliseconds, durations are milliseconds, budgets are GPU-milliseconds.
+The package ``documents`` reads YAML or JSON, validates it, and makes these values in the core's
+units. Specs are stored inside events. So a field with a default may be added, but no field may be
+renamed, removed or given another type. Any such change needs a new event version (CONTRIBUTING.md,
+"A new event"). Times are Unix milliseconds, durations are milliseconds, budgets are
+GPU-milliseconds.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def location(self) -> dict[str, str]:
-        """The node's labels of places, which every selector may name.
+        """The node's labels that say where it is, which every selector may name.
 
-        Custom labels are not among them, because only the selectors of pools may name those.
+        Custom labels are left out, because only the selectors of pools may name custom labels.
         """
         found = {REGION: self.region, CLUSTER: self.cluster, DOMAIN: self.domain}
         if self.rack is not None:
@@ -74,7 +75,7 @@ class Quota(Spec, frozen=True, kw_only=True):
 
     @property
     def is_hard(self) -> bool:
-        """Whether the quota has a limit that holds at every instant."""
+        """Whether the quota has a hard limit: one that the owner may not exceed at any instant."""
         return self.nodes_max is not None or self.concurrent_runs_max is not None
 
 
@@ -96,8 +97,8 @@ class Sharing(Word):
 class Lending(Spec, frozen=True, kw_only=True):
     """To which owners outside the family an envelope lends, how much, and on which terms.
 
-    If ``recall_notice_ms`` is set, the lender may recall its loans with this notice, when one of
-    its own runs waits only for the lent GPUs. If it is None, a loan continues to its end.
+    If ``recall_notice_ms`` is set, the lender may recall a loan with this notice when a run of the
+    lender waits only for the lent GPUs. If ``recall_notice_ms`` is None, a loan cannot be recalled.
     """
 
     allow: bool = False
@@ -107,7 +108,7 @@ class Lending(Spec, frozen=True, kw_only=True):
     recall_notice_ms: int | None = None
 
     def admits(self, borrower: str) -> bool:
-        """Return whether ``borrower`` may borrow; an empty list ``to`` admits every owner."""
+        """Return whether ``borrower`` may borrow; if ``to`` is empty, every owner may."""
         if not self.allow:
             return False
         if not self.to:
@@ -145,7 +146,7 @@ class Envelope(Spec, frozen=True, kw_only=True):
 
 
 class Cap(Spec, frozen=True, kw_only=True):
-    """A bound over several envelopes of one budget."""
+    """A limit on several envelopes of one budget together."""
 
     name: str
     flavor: str
@@ -185,10 +186,10 @@ class PoolExecutor(Word):
 
 
 class TypeRates(Spec, frozen=True, kw_only=True):
-    """How fast a type of job is on one flavor, in millionths of a step per second of the whole job.
+    """How fast a job of one type is on one flavor: the whole job's steps per second, in millionths.
 
-    ``beside`` has the types with which this type can share GPUs, sorted: (other type, rate of this
-    type, rate of the other type). Each pair is stored only with the first of its two types.
+    ``beside`` has, sorted, the types with which this type can share GPUs, as (other type, rate of
+    this type, rate of the other type). Each pair is stored only with the first of its two types.
     """
 
     job_type: str
@@ -205,13 +206,13 @@ class FlavorRates(Spec, frozen=True, kw_only=True):
 
 
 class Pool(Spec, frozen=True, kw_only=True):
-    """A set of nodes under one discipline. Durations that are not set follow from ``notice_ms``.
+    """A set of nodes shared by one discipline. Durations that are None follow from ``notice_ms``.
 
-    ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it. Its value 0 still forbids conflicts, and other values are ignored. If ``executor`` is
-    None, the service's own executor runs the work of the pool. ``cluster`` names the cluster of the
-    executor ``kubernetes``. ``costs_micros`` is the price of a GPU of each flavor for an hour, in
-    millionths of the unit of currency.
+    ``disruption_gpu_ms_per_day`` occurs only in ledgers older than ``disruption_rate_ppm``; no
+    document can set it. If it is 0, conflicts are forbidden; other values are ignored. If
+    ``executor`` is None, the service's own executor runs the work of the pool. ``cluster`` names
+    the cluster of the executor ``kubernetes``. ``costs_micros`` is the price of a GPU of each
+    flavor for an hour, in millionths of the unit of currency.
     """
 
     name: str
@@ -245,7 +246,7 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def counts_gpus(self) -> bool:
-        """Whether a lease says how many GPUs of a node it has, but not which ones.
+        """Whether a lease says how many GPUs of a node it has, but not which GPUs these are.
 
         In a cluster, the device plugin chooses the devices. The slots of a lease are then not
         device numbers: they only reserve a part of the node in the ledger, so that no GPU is given
@@ -255,15 +256,15 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def conflict_rate_ppm(self) -> int:
-        """The part of the pool's GPUs that fills disruption accounts; 0 forbids conflicts."""
+        """The part of the pool's GPU time that disruption accounts get; 0 forbids conflicts."""
         return 0 if self.disruption_gpu_ms_per_day == 0 else self.disruption_rate_ppm
 
     @property
     def least_runtime_ms(self) -> int:
-        """How long a bundle runs before it may enter a lottery: by default four notice periods.
+        """How long a bundle runs before a lottery may draw it: by default four notice periods.
 
-        The time is never less than a second, and by default never less than a minute. A short time
-        is safe, because ``pause_ms`` keeps two runs from ending each other in turn.
+        The time is never less than a second, and by default never less than a minute. Even a short
+        time is safe, because ``pause_ms`` keeps two runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -302,7 +303,7 @@ class Malleable(Spec, frozen=True, kw_only=True):
 
 
 class Funding(Spec, frozen=True, kw_only=True):
-    """Whether, from whom and how much a run may borrow outside its family."""
+    """Whether a run may borrow outside its family, from which sponsors, and how many GPUs."""
 
     allow_borrow: bool = False
     borrow_gpus_max: int | None = None
@@ -310,7 +311,7 @@ class Funding(Spec, frozen=True, kw_only=True):
 
 
 class UpstreamFailure(Word):
-    """The reaction of a follower if a run that it follows fails or is cancelled."""
+    """What a follower does if a run that it follows fails or is cancelled."""
 
     WAIT = "wait"
     FAIL = "fail"
@@ -320,9 +321,10 @@ class UpstreamFailure(Word):
 class Follow(Spec, frozen=True, kw_only=True):
     """The runs and arrays that a run follows.
 
-    Runs and arrays in ``after`` must complete, or only end if ``on_upstream_failure`` is ``START``.
-    Runs and arrays in ``after_any`` must be over, however they end. ``after_task`` names arrays:
-    each task of the following array follows the task with the same index in each of these arrays.
+    Runs and arrays in ``after`` must complete; if ``on_upstream_failure`` is ``START``, it is
+    enough that they end. Runs and arrays in ``after_any`` must be over, however they end.
+    ``after_task`` names arrays: each task of the following array follows the task with the same
+    index in each of these arrays.
     """
 
     after: tuple[str, ...]
@@ -333,7 +335,7 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """Whether a run is refused, or waits, if it would exceed its owner's hard quota now."""
+    """Whether a run that would exceed its owner's hard quota now is refused, or waits."""
 
     REFUSE = "refuse"
     WAIT = "wait"
@@ -355,9 +357,9 @@ class Replace(Word):
 
 
 class RoundsWork(Spec, frozen=True, kw_only=True):
-    """The declarations of a run in a ``rounds`` pool.
+    """What a run declares if it is in a pool of discipline ``rounds``.
 
-    Rates are steps per second for each flavor.
+    ``throughputs`` are the run's rates in steps per second, for each flavor.
     """
 
     job_type: str | None = None
@@ -368,7 +370,7 @@ class RoundsWork(Spec, frozen=True, kw_only=True):
 
 
 class TaskArray(Spec, frozen=True, kw_only=True):
-    """The array to which tasks belong: its indexes, such as ``0-9,20``, and how many run at once.
+    """The array of a task: its indexes, such as ``0-9,20``, and how many tasks run at once.
 
     If ``at_once_max`` is None, the number of tasks that run at once is not limited.
     """
@@ -379,7 +381,7 @@ class TaskArray(Spec, frozen=True, kw_only=True):
 
 
 class RunMail(Spec, frozen=True, kw_only=True):
-    """The receivers of mail about a run, and which notices they get, if the service sends mail."""
+    """The receivers of mail about a run, and the kinds of notices that they get."""
 
     to: str
     kinds: tuple[NoticeKind, ...] = (NoticeKind.RUN_COMPLETED, NoticeKind.RUN_FAILED)
@@ -388,8 +390,8 @@ class RunMail(Spec, frozen=True, kw_only=True):
 class Run(Spec, frozen=True, kw_only=True):
     """One piece of work.
 
-    A run with an ``array`` and no ``task`` is the document of the whole array; the submitted runs
-    are its tasks (``model/task_arrays.py``).
+    A run with an ``array`` and without a ``task`` is the document of the whole array. The runs that
+    this document submits are the tasks of the array (``model/task_arrays.py``).
     """
 
     name: str

@@ -23,7 +23,7 @@ _PARTS: Final = re.compile(r"(?P<array>[^\[\]]+?)_?\[(?P<tasks>[^\[\]]*)\]")
 
 
 class Upstream(NamedTuple):
-    """A run or an array that another run follows; if ``any_end``, it may end in any way."""
+    """A run or an array that another run follows; ``any_end`` says that any end is enough."""
 
     name: str
     any_end: bool
@@ -42,7 +42,7 @@ def read_array(text: str) -> TaskArray:
 
 
 def tasks_text(array: TaskArray) -> str:
-    """Return the tasks of ``array`` in the form that ``read_array`` reads, such as ``0-9%4``."""
+    """Return the tasks of ``array`` as ``read_array`` reads them, such as ``0-9%4``."""
     return array.tasks if array.at_once_max is None else f"{array.tasks}%{array.at_once_max}"
 
 
@@ -72,7 +72,7 @@ def _indexes(text: str) -> tuple[int, ...]:
 
 
 def indexes_text(indexes: Sequence[int]) -> str:
-    """Return ``indexes``, which are ascending, as Slurm writes them: ``1-3,7``."""
+    """Return the ascending ``indexes`` as Slurm writes them: ``1-3,7``."""
     parts: list[list[int]] = []
     for index in indexes:
         if parts and index == parts[-1][-1] + 1:
@@ -93,7 +93,7 @@ def task_names(array: TaskArray) -> Iterator[str]:
 
 
 def task_run(run: Run, index: int) -> Run:
-    """Return the task ``index`` of an array; ``run`` is the array's document or any task of it."""
+    """Return the task ``index`` of the array to which ``run``, its document or a task, belongs."""
     array = run.array
     assert array is not None, run
     return replace(run, name=task_name(array.name, index), task=index)
@@ -123,7 +123,7 @@ def document_of(run: Run) -> Run:
 
 
 def alone(run: Run) -> Run:
-    """Return ``run`` as a run of no array, which follows the upstreams of its document."""
+    """Return ``run`` as a run that belongs to no array, but follows the same upstreams."""
     follow, task = run.follow, run.task
     if follow is not None and task is not None:
         tasks = tuple(task_name(name, task) for name in follow.after_task)

@@ -1,8 +1,8 @@
 """The effect of each event on the state: the only code that changes a state.
 
 ``apply`` can apply every event that a ledger can have. An assertion fails only if the ledger or
-this code is wrong. ``apply`` works the same on the owned state and on an overlay, because it calls
-``own`` to get every record that it changes.
+this code is wrong. ``apply`` works in the same way on the owned state and on an overlay: it never
+changes a record before it has called ``own``, which copies the record in an overlay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-# Reading a member of an enumeration is slow in Python 3.11, and the inner loop reads these.
+# The inner loop reads these members of enumerations, and reading such a member by its class is slow
+# in Python 3.11.
 _BORROWED: Final = e.Tier.BORROWED
 _GROW: Final = e.StartReason.GROW
 _PENDING: Final = Phase.PENDING
@@ -141,8 +142,8 @@ def _node_marked(state: State, event: e.NodeMarked) -> None:
     if event.status is e.NodeStatus.CORDONED and (
         before is None or before.actor != event.actor or not cordoned_by
     ):
-        # An actor may mark a cordoned node failed, and then cordoned again. The record then keeps
-        # the actor of the first cordon.
+        # A cordoned node may be marked as failed, and later as cordoned again. The record then
+        # keeps the actor of the first cordon.
         cordoned_by = event.actor
     state.mark_node(event.node, event.status, NodeMark(event.actor, cordoned_by))
 
@@ -276,14 +277,14 @@ def _budget_removed(state: State, event: e.BudgetRemoved) -> None:
 
 
 def _retire_budget(state: State, old: Budget) -> None:
-    """Retire ``old``; its accounts stay, so that no payment is forgotten."""
+    """Retire the budget ``old``; its accounts stay, so that no payment is forgotten."""
     names = tuple(b for b in state.owner_budgets[old.owner] if b != old.name)
     state.owner_budgets[old.owner] = names
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
         account = state.envelopes.own(key)
         # A reservation or a pledge may still hold money or GPUs of the envelope, but no cap counts
-        # these now.
+        # them any more.
         account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(
@@ -296,7 +297,7 @@ def _retire_budget(state: State, old: Budget) -> None:
 
 
 def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
-    """Insert an envelope that lends, in the order in which sponsors are tried."""
+    """Insert an envelope that lends into the lenders, in the order in which these are tried."""
     known = {*state.lenders.get(flavor, ()), key}
     state.lenders[flavor] = tuple(
         sorted(known, key=lambda k: (state.envelopes[k].owner, state.envelopes[k].budget, k))
@@ -304,7 +305,7 @@ def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
 
 
 def _recount_caps(state: State, budget: Budget) -> None:
-    """Set each cap's counters to the sums over the envelopes that are under it now."""
+    """Set the counters of each cap to the sums over the envelopes that are under the cap now."""
     for cap in budget.caps:
         account = state.caps.own(cap_id(budget.name, cap.name))
         members = [state.envelopes[envelope_id(budget.name, name)] for name in cap.envelopes]
@@ -332,9 +333,10 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
 
 
 def _submit(state: State, event: e.RunSubmitted, *, following: e.Event | None) -> None:
-    """Add a run to the state, and to the queue as well unless the ``following`` event starts it.
+    """Add a run to the state; add it to the queue too, if ``following`` does not start the run.
 
-    Adding a run to the indexes of the queue and removing it again takes as long as starting it.
+    A run that starts at once skips the queue, because adding a run to the indexes of the queue and
+    removing it again takes as long as starting it.
     """
     run, seq = event.run, state.seq + 1
     record = RunRecord(
@@ -419,7 +421,7 @@ def _lease_started(  # noqa: C901 - inlined, because a replay runs it for every 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Remove the backfill mark of an ended bundle that had the same number as the new one."""
+    """Remove the backfill mark of an earlier, ended bundle with the number of the new bundle."""
     run.backfills = tuple(mark for mark in run.backfills if mark.bundle != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
@@ -428,11 +430,11 @@ def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
 def _use(  # noqa: PLR0913, PLR0917 - positional arguments are the fastest
     state: State, fact: e.LeaseStarted, owner: str, gpus: int, gpu_ms: int, at_ms: int
 ) -> EnvelopeAccount:
-    """Count ``gpus`` more (negative: fewer) of ``owner`` under lease ``fact``.
+    """Count ``gpus`` more GPUs (negative: fewer) of ``owner`` under the lease ``fact``.
 
     Return the account of the payer. ``gpu_ms`` is charged to the payer and its caps and, if the
-    lease is borrowed, to the payer's lending. The owner's meter changes as in ``Meter.add``, whose
-    body is repeated here because a replay runs it for every second event.
+    lease is borrowed, to the payer's lending. The owner's meter changes as in ``Meter.add``. Its
+    body is repeated here, which saves a call, because a replay needs it for every second event.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
@@ -492,7 +494,7 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.ended_gpu_ms += used
     account.started_gpu_ms -= gpus * start_ms
     del run.leases[name]
-    # A hand-over or a swap ends a lease that was not stopping, and the bundle continues.
+    # A hand-over or a swap ends a lease that was not stopping; the lease's bundle continues.
     if state.recalls and (lease.ending is not None or event.reason is _SHRINK):
         recall_settled(state, run, fact.bundle)
     if fact.role is _SPARE:
@@ -572,10 +574,11 @@ def _run_ended(  # noqa: C901 - inlined, because a replay runs it for every run
 
 
 def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
-    """Add the duration of a run that began only once, and ended by itself, to its owner's history.
+    """Add the duration of a run to its owner's history, if the duration tells how long it needed.
 
-    A requeued run may continue from a checkpoint. The end of a stopping run does not show how long
-    it would have taken. Rounds and claims end at set times.
+    Only a run that began once and ended by itself is added. A requeued run may continue from a
+    checkpoint. The end of a stopping run does not show how long the run would have taken. Runs in
+    rounds and claims end at set times.
     """
     spec, since_ms = run.spec, run.since_ms
     if since_ms is None or since_ms != run.started_ms or spec.rounds is not None or spec.sensitive:

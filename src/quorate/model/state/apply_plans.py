@@ -1,7 +1,7 @@
 """The effect of events of plans and conflicts: reservations, filled spares, the lottery.
 
-``apply_event.py`` calls these functions. The functions can apply every event, to the owned state
-and to an overlay.
+``apply_event.py`` calls these functions. The functions can apply every event that a ledger can
+have, to the owned state and to an overlay.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 
 def mark_backfill(state: State, run: RunRecord, bundle: int, at_ms: int) -> None:
-    """Record that the present event started a bundle of ``run`` as backfill."""
+    """Record that the event which is being applied started a bundle of ``run`` as backfill."""
     if all(mark.bundle != bundle for mark in run.backfills):
         run.backfills = (*run.backfills, BackfillMark(bundle, state.seq + 1, at_ms))
         state.backfilled[run.spec.name] = None
@@ -65,7 +65,7 @@ def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
 
 
 def _ends_changed(state: State, run: str, bundle: int) -> None:
-    """Forget the expected ends of a bundle's leases; for bundle 0, of all leases of the run."""
+    """Forget the expected ends of a bundle's leases, or of all leases of the run for bundle 0."""
     for name in state.runs[run].leases:
         lease = state.leases[name]
         if bundle in (0, lease.fact.bundle):
@@ -73,7 +73,7 @@ def _ends_changed(state: State, run: str, bundle: int) -> None:
 
 
 def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget the recall of a bundle when the last of its leases has ended for good.
+    """Forget the recall of a bundle if the bundle has no lease left.
 
     The end of bundle 0 ends all other bundles, so the recall of bundle 0 lasts until the run has no
     lease left.
@@ -109,7 +109,7 @@ def _pledge_closed(state: State, event: e.PledgeClosed) -> None:
 
 
 def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
-    """Reserve a filled spare's GPUs and money with its payer (``sign`` 1), or release them (-1)."""
+    """Reserve GPUs and money of the payer for a filled spare (``sign`` 1), or release both (-1)."""
     if sign > 0:
         state.hold_slots(pledge.run, pledge.places)
     else:
@@ -124,7 +124,7 @@ def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
 
 
 def hold_money(state: State, payer: EnvelopeId, tier: e.Tier, gpu_ms: int) -> None:
-    """Commit ``gpu_ms`` more (negative: less) of the money of a payer and its caps."""
+    """Commit ``gpu_ms`` more (negative: less) of the money of a payer and of its caps."""
     account = state.envelopes.own(payer)
     account.committed_gpu_ms += gpu_ms
     state.room_index.payer_changed(payer)
@@ -188,8 +188,8 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
     if event.tokens:
-        # Owners of entrants get a notice of the lottery, so the announcement ends without a notice
-        # of its own.
+        # Owners of entrants get a notice of the lottery, so no event withdraws the announcement,
+        # and no second notice is sent.
         state.announced.pop(event.reservation, None)
 
 
@@ -219,7 +219,7 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
 
 
 def _charge(state: State, owner: str, pool: str, event: e.ConflictResolved) -> None:
-    """Charge the cost of a conflict only to the disruption account of the owner that called it."""
+    """Charge a conflict's cost to the disruption account of the owner that called the conflict."""
     if event.lost_gpu_ms:
         lacking = lacking_gpu_ms(state, owner, pool, event.at_ms)
         state.disruption[owner, pool] = (lacking + event.lost_gpu_ms, event.at_ms)

@@ -1,4 +1,4 @@
-"""The effect of events of access tokens, and of requests with an idempotency key."""
+"""The effect of events about access tokens and about requests with an idempotency key."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from quorate.model.state.state import State
 def _request_kept(state: State, event: RequestKept) -> None:
     """Keep the request, and forget requests that are too old at the time of this event.
 
-    Requests are in the order of their events, so the old ones come first.
+    Requests are in the order of their events, so the oldest requests come first.
     """
     requests = state.requests
     old = takewhile(lambda entry: entry[1].is_forgotten(event.at_ms), requests.items())
     for key, _ in tuple(old):
         del requests[key]
-    # Some expired requests may stay: in an overlay, a key that was used again keeps its old
-    # position, and expired requests that come after it are not found.
+    # Some expired requests may stay in an overlay: a key that was used again keeps its old position
+    # there, and the search ends at this key, before later expired requests.
     earlier = requests.pop(event.key, None)
     assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(

@@ -1,4 +1,4 @@
-"""The effect of events of rounds: shares, measured rates, and the GPU time of each run."""
+"""The effect of events about rounds: shares, measured rates, and the GPU time of each run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 MEASURED_MIN_MS: Final = SECOND_MS
-"""How long a run must have had GPUs before its rate is computed from its steps."""
+"""For how long a run must have had GPUs before its rate is computed from its steps."""
 
 
 def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
-    """Record that a lease of this round began for ``run`` and for its partner, if it has one."""
+    """Record that a lease of this round began, for ``run`` and for the lease's partner, if any."""
     state.owed_changed()
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
@@ -62,10 +62,10 @@ def round_ending(state: State, lease: Lease) -> None:
 
 
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
-    """Add the time that an ended lease held its GPUs to the received time of its runs.
+    """Add the time for which an ended lease held its GPUs to ``received_ms`` of its runs.
 
-    The grace after a stop counts as well, because no other run can have the GPUs until the lease
-    has ended.
+    The grace after the stop is part of this time, because no other run can have the GPUs until the
+    lease has ended.
     """
     state.owed_changed()
     fact, lease_ms = lease.fact, held_ms(lease, end_ms)
@@ -76,7 +76,8 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
         if name not in state.in_rounds:
             continue  # This run of a pair was over before the lease ended.
         member = state.in_rounds.own(name)
-        # Leases of one run with the same start are parts of that start, so their time counts once.
+        # Leases of one run with the same start instant belong to one start, so their time counts
+        # once.
         more = _more(state, fact)
         if not more:
             received = member.received_ms.get(flavor, 0)
@@ -131,7 +132,7 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
 
 
 def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int) -> None:
-    """Add ``count`` to the record of its run, ``member``, and compute the run's rate from it."""
+    """Add the counted steps to ``member``, the record of their run, and compute the run's rate."""
     member.steps += count.steps
     flavor, ran_ms = count.flavor, count.ran_ms
     if not flavor:
@@ -140,9 +141,9 @@ def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int
     counted = member.counted_ms
     member.counted_ms = {**counted, flavor: counted.get(flavor, 0) + ran_ms}
     if ran_ms >= MEASURED_MIN_MS:
-        # The rate counts all the time for which the run had GPUs, including the grace. Steps done
-        # in the grace are reported, too, so without that time the rate would be too high. Idle time
-        # in the grace lowers the rate, as idle time at any other moment does.
+        # The steps are divided by all the time for which the run had GPUs, including the grace.
+        # Steps done in the grace are reported, too, so without the time of the grace the rate would
+        # be too high. Idle time in the grace lowers the rate like any other idle time.
         rate = count.steps * PPM * SECOND_MS // ran_ms
         before = member.rates.get(flavor)
         # The result is the average of the previous rate and the new one, as in Gavel, section 5.

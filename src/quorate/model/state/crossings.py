@@ -1,9 +1,9 @@
-"""Crossings: for each owner, an instant before which its use of a budget crosses no threshold.
+"""Crossings: an instant for each owner; before it, the owner's use crosses no budget threshold.
 
-The use of an owner is known in advance, up to the next event about the owner. Use grows with the
-GPUs and nodes that the owner has, and falls when past use leaves the rolling window. So the instant
-is computed again only after an event about the owner, or when the instant has passed. A query reads
-the first few instants, however many owners there are.
+Until the next event about an owner, the future use of this owner is known: it grows with the GPUs
+and nodes that the owner has, and falls when past use leaves the rolling window. So the instant of
+an owner is computed again only after an event about the owner, or when the instant has passed. A
+query reads only the first few instants, so it is fast however many owners there are.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from quorate.model.state.records import ReportRecord
 PERCENTS: Final = (80, 100, 120)
 """The thresholds, in percent of a budget."""
 REARM_POINTS: Final = 5
-"""How far use must fall below a threshold before it can cross the threshold upwards again.
+"""How far use must fall below a threshold before it can rise above the same threshold again.
 
 The unit is percentage points.
 """
 _WHOLE: Final = 100
 """100 percent."""
 _AT_ONCE: Final = 0
-"""An instant before all decisions."""
+"""An instant that is earlier than every decision."""
 _OUTDATED_MAX: Final = 1_024
-"""A heap may have as many outdated entries as it has names, and this many more."""
+"""A heap is built again if its outdated entries outnumber its names by more than this."""
 
 
 class UseView(Protocol):
@@ -57,7 +57,7 @@ class UseView(Protocol):
 
     @property
     def metered(self) -> Collection[str]:
-        """The flavors that had a lease at any time."""
+        """The flavors of which GPUs were ever leased."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class UseView(Protocol):
 
 
 def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
-    """Return (meters of the use, budget) for each budget of hours of ``owner``."""
+    """Return (meters, budget) for each budget of hours of ``owner``; the meters count its use."""
     quota, found = owner.quota, list[tuple[list[Meter], int]]()
     if quota.gpu_ms_budget is not None:
         meters = [view.meters.get((owner.name, flavor)) for flavor in view.metered]
@@ -88,13 +88,13 @@ def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
 
 
 Counted = tuple[list[Meter], int, int]
-"""(meters, other use, budget): the use that counts towards a budget of hours."""
+"""(meters, other use, budget): the use that is compared with a budget of hours."""
 
 
 def counted(view: UseView, owner: Owner) -> list[Counted]:
-    """Return the use that counts towards each budget of ``owner``: GPU-hours, then node-hours.
+    """Return the use that is compared with each budget of ``owner``: GPU-hours, then node-hours.
 
-    A report of an accounting system replaces the ledger's own figure, while the report is valid.
+    While a report of an accounting system is valid, its figures replace the ledger's own.
     """
     record = view.reports.get(owner.name)
     if record is None or not record.answers:
@@ -132,7 +132,7 @@ class Agenda:
         self.heap: list[tuple[int, str]] = []
 
     def put(self, name: str, at_ms: int | None) -> None:
-        """Set the instant of ``name``; None means never."""
+        """Set the instant of ``name``; None means that it has no instant."""
         known = self.instants_ms
         if at_ms is not None and known.get(name) != at_ms:
             heappush(self.heap, (at_ms, name))
@@ -142,7 +142,7 @@ class Agenda:
             heapify(self.heap)
 
     def has_any(self, until_ms: int) -> bool:
-        """Return whether there may be a name whose instant is ``until_ms`` or earlier."""
+        """Return whether some name may have an instant of ``until_ms`` or earlier."""
         level: Agenda | None = self
         while level is not None:
             if level.heap and level.heap[0][0] <= until_ms:
@@ -162,7 +162,7 @@ class Agenda:
         return merge(*levels) if len(levels) > 1 else levels[0]
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
-        """Yield the entries of this layer in order, except names that a layer ``above`` has."""
+        """Yield this layer's entries in order, without names that a layer ``above`` has."""
         heap, instants_ms = self.heap, self.instants_ms
         while heap and instants_ms[heap[0][1]] != heap[0][0]:
             heappop(heap)  # Otherwise every walk would have to skip this outdated entry.
@@ -177,10 +177,11 @@ class Agenda:
 
 
 class Crossings:
-    """For each owner, the instants before which its use crosses no threshold upwards or downwards.
+    """Two instants for each owner: before the first its use does not rise to a threshold.
 
-    The instants are computed for the time of the state. They may be too early, but never too late.
-    The instants of owners that have changed are computed again before the next query.
+    Before the second instant, the use does not fall below a threshold. The instants are computed
+    for the time of the state. They may be too early, but never too late. The instants of owners
+    that have changed are computed again before the next query.
     """
 
     __slots__ = ("_falls", "_rises", "_touched")
@@ -197,7 +198,7 @@ class Crossings:
         return over
 
     def touch(self, owner: str) -> None:
-        """Record that the use of ``owner``, its budgets or its threshold may have changed."""
+        """Record that the use, the budgets or the threshold of ``owner`` may have changed."""
         self._touched[owner] = None
 
     def look(self, view: UseView) -> None:
@@ -217,12 +218,13 @@ class Crossings:
                 if instant_ms > at_ms:
                     break
                 owners.add(name)
-        # Most of these instants were computed long ago, and are later if computed again now.
+        # Most of these instants were computed long ago. If they are computed again now, they are
+        # later.
         again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
     def rising(self, view: UseView) -> Iterator[tuple[int, str]]:
-        """Yield (instant, owner) of owners whose use may rise to a threshold, earliest first.
+        """Yield (instant, owner) for owners whose use may rise to a threshold, earliest first.
 
         The first instant is exact for the time of ``view``; the others may be too early.
         """
@@ -232,7 +234,7 @@ class Crossings:
         return self._rises.in_order()
 
     def _find(self, view: UseView, name: str) -> tuple[int | None, int | None]:
-        """Return the instants of ``name`` for the time of ``view``, and cache them."""
+        """Compute, cache and return both instants of owner ``name`` for the time of ``view``."""
         rise_ms, fall_ms = found = next_crossings_ms(view, name)
         self._rises.put(name, rise_ms)
         self._falls.put(name, fall_ms)
@@ -242,8 +244,8 @@ class Crossings:
 def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]:
     """Return the instants before which the use of ``name`` neither rises nor falls to a threshold.
 
-    The first instant is for rising, the second for falling. An instant is None if the use crosses
-    no threshold that way without a further event about the owner.
+    The first instant is for rising, the second for falling. The first is None if, without a further
+    event about the owner, the use rises to no threshold; the second is None if it falls to none.
     """
     owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
@@ -256,7 +258,7 @@ def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]
         used, rate = beside, 0
         for meter in meters:
             if meter.was_corrected(from_ms):
-                # When an hour with a negative correction leaves the window, use jumps.
+                # When an hour with a negative correction leaves the window, use rises at once.
                 return None if percent is None else _AT_ONCE, _AT_ONCE if crossed else None
             used += meter.used(from_ms, now_ms)
             rate += meter.amount
@@ -271,9 +273,9 @@ def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]
 
 
 def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
-    """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window.
+    """Return how long it takes to use ``percent`` of ``budget`` if no past use leaves the window.
 
-    The result is None if the use never gets so far.
+    The result is None if the use never reaches this percentage.
     """
     if not budget:
         return 0 if percent <= _WHOLE else None  # A budget of 0 counts as 100 % used.
@@ -287,9 +289,9 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     """Return the start of the window at which its use may first be ``percent`` or less.
 
     ``from_ms`` is the present start of the window. The result assumes that no use is added, and may
-    be too early. None means that the use does not fall so far. For the use to fall to ``percent``,
-    at least one of the n meters has to lose an n-th of the difference. The result is the first
-    start of the window at which some meter has lost that much.
+    be too early. It is None if the use does not fall so far. For the use to fall to ``percent``, at
+    least one of the n meters has to lose an n-th of the difference. The result is the first start
+    of the window at which some meter has lost that much.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -1,8 +1,8 @@
 """Disruption accounts: how much work the conflicts of an owner may still cost in a pool.
 
-An account is stored as the amount that it lacks to be full. So an account that was never charged is
-full, whatever its size. An account fills continuously, with a part of the pool's GPUs times the
-owner's target share. docs/adr/0031-disruption-accounts-and-notices.md.
+The state stores how much an account lacks to be full. So an account that was never charged is full,
+whatever its size. An account fills continuously: its rate is a part of the pool's GPUs, multiplied
+by the owner's target share. See docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from quorate.model.amounts import PPM
 from quorate.model.state.state_view import StateView
 
 PARTS: Final = PPM * PPM
-"""The filling rate of an account is counted in parts of a GPU; this many parts are one GPU."""
+"""The rate at which an account fills is counted in parts of a GPU; this many parts are one GPU."""
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:
-    """Return the target share of ``owner``; if it states none, an equal part of the remainder.
+    """Return the stated target share of ``owner``, else an equal part of what the others leave.
 
-    An owner that is named only in budgets has an equal part, too.
+    An owner that only budgets name gets an equal part, too.
     """
     declared = view.owners.get(owner)
     stated = None if declared is None else declared.quota.fair_share_target_ppm

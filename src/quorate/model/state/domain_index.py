@@ -1,8 +1,9 @@
 """The domains of one pool and flavor, by how many GPUs each has free.
 
-Domains are numbered in key order. ``levels`` has a bit for every free count that some domain has,
-and ``at`` has the domains with that count. So the search for the domain with the fewest free GPUs,
-but at least n, takes the same time for ten domains as for ten thousand. Ties are ordered by key.
+Domains are numbered in key order. Bit n of ``levels`` is set if some domain has n free GPUs, and
+``at`` has the domains with each number of free GPUs. So Quorate finds the domain with the fewest
+free GPUs, but at least n, as fast among ten thousand domains as among ten. Domains with equally
+many free GPUs are ordered by key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from quorate.model.state.free_slots import IslandKey
 
 @dataclass(slots=True)
 class DomainIndex:
-    """The domains by free GPUs. ``gpus_total`` is the number of all their GPUs, free or not."""
+    """The domains by their free GPUs. ``gpus_total`` is the number of all GPUs, free or not."""
 
     keys: tuple[IslandKey, ...]
     numbers: dict[str, int]
@@ -25,7 +26,7 @@ class DomainIndex:
 
     @classmethod
     def build(cls, gpus_free: dict[IslandKey, int], *, gpus_total: int) -> DomainIndex:
-        """Return the index of islands with these numbers of free GPUs, ``gpus_total`` in all."""
+        """Return the index of islands with these free GPUs; ``gpus_total`` counts all GPUs."""
         keys = tuple(sorted(gpus_free, key=lambda key: key.domain))
         numbers = {key.domain: number for number, key in enumerate(keys)}
         index = cls(keys, numbers, 0, {}, gpus_total)
@@ -39,7 +40,7 @@ class DomainIndex:
 
     @property
     def gpus_free(self) -> int:
-        """How many GPUs are free; the sum runs over free counts, not over domains."""
+        """How many GPUs are free; this is fast, because it does not visit each domain."""
         return sum(free * domains.bit_count() for free, domains in self.at.items())
 
     def move(self, domain: str, *, was: int, now: int) -> None:
@@ -58,7 +59,7 @@ class DomainIndex:
         self.levels |= 1 << gpus_free
 
     def least_free(self, need: int) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of domains with at least ``need`` free, least first, then by key."""
+        """Yield (free, key) of domains with at least ``need`` free GPUs: fewest first, by key."""
         levels = self.levels >> need
         while levels:
             low = levels & -levels
@@ -66,7 +67,7 @@ class DomainIndex:
             yield from self._level(need + low.bit_length() - 1)
 
     def most_free(self, need: int = 0) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of the domains with at least ``need`` free, most first, then by key."""
+        """Yield (free, key) of domains with at least ``need`` free GPUs: most first, by key."""
         levels = self.levels >> need
         while levels:
             top = levels.bit_length() - 1

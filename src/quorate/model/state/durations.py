@@ -1,18 +1,18 @@
 """Histories of durations: the ratios of actual to declared duration of each owner's last runs.
 
-The declared duration of a run is the duration that planning uses. If the run does not state it, its
-pool does. A declared duration is at least one hold quantum. The ratio of the actual to the declared
-duration is stored as the number of a bucket. There are 256 buckets, eight to an octave: bucket
-``b`` has the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So a
-ratio of exactly 1 is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all
-lower ratios. The last bucket ends at about 60097 and has all higher ratios. A bucket gives a ratio
-to within 9 %.
+The declared duration of a run is the duration that planning uses: the run states it, or else its
+pool. Planning uses at least one hold quantum. The ratio of the actual to the declared duration is
+stored as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` has the
+ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). So a ratio of exactly 1
+is the upper bound of bucket 128. The first bucket ends at 1/65536 and has all lower ratios. The
+last bucket ends at about 60097 and has all higher ratios. So the number of a bucket tells a ratio
+with an error of 9 % at most.
 
-An owner's history has the buckets of its last 256 runs, so that it follows the owner's present
-habits. Only integers are stored.
+An owner's history has the buckets of the owner's last 256 runs, so that the history follows the
+present habits of the owner. Only integers are stored.
 
-This module also has ``grace_ms``, the time that a run gets to checkpoint: the run states it, and
-its pool limits it.
+This module also has ``grace_ms``, the time that a run gets to checkpoint. The run states this time,
+and its pool limits it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from quorate.model.amounts import HOLD_QUANTUM_MS
 from quorate.model.specs import Pool, Run
 
 BUCKETS: Final = 256
-"""The number of buckets: as many as one byte has values."""
+"""The number of buckets: the number of values of one byte."""
 BUCKETS_PER_OCTAVE: Final = 8
 ON_TIME: Final = 128
 """The bucket whose upper bound is a ratio of exactly 1."""
 RATIO_BITS: Final = 32
 """Ratios are counted in parts of 2 ** 32."""
 RECENT_RUNS: Final = 256
-"""How many of an owner's last runs its history has."""
+"""How many runs the history of an owner has at most: the last ones."""
 
 
 def eighth_root_of_power(exponent: int) -> int:
@@ -46,17 +46,17 @@ RATIO_BOUNDS: Final = tuple(
     eighth_root_of_power(BUCKETS_PER_OCTAVE * RATIO_BITS + bucket - ON_TIME)
     for bucket in range(BUCKETS)
 )
-"""The upper bound of each bucket, which is part of the bucket, in parts of 2 ** 32."""
+"""The upper bound of each bucket, in parts of 2 ** 32; the bound itself is in the bucket."""
 
 
 def declared_ms(run: Run, pool: Pool) -> int:
-    """Return how long planning expects ``run`` to take in ``pool``, which has discipline bind."""
+    """Return how long planning expects ``run`` to take in ``pool``, of discipline ``bind``."""
     stated_ms = run.expected_duration_ms
     return max(pool.expected_duration_ms if stated_ms is None else stated_ms, HOLD_QUANTUM_MS)
 
 
 def grace_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` gets to checkpoint: its requested time, at most that of ``pool``."""
+    """Return how long ``run`` gets to checkpoint: what it asks for, at most what ``pool`` gives."""
     return min(run.checkpoint_ms, pool.grace_max_ms)
 
 
@@ -78,7 +78,7 @@ class DurationHistory(Struct, frozen=True, gc=False):
     recent: bytes = b""
 
     def after(self, bucket: int) -> DurationHistory:
-        """Return the history with one more run; if it was full, the oldest run leaves it."""
+        """Return the history with one more run; if the history was full, without its oldest run."""
         return DurationHistory(self.recent[1 - RECENT_RUNS :] + _BYTES[bucket])
 
     def copy(self) -> DurationHistory:

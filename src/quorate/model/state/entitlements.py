@@ -1,8 +1,8 @@
-"""How long runs of a rounds pool should have had GPUs by their shares, and how long they had them.
+"""How long runs of a rounds pool should have had GPUs by their shares, and how long they had any.
 
-Five steps of a round read these times: the choice, the decision, the application of its event, and
-two counts of the steps that runs have done. The times are computed once: the result is cached until
-a lease, a run or a budget changes (``owed_cache``).
+Five parts of a round read these times: the choice of runs, the decision, the application of the
+round's event, and two counts of the steps that runs have done. So the result is computed once, and
+cached (``owed_cache``) until a lease, a run or a budget changes.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ AHEAD_ROUNDS_MAX: Final = 1
 """How many rounds of a flavor a run can be ahead of its share."""
 
 Entitlement = tuple[dict[str, int], Mapping[str, int]]
-"""(how long a run was due GPUs, how long it had GPUs), each by flavor, and never changed.
+"""(how long a run was due GPUs, how long it had GPUs), each by flavor. These are never changed.
 
-A run was due GPUs for the time that it should have had them by its shares.
+"Due" is the time for which the run should have had GPUs by its shares.
 """
 
 
 def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
     """Return how long each run of the pool's round was due GPUs, and had GPUs, by ``until_ms``.
 
-    Both times count from a run's first round on. The time owed to a run has a maximum, so that a
-    long shortage is not made up all at once. The round's event states the maximum. The lead of a
-    run that has a grant in this round has a maximum, too: the run need not give back the time of
-    GPUs that no other run wanted. A run that had GPUs without a grant, in a grace longer than a
-    round, kept them from other runs, so its lead is not reduced.
+    Both times are counted from a run's first round on. The difference, due time minus had time, is
+    what the run is owed; if it is negative, the run is ahead. The owed time has a maximum, which
+    the round's event states, so that a run does not make up a long shortage all at once. If a run
+    has a grant in this round, its lead has a maximum, too: the run need not give back time on GPUs
+    that no other run wanted. Without a grant the lead is not reduced: a run whose grace lasted
+    longer than a round kept the GPUs from other runs.
 
-    The maximum that a run can be owed is reduced by the time for which it had GPUs in this round.
-    In a long shortage every run is owed its maximum. A run that has just had GPUs is then owed less
-    than a run that waits, so the runs take turns.
+    The maximum of the owed time is reduced by the time for which the run had GPUs in this round.
+    The reason is a long shortage, in which every run is owed the maximum: a run that has just had
+    GPUs is then owed less than a run that waits, so the runs take turns.
     """
     return _both(state, pool, until_ms)[0]
 
 
 def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
-    """Return the part of the times of ``entitlements_ms`` in which runs share GPUs in pairs.
+    """Return the part of the times of ``entitlements_ms`` that concerns GPUs shared in pairs.
 
     A run has an entry only if it has shared GPUs or was due shared GPUs. If a run's share of a
-    flavor is partly alone and partly in pairs, the run is due both parts. If the run is owed its
-    maximum, so that its due time is reduced, both parts are reduced in proportion. In either part a
-    run can be ahead by the same maximum as in total. The time that exceeds this maximum counts
-    against the other part, so no part is owed more than the total plus that maximum.
+    flavor is partly alone and partly in pairs, the run is due both parts. If its due time is
+    reduced, because it is owed the maximum, both parts are reduced in proportion. In each part the
+    lead of a run has the same maximum as its lead in total. A lead above this maximum reduces what
+    the run is owed in the other part. So in neither part a run is owed more than it is owed in
+    total plus that maximum.
 
-    A run that has a share of the flavor in one part only is owed its total in this part, because
-    a debt in the other part could not be paid.
+    A run whose share of the flavor is only alone, or only in pairs, is owed its total in that part,
+    because time owed in the other part could never be given.
     """
     return _both(state, pool, until_ms)[1]
 
@@ -120,7 +122,7 @@ def _add_waiting(
     parts: Iterable[tuple[str, int]],
     bounds_ms: tuple[int, int],
 ) -> None:
-    """Add the time due to a run that waited for a whole round without a grant: its share.
+    """Add to ``due`` the share of a run that waited without a grant for the whole round.
 
     ``bounds_ms`` are the duration of the round, and the most that a run can be owed.
     """
@@ -134,7 +136,7 @@ def _add_waiting(
 def _paired(
     state: StateView, pool: str, until_ms: int, totals: Mapping[str, Entitlement]
 ) -> dict[str, Entitlement]:
-    """Return the part of ``totals`` that is in pairs, for each run that has such a part."""
+    """Return the part of ``totals`` on GPUs shared in pairs, for each run that has such a part."""
     found: dict[str, Entitlement] = {}
     round_: RoundShared = state.rounds[pool].shared
     in_rounds = state.in_rounds
@@ -158,8 +160,8 @@ def _paired_due(
 ) -> dict[str, int]:
     """Return how long a run was due shared GPUs, by flavor.
 
-    ``of`` is the round and the run's share in it, ``total`` how long the run was due GPUs and had
-    them, and ``had`` how long it had shared GPUs.
+    ``of`` has the round and the run's share in the round. ``total`` has how long the run was due
+    GPUs, and how long it had GPUs. ``had`` is how long it had shared GPUs.
     """
     round_, share = of
     lasted_ms = until_ms - round_.at_ms
@@ -199,7 +201,7 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
 
 
 def received_paired_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
-    """Return how long ``run`` shared GPUs of each flavor, including open leases."""
+    """Return how long ``run`` shared GPUs of each flavor, up to ``now_ms`` under open leases."""
     found = state.in_rounds[run].received_paired_ms.copy()
     lease = _open_lease(state, run)
     if lease is not None and lease.fact.partner is not None:
@@ -211,7 +213,7 @@ def received_paired_ms(state: StateView, run: str, now_ms: int) -> dict[str, int
 def _open_lease(state: StateView, run: str) -> Lease | None:
     """Return the lease by which ``run`` has GPUs, or None.
 
-    A run's open leases are parts of one start, so the first one counts for all.
+    A run's open leases belong to one start and have the same times, so the first one is enough.
     """
     name = next(iter(state.runs[run].leases), state.in_rounds[run].lease)
     return state.leases[name] if name else None

@@ -1,7 +1,7 @@
 """Cached expected ends of leases, updated when a lease changes.
 
-An overlay has a layer of its own. Results about leases that have not changed in the overlay are
-stored in the layer below, for the next reader.
+An overlay has its own layer of the cache. If the leases of a result have not changed in the
+overlay, the result is stored in the layer below, where later overlays find it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 
 Curve = tuple[list[int], list[int]]
-"""(instants in order, how many GPUs have come free by each instant)."""
+"""(instants in order, how many GPUs come free up to each instant)."""
 
 End = tuple[int, int, str]
 """(instant, GPUs, lease): when the lease ends, and how many GPUs come free then."""
@@ -23,8 +23,8 @@ End = tuple[int, int, str]
 class Kept:
     """Ends of leases in order, with their curves: the declared ends, and the expected ends.
 
-    An overdue lease is expected to end later than declared. ``expected`` is valid from ``from_ms``
-    up to and including ``until_ms``, because no other lease becomes overdue in this time.
+    The expected end of an overdue lease is later than its declared end. ``expected`` is valid from
+    ``from_ms`` to ``until_ms``, both included, because no other lease becomes overdue in this time.
     """
 
     said: list[End]
@@ -42,7 +42,7 @@ _NOTHING: Final = frozenset[str]()
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
-    """The cached ends of leases by key: an island, a payer, or the owner of a hard quota.
+    """The cached ends of leases by key. A key is an island, a payer, or the owner of a hard quota.
 
     ``changed`` has the leases of each key that have changed since the key's ends were cached.
     """
@@ -52,7 +52,7 @@ class EndsBy(Generic[K]):
     below: EndsBy[K] | None = None
 
     def get(self, key: K) -> tuple[Kept, frozenset[str]] | None:
-        """Return the cached ends of ``key``, if any, and the leases that changed afterwards."""
+        """Return the cached ends of ``key``, and the leases that have changed since then."""
         layer, changed = self, _NOTHING
         while True:
             more = layer.changed.get(key)
@@ -66,7 +66,7 @@ class EndsBy(Generic[K]):
             layer = layer.below
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Cache ``kept`` for ``key``, in the layer below unless this layer has entries for it."""
+        """Cache ``kept`` for ``key``: here if ``key`` has entries here, else in the layer below."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return
@@ -77,7 +77,7 @@ class EndsBy(Generic[K]):
             self.changed[key] = set()  # The ends here differ from those below.
 
     def change(self, key: K, lease: str) -> None:
-        """Record that a lease that belongs or belonged to ``key`` has changed."""
+        """Record that ``lease``, which belongs or belonged to ``key``, has changed."""
         if self.below is not None or key in self.found:
             known = self.changed.get(key)
             if known is None:
@@ -97,11 +97,11 @@ class Ends:
     islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
     payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
     quotas: EndsBy[str] = field(default_factory=EndsBy[str])
-    """Ends by the owner of a hard quota; forgotten when families or quotas change."""
+    """Ends by the owner of a hard quota. They are dropped when families or quotas change."""
 
     @property
     def is_asked(self) -> bool:
-        """Whether any ends were read, in this layer or below."""
+        """Whether any ends were read, in this layer or in a layer below."""
         found = self.islands.found or self.payers.found or self.quotas.found
         return self.islands.below is not None or bool(found)
 

@@ -1,6 +1,7 @@
 """The waiting runs that follow others, indexed by upstream and by the state of their wait.
 
-A decision that ends runs examines only the followers of these runs, however many runs wait.
+A decision that ends runs examines only the followers of the ended runs, so that its cost does not
+grow with the number of waiting runs.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from quorate.model.task_arrays import upstreams_of
 
 
 class FollowerIndex:
-    """Every waiting run with a ``follow``, in a queue or in rounds.
+    """Every waiting run that has a ``follow``, whether it waits in the queue or for a round.
 
     ``after`` has the followers of each run and array. ``blocked`` has the followers that may not
-    start yet because of an upstream or the limit of their array. ``since`` has the other followers,
+    start yet because of an upstream or the limit of their array. ``since`` has all other followers,
     with the instant from which each may start. ``failing`` has the followers that will fail because
-    an upstream failed, and ``dues`` has the same followers by the instant of their failure.
+    an upstream failed. ``dues`` has these followers ordered by the instant at which they will fail.
     """
 
     __slots__ = ("after", "blocked", "dues", "failing", "since")
@@ -74,7 +75,7 @@ class FollowerIndex:
     def remove(self, record: RunRecord) -> None:
         """Remove a follower that no longer waits."""
         name = record.spec.name
-        # One upstream may be named twice.
+        # A run may name one upstream twice.
         for upstream in {each.name for each in upstreams_of(record.spec)}:
             others = self.after.own(upstream)
             del others[name]
@@ -85,7 +86,7 @@ class FollowerIndex:
         self._fails(name, None)
 
     def look_again(self, view: UpstreamView, record: RunRecord) -> bool:
-        """Read a follower's upstreams again; return whether it has just become able to start."""
+        """Read a follower's upstreams again; return True if it was blocked and may start now."""
         name = record.spec.name
         self._fails(name, failing_of(view, record))
         if name not in self.blocked:

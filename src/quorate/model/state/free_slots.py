@@ -1,8 +1,9 @@
 """The free-slot index of one flavor in one domain of one pool.
 
 Nodes are numbered in name order. For every count ``c``, the bits of one integer mark the nodes with
-exactly ``c`` free slots. So the search for the node with the fewest free slots, but at least r,
-takes a handful of integer operations, however many nodes there are. Ties are ordered by name.
+exactly ``c`` free slots. So Quorate finds the node with the fewest free slots, but at least r, with
+a handful of integer operations, however many nodes there are. Nodes with equally many free slots
+are ordered by name.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class IslandKey(NamedTuple):
 
 @dataclass(slots=True)
 class Island:
-    """Free slots by node, and nodes by free count.
+    """The free slots of each node, and the nodes with each number of free slots.
 
-    ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not take work,
-    the slots that would be free; ``free`` is 0 for such a node. ``stale`` is true if ``gpus_free``
-    is not yet in the index of domains.
+    ``sizes`` has the nodes of each size. ``withheld`` has the free slots of each node that must not
+    take work; in ``free`` these nodes have 0. ``stale`` is true if the index of domains does not
+    have the present ``gpus_free`` yet.
     """
 
     key: IslandKey
@@ -44,7 +45,7 @@ class Island:
 
     @classmethod
     def build(cls, key: IslandKey, nodes: tuple[Node, ...], free: list[int]) -> Island:
-        """Return the island of ``nodes`` (in name order) whose free slots are ``free``."""
+        """Return the island of ``nodes``, in name order, with the free slots ``free`` of each."""
         first = nodes[0]
         labels = {REGION: first.region, CLUSTER: first.cluster, DOMAIN: first.domain}
         sizes: dict[int, int] = {}
@@ -81,11 +82,11 @@ class Island:
         return found
 
     def slots_left(self, position: int) -> int:
-        """Return the mask of a node's slots that no lease has, whether offered or withheld."""
+        """Return the mask of a node's slots that no lease has, even if they are withheld."""
         return self.withheld.get(position, self.free[position])
 
     def withhold(self, position: int) -> None:
-        """Offer no slots of the node at ``position`` until ``offer``."""
+        """Offer no slots of the node at ``position`` until ``offer`` is called for it."""
         if position not in self.withheld:
             free = self.free[position]
             self.withheld[position] = free
@@ -100,9 +101,9 @@ class Island:
             self.move(1 << position, 0, free.bit_count())
 
     def toggle_withheld(self, position: int, mask: int, *, taking: bool) -> int:
-        """Flip slots of a node that takes no new work; return by how much its free slots grew.
+        """Take or free slots of a node that takes no new work; return the change of its free slots.
 
-        No lease starts on the node, but leases on it may end or change payers.
+        No new work starts on such a node, but leases on the node may end or change payers.
         """
         left = self.withheld[position]
         assert left & mask == (mask if taking else 0), (self.nodes[position].name, mask, left)
@@ -110,9 +111,9 @@ class Island:
         return -mask.bit_count() if taking else mask.bit_count()
 
     def move(self, nodes: int, was: int, now: int) -> int:
-        """Record that each of ``nodes`` went from ``was`` to ``now`` free slots.
+        """Record that the free slots of each of ``nodes`` changed from ``was`` to ``now``.
 
-        Return by how many slots the island's free slots grew; negative if they became fewer.
+        Return how many more free slots the island has; negative if it has fewer.
         """
         self.buckets[was] ^= nodes
         self.buckets[now] ^= nodes

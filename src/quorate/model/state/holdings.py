@@ -1,8 +1,8 @@
-"""Holdings: how many nodes and runs the owners with a hard quota have, with their descendants.
+"""Holdings: how many nodes and runs an owner with a hard quota and its descendants have.
 
-Holdings count running runs, and the nodes on which an owner has a lease or a filled spare, each
-node once. Holdings change with each event. To save time, owners are not counted if neither they nor
-their ancestors have a hard quota.
+Holdings count running runs, and the nodes on which an owner has a lease or a filled spare. Each
+node counts once. Holdings are updated with each event. To save time, owners are not counted if
+neither they nor their ancestors have a hard quota.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class Holdings:
         self.nodes: Table[str, int] = Table()
         self.runs: Table[str, int] = Table()
         self.room: Table[str, int] = Table()
-        """The GPUs of an owner's nodes that the owner does not use, free or used by others."""
+        """The GPUs on an owner's nodes that the owner does not use: they are free, or others use
+        them."""
         self.kept_on: Mapping[tuple[str, str], int] = {}
-        """How many nodes a quota allows a start later on; only set if a plan limits the start.
+        """How many nodes a quota allows a new run later on; empty if no plan limits the run's
+        start.
 
-        The key is (owner of the quota, node), for each node that the owner's present work leaves
-        before the new run would end. If the start takes the node, the node counts as the new run's
-        from the instant at which that work leaves it. From then on, the new run may have at most
-        this many nodes that count as its own.
+        The key is (owner of the quota, node). There is an entry for each node that the owner's
+        present work leaves before the new run would end. If the new run uses such a node, the node
+        is counted for the present work first, and for the new run when the present work has left
+        it. From that instant on, at most this many nodes may be counted for the new run.
         """
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
@@ -54,7 +56,7 @@ class Holdings:
         return over
 
     def bounds_of(self, owner: str) -> tuple[str, ...]:
-        """Return the owners whose quotas bound ``owner``: itself and its ancestors."""
+        """Return those of ``owner`` and its ancestors that have a hard quota."""
         if not self.has_bounds:
             return ()
         known = self._bounds.get(owner)
@@ -67,7 +69,7 @@ class Holdings:
         return known
 
     def add_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
-        """Count one more lease of ``owner``; ``slots`` has (node, its GPUs, taken GPUs)."""
+        """Count one more lease of ``owner``. ``slots`` has (node, GPUs of the node, taken GPUs)."""
         for name in self.bounds_of(owner):
             for node, size, gpus in slots:
                 uses = self._uses.get((name, node), 0)
@@ -102,7 +104,7 @@ class Holdings:
         return (owner, node) in self._uses
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Return (nodes, running runs) of every owner with a quota that has nodes or runs."""
+        """Return (nodes, running runs) of every owner with a hard quota, if it has any of these."""
         return {
             name: (self.nodes.get(name, 0), self.runs.get(name, 0))
             for name in sorted({*self.nodes, *self.runs})

@@ -1,9 +1,10 @@
-"""The lines of waiting runs in the order of their ranks, kept from one decision to the next.
+"""The lines of waiting runs in the order of their ranks, cached between decisions.
 
-A rank is valid until an event concerns its owner or the first run of its line, or until the owner's
-score may have changed by a step. Only lines whose rank may be outdated are ranked again, so a walk
-over the queue does not visit every line. An overlay records its own changes, and reads all other
-ranks from the layer below.
+A line has the waiting runs of one owner that ask one pool for the same flavors. The rank of a line
+is valid until an event concerns its owner or its first run, or until the owner's score may have
+changed by a step. Only lines whose rank may be outdated are ranked again, so a walk over the queue
+does not rank every line. An overlay records its own changes, and reads all other ranks from the
+layer below.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from typing import Final, NamedTuple
 from quorate.model.state.waiting_index import Line, Place, Waiting
 
 Rank = tuple[bool, int]
-"""(over budget, negative step of the score): runs of the lowest rank are tried first."""
+"""(whether over budget, minus the step of the score): runs of the lowest rank are tried first."""
 Lasting = tuple[Rank, int]
 """A rank, and the instant up to which it is valid."""
 Ranked = tuple[Rank, Place, Line]
-"""A line with its rank and its first run: the order in which lines are tried."""
+"""(rank, first run, line): lines are tried in the order of these tuples."""
 
 _OUTDATED_MAX: Final = 1_024
-"""There may be as many outdated instants as lines, and this many more, before they are removed."""
+"""Outdated instants are removed if they outnumber the lines by more than this."""
 
 
 _NO_LINES: Final = frozenset[Line]()
 
 Planned = tuple[str, int]
-"""A flavor, and how many GPUs of it are planned for an owner."""
+"""A flavor, and the number of its GPUs that are planned for an owner."""
 
 
 class PlannedRank(NamedTuple):
-    """The rank of an owner with GPUs planned for it.
+    """The rank that an owner has if planned GPUs are counted as its use.
 
-    The rank is valid from ``from_ms`` up to ``until_ms``, which is excluded.
+    The rank is valid from ``from_ms`` (included) to ``until_ms`` (excluded).
     """
 
     rank: Rank
@@ -44,7 +45,7 @@ class PlannedRank(NamedTuple):
 
 
 class LineRanks:
-    """Every line with waiting runs, in order. Changed lines are ranked when the order is read."""
+    """Every line with waiting runs, in order. Changed lines are ranked again when it is read."""
 
     __slots__ = (
         "asked_ms",
@@ -74,7 +75,7 @@ class LineRanks:
         self.lines: set[Line] = set()
         """The lines in which a run began or ceased to wait since the order was last read."""
         self.planned: dict[str, dict[Planned, PlannedRank]] = {}
-        """The ranks of each owner with planned GPUs, by owner."""
+        """The cached ranks with planned GPUs, by owner."""
 
     def layer(self) -> LineRanks:
         """Return a layer over this one, which records its changes separately."""
@@ -91,7 +92,7 @@ class LineRanks:
         self.planned.pop(owner, None)
 
     def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
-        """Return the cache for the ranks of ``owner`` with planned GPUs.
+        """Return the cache for the ranks that ``owner`` has with planned GPUs.
 
         Return None if the owner has changed in an overlay: its ranks are then not cached.
         """
@@ -116,10 +117,10 @@ class LineRanks:
         rank: Callable[[Line], Rank],
         lasting: Callable[[Line], Lasting],
     ) -> list[Ranked]:
-        """Return every line of ``waiting`` in order, ranked at ``now_ms``.
+        """Return every line of ``waiting`` in the order of their ranks at ``now_ms``.
 
-        ``lasting`` computes ranks to be cached, and until when they are valid. ``rank`` computes
-        the ranks of lines that changed in an overlay, which are not cached.
+        ``lasting`` computes a rank that is to be cached, and the instant up to which it is valid.
+        ``rank`` computes the rank of a line that changed in an overlay; such a rank is not cached.
         """
         base, above = self, list[LineRanks]()
         while base.below is not None:
@@ -146,8 +147,7 @@ class LineRanks:
     def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
         """Return how many lines of the same pool certainly come before ``mine``, at most ``most``.
 
-        No line is ranked by this call. Lines whose rank may have changed since it was computed do
-        not count.
+        This call ranks no line. It does not count lines whose cached rank may be outdated.
         """
         lines, owners, base = self.lines, self.owners, self
         while base.below is not None:
@@ -195,7 +195,7 @@ class LineRanks:
         return self.asked_ms < 0 or now_ms < self.asked_ms
 
     def _lines_of(self, owners: set[str], waiting: Waiting, now_ms: int) -> set[Line]:
-        """Return the lines of ``owners`` that are ranked here, or will be at the next read."""
+        """Return the lines of ``owners`` that are ranked here, or that the next read will rank."""
         if self._is_anew(now_ms):
             return {line for line in waiting.lines if line[1] in owners}
         found = {line for line in self.lines if line[1] in owners}

@@ -1,8 +1,8 @@
-"""Meters: how much of a flavor an owner used, recently and over a long time, in whole numbers.
+"""Meters: how much of a flavor an owner used, recently and over a long time, as integers.
 
-Time is divided into hours. The use of each past hour is kept, so that the use in a rolling window
-can be added up. All past use is also added up in one number, in which the use of each hour halves
-with every half-life. The cost of these sums does not grow with the number of events.
+Time is divided into hours. A meter keeps the use of each past hour, so that it can add up the use
+in a rolling window. It also adds up all past use in one number, in which the use of each hour is
+halved with every half-life. The cost of these sums does not grow with the number of events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.model.events import Slots
 KEPT_MS: Final = 366 * DAY_MS
 """The longest window for which the use is added up."""
 ONE: Final = 1 << 40
-"""Factors of decay are whole numbers; this number stands for the factor 1."""
+"""Factors of decay are stored as integers: this integer stands for the factor 1."""
 _HALF_ROOTS: Final = 32
 """How many factors 2^-1/2, 2^-1/4 and so on there are: one for each binary digit of an exponent."""
 _ROUNDED: Final = 24
@@ -68,8 +68,9 @@ def halved(span_ms: int, half_life_ms: int) -> int:
 class Meter:
     """The amount in use now, and the use in past hours.
 
-    The total use until an instant after the last change is ``amount`` times that instant, less
-    ``moment``. ``moment`` is the sum over all changes of the change's amount times its instant.
+    For an instant after the last change, the total use until the instant is ``amount`` times the
+    instant, minus ``moment``. To get ``moment``, multiply the amount of each change by the instant
+    of the change, and add up the products.
     """
 
     __slots__ = (
@@ -91,18 +92,18 @@ class Meter:
         """When the present hour ends."""
         self.hours = [hour]
         self.sums = [0]
-        """The total use before each of the ``known`` hours.
+        """The total use before each of the first ``known`` entries of ``hours``.
 
-        Between two of these hours the use was even.
+        Between two neighbouring entries the use was even.
         """
         self.known = 1
         self.looked_back = (0, 0, 0)
-        """A cached query result: (half-life, hours read, use before the last of them).
+        """A cached result: (half-life, number of hours read, decayed use before the last of these).
 
-        The use is decayed to the start of that last hour.
+        The use is decayed to the start of the last hour that was read.
         """
         self.corrected = (1, 0)
-        """A cached query result: (hours read, the last of these hours with negative use)."""
+        """A cached result: (number of hours read, the last of these hours with negative use)."""
 
     def copy(self) -> Meter:
         """Return an independent copy; the past hours, which never change, are shared."""
@@ -132,9 +133,9 @@ class Meter:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, amount: int, at_ms: int) -> None:
-        """Record that ``amount`` more (negative: less) is in use since ``at_ms``.
+        """Record that since ``at_ms`` the amount in use is higher by ``amount`` (negative: lower).
 
-        If ``at_ms`` is in a past hour, the correction is counted in the present hour.
+        If ``at_ms`` is in a past hour, the use since then is added to the present hour.
         """
         if at_ms >= self.ends_ms:
             self.turn(at_ms)
@@ -163,7 +164,7 @@ class Meter:
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return the use from ``from_ms`` until ``until_ms``, which must not be in the past.
 
-        The hour of ``from_ms`` counts in proportion.
+        For the hour of ``from_ms``, a part of its use is counted, in proportion to the time.
         """
         if from_ms >= self.ends_ms:
             return self.amount * (until_ms - from_ms)
@@ -185,7 +186,7 @@ class Meter:
     def was_corrected(self, from_ms: int) -> bool:
         """Return whether an hour since ``from_ms`` has negative use.
 
-        Such an hour corrects a late record, so the use counted before it was too high.
+        Such an hour corrects a record that came late; before it, too much use was counted.
         """
         place, last = self.corrected
         if place < self.known:
@@ -202,8 +203,8 @@ class Meter:
     def past_ms(self, from_ms: int, amount: int) -> int | None:
         """Return the first instant by which ``amount`` has been used since ``from_ms``.
 
-        The result assumes that the present use continues. The result is None if ``amount`` is then
-        never used. Call this only if ``was_corrected(from_ms)`` is false.
+        The result assumes that the present use continues, and is None if ``amount`` is then never
+        reached. Call this only if ``was_corrected(from_ms)`` is false.
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None
@@ -227,7 +228,7 @@ class Meter:
         return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
 
     def _faded_by(self, at_ms: int, half_life_ms: int) -> tuple[int, int]:
-        """Return the use before the hour of ``at_ms``: decayed to its start, and undecayed."""
+        """Return the use before the hour of ``at_ms``: decayed to the hour's start, and in full."""
         faded, before = self._looked_back(half_life_ms), self.sums[self.known - 1]
         if at_ms >= self.ends_ms:
             faded = _faded(faded, self._until(self.ends_ms) - before, 1, half_life_ms)
@@ -241,9 +242,9 @@ class Meter:
     ) -> tuple[int, int] | None:
         """Return a lower and an upper bound of ``recent`` between two instants.
 
-        Return None if the instants are not in one hour, or a correction made a sum negative. The
-        bounds are the values at both instants, widened by the most that use and decay can change
-        the amount in between.
+        Return None if the instants are not in one hour, or if a correction made a sum negative. The
+        bounds are the lower and the higher value at the two instants, widened by the most that the
+        value can deviate between the instants.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
         used, span_ms = self._until(from_ms) - before, until_ms - from_ms

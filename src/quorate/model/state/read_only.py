@@ -1,8 +1,8 @@
-"""A state for readers: its tables are returned as mappings that refuse changes.
+"""A state for readers: they get its tables as mappings that refuse changes.
 
-The engine returns its state in this form. The records in the tables are the state's own, because a
-copy of each record would cost more than most responses. A caller that wants to try a change makes
-an overlay.
+The engine returns its state in this form. The records in the tables are those of the state, not
+copies: copying each record would cost more than most responses. A caller that wants to try a change
+makes an overlay.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def read_only(state: State) -> StateView:
     """Return a view of an owned ``state``, with read-only tables.
 
-    The view always shows the present state. An overlay needs no such view, because it belongs to
-    the caller that made it.
+    The view always shows the present state. An overlay needs no such view, because only the caller
+    that made the overlay uses it.
     """
     return cast("StateView", _ReadOnly(state))
 
@@ -33,7 +33,7 @@ class _ReadOnly:
     """Reads attributes of the state, and wraps tables so that they refuse changes."""
 
     def __init__(self, state: State) -> None:
-        # A state never replaces its tables, so each table is wrapped once.
+        # A state never replaces a table by another, so each table is wrapped only once.
         tables = {name: _wrapped(getattr(state, name)) for name in TABLES if name[0] != "_"}
         self.__dict__.update(tables, _state=state)
 
@@ -90,16 +90,16 @@ class _ReadOnlyRuns(Runs):
         return iter(self._runs)
 
     def values(self) -> Any:
-        """Return the records, which are read a page at a time."""
+        """Return the records; the archive is read a page at a time."""
         return self._runs.values()
 
     def items(self) -> Any:
-        """Return names and records, which are read a page at a time."""
+        """Return names and records; the archive is read a page at a time."""
         return self._runs.items()
 
 
 def _wrapped(found: Any) -> Any:
-    """Return ``found``, or a mapping over it that refuses changes if it is a table."""
+    """Return ``found``; if it is a table, return a mapping over it that refuses changes."""
     if not isinstance(found, Table):
         return found
     return _ReadOnlyRuns(found) if isinstance(found, RunTable) else MappingProxyType(found)

@@ -1,7 +1,7 @@
 """The mutable records of the state: accounts, runs, leases, nodes.
 
-Only ``model/state/apply_event.py`` changes them, and only after it got them from their table with
-``own``.
+Only ``model/state/apply_event.py``, with the modules that it calls, changes a record. Before the
+change it gets the record from its table with ``own``.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from quorate.model.state.free_slots import IslandKey
 _WAITING_FOR_QUOTA = RefusalCode.WAITING_FOR_QUOTA
 
 REQUESTS_KEPT_MS: Final = 24 * HOUR_MS
-"""For how long a request with an idempotency key is remembered."""
+"""How long the state keeps a request with an idempotency key."""
 
 
 class Phase(Word):
-    """The phase of a run's life."""
+    """The main state of a run."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -58,10 +58,10 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
 class Record(Struct, gc=False):
-    """The base of records that exist in very large numbers: quick to create, never part of a cycle.
+    """The base of records of which there are very many: quick to create, without cycles.
 
-    Accounts are not of this kind: they are few and change with every lease, so they are
-    dataclasses, which are quick to change.
+    Accounts are dataclasses instead, which are quick to change: there are few accounts, and they
+    change with every lease.
     """
 
 
@@ -78,9 +78,9 @@ class NodeRecord(Record):
 
 
 class NodeMark(Struct, frozen=True, gc=False):
-    """Who marked a node that is not ready: the ``actor`` of its status.
+    """Who set the status of a node that is not ready: ``actor``.
 
-    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed.
+    ``cordoned_by`` is the actor who cordoned the node, and is kept while the node is failed.
     ``cordoned_by`` is empty if the node is not cordoned.
     """
 
@@ -91,8 +91,8 @@ class NodeMark(Struct, frozen=True, gc=False):
 class UnwipedNode(Record):
     """A node that ``claim`` uses, or that was not wiped yet after ``claim``.
 
-    Only the claim's user may use the node. ``leases`` is how many open leases the claim has on the
-    node. ``is_quarantined`` is true if the wipe of the node failed.
+    Only the claim's user may use the node. ``leases`` is the number of open leases that the claim
+    has on the node. ``is_quarantined`` is true if the node's wipe failed.
     """
 
     claim: str
@@ -118,14 +118,14 @@ class UnwipedNode(Record):
 
 @dataclass(slots=True)
 class EnvelopeAccount:
-    """The promises and payments of an envelope.
+    """What an envelope has promised and paid.
 
     ``committed_gpu_ms`` is spent + held: the cost of ended leases and the full holds of open
-    leases. This sum does not depend on the time, because use turns held GPU-milliseconds into spent
-    ones. A ``retired`` envelope is no longer in its budget: it starts no new payments, and past
-    payments stay recorded. ``metered`` is the key of the meter for leases of the envelope's own
-    owner. The key is stored, because creating it for every lease is a large part of the cost of a
-    replay.
+    leases. This sum does not change as time passes, because held GPU-milliseconds that are used
+    become spent ones. A ``retired`` envelope is no longer in its budget: it pays for no new lease,
+    and its past payments stay recorded. ``metered`` is the key of the meter in which leases of the
+    envelope's own owner are counted. The key is stored, because creating the key for every lease
+    would be a large part of the cost of a replay.
     """
 
     envelope_id: EnvelopeId
@@ -175,19 +175,19 @@ class EnvelopeAccount:
     def spent_gpu_ms(self, now_ms: int) -> int:
         """Return the GPU-milliseconds used up to ``now_ms``, including running leases.
 
-        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running leases need
-        not be visited.
+        ``started_gpu_ms`` is the sum over open leases of the lease's GPUs times its start. With
+        this sum, the method need not visit the leases.
         """
         return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
 
     def held_gpu_ms(self, now_ms: int) -> int:
-        """Return the GPU-milliseconds of holds that are not used by ``now_ms``."""
+        """Return the GPU-milliseconds of holds that are still unused at ``now_ms``."""
         return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
 
 
 @dataclass(slots=True)
 class CapAccount:
-    """The sums of the promises of the envelopes under a cap."""
+    """The sums of what the envelopes under a cap have promised and paid."""
 
     cap_id: CapId
     spec: Cap
@@ -209,9 +209,9 @@ class CapAccount:
 
 
 class Lease(Record):
-    """An open lease: the event that began it, and its changes since.
+    """An open lease: the event that began the lease, and what has changed since then.
 
-    ``grace_ms`` is how long its work gets to checkpoint when it is stopped.
+    ``grace_ms`` is how long the work of the lease may take to checkpoint when it is stopped.
     """
 
     fact: LeaseStarted
@@ -236,10 +236,10 @@ class Lease(Record):
 
 
 class Unstarted(Struct, frozen=True, gc=False):
-    """How many starts of a run were refused in a row, and the last of them.
+    """How many starts of a run were refused in a row, and data about the last one.
 
-    ``at_ms`` is when the run's GPUs were released, and ``why`` is the reason that its executor
-    gave.
+    ``at_ms`` is when the run's GPUs were released after the last refused start, and ``why`` is the
+    reason that the executor gave for the refusal.
     """
 
     times: int
@@ -248,7 +248,7 @@ class Unstarted(Struct, frozen=True, gc=False):
 
 
 class BackfillMark(NamedTuple):
-    """A bundle that started as backfill, with the event that started it, and its instant."""
+    """A bundle that started as backfill: its number, and the event and the instant of its start."""
 
     bundle: int
     seq: int
@@ -256,17 +256,17 @@ class BackfillMark(NamedTuple):
 
 
 class RunRecord(Record):
-    """A run: its spec, its phase, and its charges by payer.
+    """A run: its document, its phase, and what each payer was charged.
 
-    ``since_ms`` is when the run last began to run; swaps, hand-overs and growth do not change it.
-    ``waiting_seq`` is the sequence of the event by which the run was last submitted or requeued.
-    ``backfills`` has each bundle that started as backfill.
+    ``since_ms`` is when the run last began to run; swaps, hand-overs and growth leave ``since_ms``
+    unchanged. ``waiting_seq`` is the sequence of the event by which the run was last submitted or
+    requeued. ``backfills`` has each bundle that started as backfill.
 
     ``cut_ms`` and ``cut_by`` are the instant and the name of the last conflict that ended the run.
     ``steps_cut_by`` is the last conflict that cut steps of the run and left it running.
-    ``via_conflict`` is the conflict by which it started. ``has_overstayed`` is true if the run was
-    stopped because it overstayed. ``unstarted`` is set if the run waits, or last waited, because
-    its start was refused.
+    ``via_conflict`` is the conflict by which the run started. ``has_overstayed`` is true if the run
+    was stopped because it overstayed as backfill. ``unstarted`` is set if the executor refused the
+    last start, so that the run waits, or last waited, for another start.
     """
 
     spec: Run
@@ -297,7 +297,7 @@ class RunRecord(Record):
 
     @property
     def quota_blocker(self) -> str | None:
-        """The owner whose hard quota is the run's only reason to wait, or None."""
+        """The owner whose hard quota alone keeps the run waiting; None if there is none."""
         refusal = self.refusal
         if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
             return None
@@ -335,13 +335,13 @@ class RunRecord(Record):
 
 
 class ArrayRecord(Record):
-    """The progress of an array: its first task, which has its document, and its tasks' outcomes.
+    """The progress of an array: its first task, which has the document, and the tasks' outcomes.
 
     ``open_tasks`` is how many tasks wait or run. ``uncompleted`` is how many tasks have failed or
-    were cancelled, and ``failed_ms`` is when the first of them did. ``ended_ms`` is the latest end
-    of a task so far. If the array has a limit, ``released`` has the open tasks that may run, with
-    the instants of their releases. ``next_position`` is the position of the first task that was
-    never released.
+    were cancelled, and ``failed_ms`` is when this first happened. ``ended_ms`` is the latest end of
+    a task so far. If the array has a limit, ``released`` has the open tasks that may run, each with
+    the instant from which it may. ``next_position`` is the position of the first task that was not
+    released yet.
     """
 
     first: str
@@ -369,7 +369,7 @@ class ArrayRecord(Record):
 class ReservationRecord:
     """A firm start: its first plan, and its present status.
 
-    ``conflict`` is the last conflict that made room for it.
+    ``conflict`` is the last conflict that made room for this start.
     """
 
     made: ReservationMade
@@ -410,9 +410,10 @@ class NextChain(Struct, frozen=True, array_like=True):
 
 
 class Lottery(Struct, frozen=True, array_like=True):
-    """The committed hash chain: its last known link (hex), and the number of the next link.
+    """The committed hash chain: its last revealed link (hex), and the number of the next link.
 
-    ``sealed`` is the encrypted secret of the chain; empty if the ledger does not have it.
+    ``sealed`` is the encrypted secret of the chain. It is empty if the ledger does not have the
+    secret.
     """
 
     commitment: str = ""
@@ -448,7 +449,7 @@ class ConflictRecord:
 
 
 class AnnouncedConflict(Record):
-    """The announcement of a planned conflict: instant, scope, and odds of runs in millionths."""
+    """The announcement of a planned conflict: instant, scope, and each run's odds in millionths."""
 
     due_ms: int
     scope: Scope
@@ -456,7 +457,7 @@ class AnnouncedConflict(Record):
 
 
 class PledgeRecord(Record):
-    """A filled spare, with all values that it needs to come back when ``filler`` has ended."""
+    """A filled spare, with all values that are needed to restore it when ``filler`` has ended."""
 
     pledge: str
     run: str
@@ -471,7 +472,7 @@ class PledgeRecord(Record):
 
     @property
     def places(self) -> Slots:
-        """The spare's nodes with 0 GPUs each, because the GPUs are counted with the filler."""
+        """The spare's nodes with 0 GPUs each, because ``filler`` is counted as using the GPUs."""
         return tuple((node, 0) for node, _ in self.slots)
 
     def copy(self) -> PledgeRecord:
@@ -480,9 +481,9 @@ class PledgeRecord(Record):
 
 
 class RequestRecord(Record):
-    """A request that was carried out; ``seq`` is the sequence of its request-kept event.
+    """A request that was carried out. ``seq`` is the sequence of its event ``request-kept``.
 
-    The ``count`` events that carried the request out come directly before that event.
+    The ``count`` events directly before that event carried the request out.
     """
 
     digest: str
@@ -497,17 +498,17 @@ class RequestRecord(Record):
         return self
 
     def is_forgotten(self, now_ms: int) -> bool:
-        """Return whether the request is too old to be remembered at ``now_ms``."""
+        """Return whether the request is too old to be kept at ``now_ms``."""
         return now_ms - self.at_ms > REQUESTS_KEPT_MS
 
 
 class ReportRecord(Record):
     """The report of an accounting system about the budget of an owner linked to it.
 
-    ``gpu`` and ``node`` are None if the report has no GPU-hours or no node-hours. ``gpu`` and
-    ``node`` are also None while the system does not answer, and ``note`` says why. ``since_ms`` is
-    when the system last began, or ceased, to answer. ``resource`` is the resource that the owner is
-    linked to; empty if that was not recorded.
+    ``gpu`` is None if the report has no GPU-hours, and ``node`` is None if it has no node-hours.
+    While the system does not answer, both are None, and ``note`` says why. ``since_ms`` is when the
+    system last began, or ceased, to answer. ``resource`` is the resource that the owner is linked
+    to; it is empty if no event recorded the resource.
     """
 
     source: str
@@ -540,7 +541,7 @@ class TokenRecord(Record):
 
 
 class RoundRecord(Record):
-    """The current round of a pool, and its grants that wait for room.
+    """The current round of a pool. ``waiting`` has the grants that wait for room.
 
     ``leaving`` are the stopping leases of the pool's runs.
     """
@@ -557,17 +558,20 @@ class RoundRecord(Record):
 class RoundsRun(Record):
     """A run of a pool that shares in rounds, from its submission to its end.
 
-    ``steps`` is the number of steps counted so far. These fields are by flavor: ``rates`` are the
-    measured rates, in millionths of a step per second; ``received_ms`` is how long the run had GPUs
-    under leases that have ended; ``entitled_ms`` is how long it was due GPUs by its shares;
-    ``counted_ms`` is how long the run had GPUs up to the last count of its steps. The part of
-    ``received_ms`` and ``entitled_ms`` in which the run shares its GPUs with another run is in
-    ``received_paired_ms`` and ``entitled_paired_ms``.
+    ``steps`` is the number of steps counted so far. The following fields are by flavor:
+
+    - ``rates``: the measured rates, in millionths of a step per second.
+    - ``received_ms``: how long the run had GPUs under leases that have ended.
+    - ``entitled_ms``: how long the run was due GPUs by its shares.
+    - ``counted_ms``: how long the run had GPUs up to the last count of its steps.
+    - ``received_paired_ms`` and ``entitled_paired_ms``: the parts of ``received_ms`` and
+      ``entitled_ms`` on GPUs that the run shares with another run.
 
     ``lease`` is the open lease of another run whose GPUs this run shares; empty if there is none.
-    ``nodes`` are the last nodes on which the run had GPUs. ``started_ms`` is its last start: a run
-    that keeps its GPUs in the next round, or whose payer changes, does not start again. The
-    mappings by flavor are never changed, but replaced, so that copies may share them.
+    ``nodes`` are the last nodes on which the run had GPUs. ``started_ms`` is when the run last
+    started; a run does not start again if it keeps its GPUs in the next round, or if its payer
+    changes. The mappings by flavor are replaced and never changed in place, so that copies of the
+    record may share them.
     """
 
     pool: str

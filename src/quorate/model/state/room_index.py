@@ -1,11 +1,11 @@
-"""A cache between decisions: the domains that runs may use, and when leases leave room in them.
+"""A cache between decisions: the domains that runs may use, and when leases leave room there.
 
 A site is a set of domains that runs may use. For a site and a number of GPUs, the index has a bound
-for each domain: an instant before which the domain cannot have so many GPUs free. The bound is
-valid until an event concerns the domain. A bound in the past is still valid, because the expected
-end of an overdue lease never becomes earlier as time passes. Each past bound is computed again
-once, because otherwise every search would examine its domain. An overlay records which domains
-change in it, and reads everything else from the base index.
+for each domain: an instant before which the domain cannot have this number of GPUs free. The bound
+is valid until an event concerns the domain. A bound in the past is still correct, because the
+expected end of an overdue lease never becomes earlier as time passes. But past bounds are computed
+again, because otherwise every search would examine the domains of these bounds. An overlay records
+which domains change in the overlay, and reads everything else from the base index.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 
 Bound = tuple[int, int]
-"""(instant before which a domain has too few GPUs free, number of the domain in its site)."""
+"""(instant before which a domain has too few free GPUs, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
-"""Returns when a domain has a number of GPUs free if no start is planned; None means never."""
+"""Returns when a domain has this number of GPUs free if no start is planned; None means never."""
 
 _CHANGES_MAX: Final = 4_096
 """How many changes of domains are remembered before all bounds are computed again."""
@@ -39,7 +39,7 @@ class Domain(Struct, frozen=True, gc=False):
 
 
 class Site(Struct, frozen=True, gc=False):
-    """Domains that a run may use, in the order of their keys; ``number`` identifies the site."""
+    """The domains that a run may use, ordered by their keys. ``number`` identifies the site."""
 
     number: int
     domains: tuple[Domain, ...]
@@ -48,7 +48,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The heap of bounds of one site for a number of GPUs.
+    """The heap of bounds of one site for one number of GPUs.
 
     The first ``changes`` entries of ``RoomIndex.changes`` are taken into account in the bounds.
     """
@@ -60,11 +60,11 @@ class _Bounds:
         self.found: list[Bound] = []
         self.changes = changes
         self.stale = stale
-        """The domains that had changed in a layer when their bounds were read."""
+        """The domains whose bounds were not computed, because they had changed in a layer."""
 
 
 class RoomIndex:
-    """The sites and bounds that were read so far."""
+    """The sites and the bounds that were cached so far."""
 
     __slots__ = (
         "asked_ms",
@@ -83,9 +83,10 @@ class RoomIndex:
     def __init__(self, below: RoomIndex | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """The instant for which bounds were last read; -1 if they never were."""
+        """The instant for which bounds were last read; -1 if no bounds were read yet."""
         self.kept: dict[Hashable, Any] = {}
-        """Cached results that depend on no lease: which domains a run may use, and its payers."""
+        """Cached results that depend on no lease: which domains a run may use, and a run's payers.
+        """
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []
@@ -94,9 +95,9 @@ class RoomIndex:
         self.changed_payers: set[EnvelopeId] = set()
         """The payers whose leases or GPU-hours differ from the layer below."""
         self.plan: Any = None
-        """The plan of the last walk; only the base index has it. None if there was no walk."""
+        """The plan of the last walk over the queue; None before the first walk, and in a layer."""
         self.touched: set[IslandKey] = set()
-        """The domains that have changed since the last walk."""
+        """The domains that have changed since the last walk over the queue."""
         self.touched_payers: set[EnvelopeId] = set()
         """The payers whose leases or GPU-hours have changed since the last walk."""
 
@@ -106,7 +107,7 @@ class RoomIndex:
 
     @property
     def last_asked_ms(self) -> int:
-        """The instant for which bounds were last read, in any layer; -1 if they never were."""
+        """The instant for which bounds were last read, in any layer; -1 if none were read yet."""
         return self.base.asked_ms
 
     @property
@@ -141,7 +142,7 @@ class RoomIndex:
                 self.changes, self.bounds = [], {}
 
     def payer_changed(self, payer: EnvelopeId) -> None:
-        """Record that a lease of ``payer``, or the amount promised by ``payer``, has changed."""
+        """Record that ``payer`` has changed: its leases, or the amount that it has promised."""
         if self.below is not None:
             self.changed_payers.add(payer)
         elif self.plan is not None:
@@ -164,7 +165,7 @@ class RoomIndex:
         return changed
 
     def last_plan(self) -> tuple[Any, set[IslandKey]]:
-        """Return the plan of the last walk, or None, and the domains that changed since."""
+        """Return the last walk's plan, or None, and the domains that have changed since then."""
         base = self.base
         return base.plan, base.touched | self.changed_above()
 
@@ -173,7 +174,7 @@ class RoomIndex:
         return self.base.touched_payers | self.payers_changed_above()
 
     def keep_plan(self, plan: object) -> None:
-        """Keep the plan of a walk over this index, for the next walk."""
+        """Keep the plan of a walk over the queue, for the next walk."""
         base = self.base
         base.plan, base.touched = plan, self.changed_above()
         base.touched_payers = self.payers_changed_above()
@@ -181,7 +182,7 @@ class RoomIndex:
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return a heap of (instant, number of a domain in ``site``).
 
-        Before the instant, the domain cannot have ``gpus`` GPUs free. Instants may be in the past.
+        Before its instant, a domain cannot have ``gpus`` GPUs free. Instants may be in the past.
         Domains that never have that many GPUs free are left out.
         """
         changed, base = self.changed_above(), self.base
@@ -197,8 +198,8 @@ class RoomIndex:
         else:
             stale = cached.stale.union(base.changes[cached.changes :])
             cached.changes, cached.stale = len(base.changes), stale & changed
-            # These bounds depend on leases that are overdue by now, and so are expected to end
-            # later than before.
+            # These bounds depend on leases that are overdue by now. Such leases are now expected to
+            # end later than when the bounds were computed.
             late = (number for at_ms, number in cached.found if 0 < at_ms < now_ms)
             stale.update(site.domains[number].key for number in late)
         _find(cached.found, site, gpus, stale - changed, bound_of)
@@ -215,7 +216,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Compute only the bounds of ``stale`` domains again, in the heap ``bounds``."""
+    """Compute the bounds of the ``stale`` domains again, and replace them in ``bounds``, a heap."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return

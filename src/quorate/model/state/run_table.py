@@ -1,8 +1,8 @@
-"""The runs of a state: those in memory, and behind them the archive of runs that are over.
+"""The runs of a state: runs in memory, and an archive on disk of runs that are over.
 
 ``RunTable`` is one mapping over memory and archive, so a decision reads an archived run like any
-other run. Archived runs are read from the archive on demand. The archive only affects storage: no
-answer depends on which runs are archived (docs/adr/0033).
+other run. An archived run is read from the archive when it is needed. The archive only saves
+memory: no answer depends on which runs are archived (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from quorate.model.state.tables import LayeredTable, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list; a field of None matches all runs.
+    """Which runs to list; a field that is None excludes no run.
 
-    Only runs of ``owners`` are listed. ``after_seq`` is the sequence of an event: runs submitted by
-    this event or earlier are excluded. ``before_seq`` is the sequence of an event, too: runs
-    submitted by that event or later are excluded. Runs are listed in the order of submission;
-    ``is_newest_first`` reverses this order.
+    Only runs of ``owners`` are listed. ``after_seq`` and ``before_seq`` are sequences of events:
+    only runs that were submitted after event ``after_seq`` and before event ``before_seq`` are
+    listed. Runs are listed in the order of submission; ``is_newest_first`` reverses this order.
     """
 
     owners: frozenset[str] | None = None
@@ -55,7 +54,7 @@ class ArchivedRuns(Protocol):
         ...
 
     def count(self, owner: str | None = None) -> int:
-        """Return how many runs are archived: of ``owner``, or of all owners if None."""
+        """Return how many runs of ``owner`` are archived, or of all owners if ``owner`` is None."""
         ...
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
@@ -82,9 +81,9 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def kept(self) -> Iterable[tuple[str, RunRecord]]:
-        """Return name and record of the runs in memory: all that are not over, and some that are.
+        """Return name and record of each run in memory: all open runs, and some that are over.
 
-        Runs that are not over come in the order of submission.
+        An open run is a run that is not over. Open runs come in the order of submission.
         """
 
     @abstractmethod
@@ -93,7 +92,7 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def is_returned(self, name: str) -> bool:
-        """Return whether a run in memory is also in the archive, as it was before it changed."""
+        """Return whether a run in memory is also in the archive, in an earlier version."""
 
     def listed(self, query: RunQuery) -> Iterator[str]:
         """Yield the names of runs that match ``query``; the archive is read only as needed."""
@@ -130,7 +129,7 @@ _SEQ = attrgetter("seq")
 
 
 class _Values(ValuesView[RunRecord]):
-    """The records, read a page at a time and not one by one."""
+    """The records; the archive is read a page at a time, and not record by record."""
 
     _mapping: Runs
 
@@ -139,7 +138,7 @@ class _Values(ValuesView[RunRecord]):
 
 
 class _Items(ItemsView[str, RunRecord]):
-    """Names and records, read a page at a time and not one by one."""
+    """Names and records; the archive is read a page at a time, and not record by record."""
 
     _mapping: Runs
 
@@ -150,9 +149,9 @@ class _Items(ItemsView[str, RunRecord]):
 class RunTable(Table[str, RunRecord], Runs):
     """The base table: the runs in memory as a dict, and the archive below them.
 
-    A run that changes after it was archived comes back into memory and is kept in memory. Its
-    record in memory hides the archived one. While the table is frozen another thread reads its
-    records, so a record that changes is replaced by a copy.
+    If an archived run changes, it comes back into memory and stays there. Its record in memory
+    hides the record in the archive. While the table is frozen, another thread reads its records, so
+    that a change is made in a copy, which replaces the record.
     """
 
     __slots__ = ("_archive", "_changed", "_returned")
@@ -161,7 +160,8 @@ class RunTable(Table[str, RunRecord], Runs):
         super().__init__()
         self._archive: ArchivedRuns | None = None
         self._returned: set[str] = set()
-        # Records that have changed since the table was frozen; None while it is not frozen.
+        # The runs whose records have changed since the table was frozen; None while the table is
+        # not frozen.
         self._changed: set[str] | None = None
 
     @property
@@ -170,7 +170,7 @@ class RunTable(Table[str, RunRecord], Runs):
         return self._archive
 
     def attach(self, archive: ArchivedRuns | None) -> None:
-        """Read through to ``archive`` from now on."""
+        """Read runs that are not in memory from ``archive`` from now on."""
         self._archive = archive
         over = (name for name, record in dict.items(self) if record.ended_ms is not None)
         found = () if archive is None else (n for n in over if archive.get(n) is not None)
@@ -178,11 +178,11 @@ class RunTable(Table[str, RunRecord], Runs):
 
     @property
     def returned(self) -> Collection[str]:
-        """The runs in memory that are also in the archive, with their state before they changed."""
+        """The runs in memory of which the archive also has an earlier version."""
         return self._returned
 
     def freeze(self) -> list[RunRecord]:
-        """Return the records in memory; none of them changes until ``thaw``."""
+        """Return the records in memory; from now on until ``thaw``, none of these is changed."""
         assert self._changed is None, "a table is thawed before it is frozen again"
         self._changed = set()
         return list(dict.values(self))
@@ -192,7 +192,7 @@ class RunTable(Table[str, RunRecord], Runs):
         self._changed = None
 
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
-        """Thaw the table, and drop the runs ``names`` from memory, because ``archive`` has them.
+        """Thaw the table, and drop the runs ``names``, which ``archive`` has now, from memory.
 
         Runs that have changed since the table was frozen stay in memory.
         """
@@ -295,7 +295,7 @@ class RunTable(Table[str, RunRecord], Runs):
 
 
 class LayeredRuns(LayeredTable[str, RunRecord], Runs):
-    """The runs of an overlay: reads fall through to the layers below, then to the archive."""
+    """The runs of an overlay; a run that is not here is read from below, or from the archive."""
 
     __slots__ = ()
 

@@ -1,9 +1,10 @@
 """The live state: the result of all events up to now, indexed for deciding.
 
-Its tables are divided by subject: plans, fleet, work, money and tenancy (``state_plans.py``, ...).
-Each subject may use the subjects before it. There is one owned ``State``, which ``apply_event.py``
-changes. ``decide`` reads it through the ``StateView`` protocol and tries changes in an ``overlay``.
-An overlay is a ``State`` whose tables read through to the tables below.
+The tables of the state are divided by subject: plans, fleet, work, money and tenancy
+(``state_plans.py``, ...). The code of a subject may use the subjects that come before it in this
+order. There is one owned ``State``, which ``apply_event.py`` changes. ``decide`` reads the owned
+state through the ``StateView`` protocol, and tries changes in an ``overlay``. An overlay is a
+``State`` whose tables have only its own changes, and read everything else from the tables below.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from quorate.model.state.tables import Table
 
 
 class State(TenancyState):
-    """The whole state as of one event. All its values can be computed again from the events."""
+    """The whole state after one event. All values in it can be computed again from the events."""
 
     __slots__ = (
         "at_ms",
@@ -35,13 +36,13 @@ class State(TenancyState):
     def overlay(self) -> State:
         """Return an overlay of this state; changes in the overlay do not change this state.
 
-        Making an overlay costs the same however large the state is. This state must not change
-        while the overlay is in use.
+        Making an overlay costs the same however large the state is. Do not change this state while
+        the overlay is in use.
         """
         self.refresh()
         self._index_leases()
         over = _Overlay.__new__(_Overlay)
-        # The overlay ``over`` is a ``State``, too, so its private fields may be set here.
+        # ``over`` is a ``State`` itself, so this method may set its private fields.
         over._below = self  # noqa: SLF001
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
@@ -58,7 +59,8 @@ class State(TenancyState):
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
         held = self.holdings
-        # Without a hard quota holdings count nothing, so the overlay needs no layer.
+        # If no owner has a hard quota, holdings count nothing, so the overlay needs no layer of
+        # them.
         over._holdings = held.layer(over.owners) if held.has_bounds else held  # noqa: SLF001
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
@@ -73,7 +75,7 @@ class State(TenancyState):
 
     @property
     def crossings(self) -> Crossings:
-        """When owners may cross a threshold.
+        """The instants at which owners may cross a threshold.
 
         The instants are computed on first use, so that a replay need not compute them.
         """
@@ -90,8 +92,8 @@ class State(TenancyState):
     def lift_lease(self, name: str) -> Lease:
         """Remove a lease as if its work had ended; the commitments of its payer stay.
 
-        The lease stays in ``lifted``. So the concurrency of its payer comes free at the same time
-        as without the trial: at the expected end of the lease.
+        The lease stays in ``lifted``, so that the trial does not change when its payer's GPUs come
+        free: at the expected end of the lease.
         """
         lease = self.leases.pop(name)
         self.owed_changed()
@@ -107,7 +109,8 @@ class State(TenancyState):
         self.owed_changed()
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
-        # The copy is needed because the lease may be the record of the state below.
+        # The copy is needed because ``lease`` may be a record of the state below, which must not
+        # change.
         lease = self.leases[name] = lease.copy()
         self.list_lease(name, lease)
         self.list_hold(name, lease)  # The entry may be gone by now.
@@ -117,7 +120,8 @@ class State(TenancyState):
 class _Overlay(State):
     """A state over another one.
 
-    The class is separate because ``__getattr__`` makes every read of a slot slower.
+    This is a class separate from ``State``, because ``__getattr__`` makes every read of a slot
+    slower.
     """
 
     __slots__ = ()
@@ -134,8 +138,8 @@ class _Overlay(State):
 
 
 SLOTS: Final = tuple(name for part in State.__mro__ for name in vars(part).get("__slots__", ()))
-"""The names of all fields of a state, of all subjects."""
+"""The names of all fields of a state, for all subjects."""
 _EMPTY: Final = State()
 TABLES: Final = tuple(name for name in SLOTS if isinstance(getattr(_EMPTY, name), Table))
-"""The slots that have a table; an overlay puts a table of its own over each."""
+"""The fields that have a table; an overlay puts its own layer over each of these tables."""
 _LAYERED: Final = frozenset(TABLES)

@@ -46,24 +46,24 @@ class FleetState(PlanState):
         self.unwiped: Table[str, UnwipedNode] = Table()
         self.islands: Table[IslandKey, Island] = Table()
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
-        # The islands that changed since the last refresh, with the free count that the index still
-        # has.
+        # The islands that changed since the last refresh, with the number of free GPUs that the
+        # index of domains still has for each of them.
         self._stale: list[tuple[IslandKey, int]] = []
-        # Nodes that wait to be placed (None: to be removed), and their free slots.
+        # Nodes that ``refresh`` will put into an island (None: will remove), and their free slots.
         self._pending_nodes: dict[str, Node | None] = {}
         self._pending_free: dict[str, int] = {}
 
     @property
     def nodes(self) -> Table[str, NodeRecord]:
-        """Nodes by name, including those just added."""
+        """Nodes by name, including nodes that were just added."""
         if self._pending_nodes:
             self._place_pending()
         return self._nodes
 
     def taken_slots(self, name: str) -> int:
-        """Return the mask of a node's taken slots, 0 for an unknown node.
+        """Return the mask of a node's taken slots; 0 for an unknown node.
 
-        New nodes that wait to be placed are not placed by this call.
+        This call does not place the nodes that wait to be placed.
         """
         if name in self._pending_nodes:
             node = self._pending_nodes[name]
@@ -74,14 +74,14 @@ class FleetState(PlanState):
         return all_slots(record.spec.gpus) ^ self.islands[record.island].slots_left(record.position)
 
     def slots_left(self, name: str) -> int:
-        """Return the mask of a node's slots that no lease has, whether offered or withheld."""
+        """Return the mask of a node's slots that no lease has, even if they are withheld."""
         record = self.nodes[name]
         return self.islands[record.island].slots_left(record.position)
 
     def pool_of(self, node: Node) -> str:
         """Return the pool whose selector matches ``node``, else the default pool.
 
-        At most one other pool matches; ``decide`` ensures that.
+        ``decide`` ensures that at most one pool besides the default pool matches a node.
         """
         labels = dict(node.labels) | node.location
         for name in sorted(self.pools):
@@ -115,8 +115,9 @@ class FleetState(PlanState):
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the index; return how many they are.
 
-        A node that is not placed yet is placed later, with the slots that are free then. A replay
-        needs no index of slots, so the index is built only after the replay.
+        A node that is not placed yet is placed later, with the slots that are free then. So a
+        replay builds no index of slots, which it does not need; the index is built after the
+        replay.
         """
         if not self._pending_nodes:
             return -self._toggle(slots, taking=True)
@@ -196,7 +197,7 @@ class FleetState(PlanState):
         return sorted({flavor for (_, flavor), index in self._domains.items() if index.keys})
 
     def end_changed(self, lease: Lease) -> None:
-        """Forget the cached expected ends by island and by payer that depend on ``lease``."""
+        """Mark the cached expected end of ``lease`` as outdated, by island and by payer."""
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds or index.plan is not None:
             fact, nodes = lease.fact, self._nodes
@@ -213,10 +214,10 @@ class FleetState(PlanState):
             index.payer_changed(payer)
 
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
-        """Flip ``slots`` and return by how much the free GPUs grew.
+        """Take ``slots``, or free them; return the change of the number of free GPUs.
 
-        Nodes with the same change are moved in the index together, because most nodes change as a
-        whole.
+        Nodes that change alike are moved in the index together. Most nodes change as a whole, so
+        this saves time.
         """
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)
@@ -251,7 +252,7 @@ class FleetState(PlanState):
         return total + island.move(bits, was, now) if bits else total
 
     def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
-        """Flip the slots ``mask`` of ``node``; most leases have one node."""
+        """Take the slots ``mask`` of ``node``, or free them: a fast way for leases on one node."""
         record = self._nodes[node]
         island = self._own_island(record.island)
         position = record.position
@@ -266,7 +267,8 @@ class FleetState(PlanState):
     def _own_island(self, key: IslandKey) -> Island:
         """Return the island under ``key`` for changing.
 
-        The number of its free GPUs is recorded as outdated in the index of domains.
+        The caller may change how many GPUs are free, so the number in the index of domains is
+        marked as outdated.
         """
         island = self.islands.own(key)
         self.room_index.island_changed(key)
@@ -327,7 +329,7 @@ class FleetState(PlanState):
         return touched[key]
 
     def _rebuild(self, key: IslandKey, members: dict[str, tuple[Node, int]]) -> None:
-        """Replace the island under ``key`` by one with exactly ``members``."""
+        """Replace the island under ``key`` by an island with exactly the nodes ``members``."""
         if not members:
             self.islands.pop(key, None)
             return

@@ -1,4 +1,4 @@
-"""The state of money: budgets, accounts of envelopes and caps, and when holds run out."""
+"""The state of money: budgets, accounts of envelopes and caps, and the ends of holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quorate.model.state.tables import LayeredTable, Table
 
 
 class MoneyState(WorkState):
-    """The amounts that owners may spend and have spent, and when each hold is renewed."""
+    """The amounts that owners may spend and have spent, and when each hold has to be renewed."""
 
     __slots__ = (
         "_below",
@@ -53,8 +53,8 @@ class MoneyState(WorkState):
         self._openings: list[int] | None = None
         self._holds_due: list[tuple[int, str]] | None = None
         self._holds_ending: list[tuple[int, str]] | None = None
-        # Set in overlays only: the state below, and the earliest instants of the holds that the
-        # overlay has listed.
+        # Only overlays have these: the state below, and the earliest renewal and end of the holds
+        # that the overlay has listed.
         self._below: MoneyState | None = None
         self._listed_renew_ms = self._listed_end_ms = NEVER_MS
 
@@ -65,7 +65,7 @@ class MoneyState(WorkState):
         return at < len(openings) and openings[at] <= now_ms
 
     def openings(self) -> list[int]:
-        """Return when windows of envelopes begin, in order; cached until a budget changes."""
+        """Return the instants at which windows begin, in order; cached until a budget changes."""
         if self._openings is None:
             self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
         return self._openings
@@ -77,9 +77,9 @@ class MoneyState(WorkState):
         return openings[at] if at < len(openings) else None
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of renewals, built on first use so that a replay need not build it.
+        """Return the heap of (renewal, lease) of holds; built on first use, so not in a replay.
 
-        Outdated entries are dropped when they reach the top of the heap, so each is read once.
+        An outdated entry is dropped when it reaches the top of the heap.
         """
         self._index_leases()  # From now on new leases are listed here, too.
         if self._holds_due is None and self._below is not None:
@@ -88,7 +88,7 @@ class MoneyState(WorkState):
         return self._holds_due
 
     def holds_ending(self) -> list[tuple[int, str]]:
-        """Return the heap of the ends of holds, built and updated like the heap of renewals."""
+        """Return the heap of (end, lease) of holds, built and updated like that of renewals."""
         self._index_leases()
         if self._holds_ending is None and self._below is not None:
             self._holds_ending = self._over(self._below.holds_ending(), _END)
@@ -96,7 +96,7 @@ class MoneyState(WorkState):
         return self._holds_ending
 
     def list_hold(self, name: str, lease: Lease) -> None:
-        """Add the renewal and the end of the hold of ``lease`` to the heaps that exist already."""
+        """Add the renewal and the end of the hold of ``lease`` to those heaps that are built."""
         if self._below is not None:
             end_ms = lease.hold_ends_ms
             self._listed_end_ms = min(self._listed_end_ms, end_ms)
@@ -110,8 +110,8 @@ class MoneyState(WorkState):
         """Return whether a hold may be due by ``now_ms``.
 
         With an executor a hold is due at its renewal; without an executor, at its end. An overlay
-        checks the earliest hold that it has listed, even if that lease has ended, and then asks the
-        state below. An overlay builds no heap for this.
+        needs no heap for this answer: it checks the earliest instant of the holds that it has
+        listed, even if the lease has ended, and then asks the state below.
         """
         heap = self._holds_due if has_executor else self._holds_ending
         if heap is None and self._below is not None:
@@ -127,7 +127,8 @@ class MoneyState(WorkState):
     ) -> list[tuple[int, str]]:
         """Return the heap of an overlay: a copy of the heap ``below``, with the overlay's changes.
 
-        Reading all leases through the overlay takes a hundred times as long as the copy.
+        The heap below is copied, because reading all leases through the overlay would take a
+        hundred times as long.
         """
         assert isinstance(self.leases, LayeredTable), "the tables of an overlay are layered"
         heap = below.copy()
@@ -139,7 +140,7 @@ class MoneyState(WorkState):
     def _upheld(
         self, heap: list[tuple[int, str]] | None, at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return ``heap`` with a valid entry at its top, built again if necessary."""
+        """Return ``heap`` with a valid entry at its top; build the heap again if necessary."""
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(at_ms(lease), name) for name, lease in self.leases.items()]
             heapify(heap)
@@ -156,4 +157,5 @@ _RENEW = attrgetter("renew_ms")
 _END = attrgetter("hold_ends_ms")
 NEVER_MS: Final = inf
 _OUTDATED_MAX = 1_024
-"""The heap of holds may have as many outdated entries as there are leases, and this many more."""
+"""The heap of holds is built again if its outdated entries outnumber the leases by more than this.
+"""

@@ -19,7 +19,7 @@ from quorate.model.state.tables import Table
 
 
 class PlanState:
-    """Firm starts and announcements, and caches of planning that are dropped when outdated."""
+    """Firm starts and announcements, and caches of planning, which are dropped when outdated."""
 
     __slots__ = (
         "_line_ranks",
@@ -50,7 +50,7 @@ class PlanState:
         self.barred: Table[str, int] = Table()
         self.backfilled: Table[str, None] = Table()
         self.recalls: Table[tuple[str, int], LoanRecalled] = Table()
-        # Leases that a trial has removed until it ends; always empty in the owned state.
+        # The leases that a trial has removed for its duration; always empty in the owned state.
         self.lifted: dict[str, Lease] = {}
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
@@ -58,7 +58,7 @@ class PlanState:
         self._line_ranks = LineRanks()
 
     def ends_changed(self) -> None:
-        """Forget the cached expected ends, and the results about room computed from them."""
+        """Forget the cached expected ends, and the results about room that depend on them."""
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
         self.ask_cache = {}

@@ -25,7 +25,7 @@ from quorate.model.state.tables import Table
 
 
 class TenancyState(MoneyState):
-    """Owners with their holdings and use; drops cached sums when quotas or budgets change."""
+    """Owners with their holdings and use. Cached sums are dropped when quotas or budgets change."""
 
     __slots__ = (
         "_crossings",
@@ -104,19 +104,19 @@ class TenancyState(MoneyState):
     def uses_changed(self) -> None:
         """Drop the instants at which owners may cross thresholds.
 
-        Called if the rules by which use is counted have changed.
+        Call this after a change of the rules by which use is counted.
         """
         self._crossings = None
         self.ranks_changed()
 
     def use_changed(self, owner: str) -> None:
-        """Record that the use of ``owner`` changed, and with it the times of its crossings."""
+        """Record that the use of ``owner`` has changed, and so the times of its crossings."""
         self._line_ranks.owner_changed(owner)
         if self._crossings is not None:
             self._crossings.touch(owner)
 
     def report(self, owner: str, record: ReportRecord | None) -> None:
-        """Set the report of an accounting system for ``owner``; None if the owner is unlinked."""
+        """Set an accounting system's report for ``owner``; None removes it, after an unlinking."""
         if record is None:
             self.reports.pop(owner, None)
         else:
@@ -126,25 +126,25 @@ class TenancyState(MoneyState):
         self.use_changed(owner)
 
     def count_claimed(self, slots: Slots, leases: int) -> None:
-        """Count ``leases`` more leases (negative: fewer) of a claim on each node of ``slots``."""
+        """Count ``leases`` more of a claim's leases (negative: fewer) on each node of ``slots``."""
         for name, _ in slots:
             self.unwiped.own(name).leases += leases
 
     def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
-        """Count a lease more or less on ``slots`` for an owner with a budget of node-hours."""
+        """Count one lease more (``taking``) or less on ``slots``, for a budget of node-hours."""
         nodes = self.node_meters.own(owner)
         note = nodes.add if taking else nodes.remove
         note(slots, at_ms)
 
     def begin_node_meter(self, owner: str, at_ms: int) -> None:
-        """Count the nodes of ``owner``, which now has a budget of node-hours, from ``at_ms`` on."""
+        """Count the nodes of ``owner`` from ``at_ms`` on, for its new budget of node-hours."""
         nodes = self.node_meters[owner] = NodeMeter(at_ms)
         for lease in self.leases.values():
             if self.runs[lease.fact.run].spec.owner == owner:
                 nodes.add(lease.fact.slots, at_ms)
 
     def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
-        """Withhold a node from all runs but a claim, until it is wiped after the claim."""
+        """Withhold a node from all runs but one claim, until the node is wiped after the claim."""
         self.ends_changed()
         self.unwiped[name] = unwiped
         self.hold_slots(unwiped.claim, ((name, 0),))

@@ -29,7 +29,7 @@ class StateView(FleetView, MoneyView, WorkView, PlanView, TenancyView, Protocol)
 
     @property
     def ledger_id(self) -> str:
-        """The name that the ledger was given when it was opened."""
+        """The name that the ledger got when it was created."""
         ...
 
     @property
@@ -38,5 +38,5 @@ class StateView(FleetView, MoneyView, WorkView, PlanView, TenancyView, Protocol)
         ...
 
     def overlay(self) -> State:
-        """Return a state over this one in which events may be tried."""
+        """Return an overlay of this state, in which events may be tried."""
         ...

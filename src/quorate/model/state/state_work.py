@@ -30,7 +30,7 @@ from quorate.model.task_arrays import indexes_of, task_name
 
 
 class WorkState(FleetState):
-    """Every run, which of them wait or share in rounds, and the open leases."""
+    """Every run, the runs that wait, the runs that share in rounds, and the open leases."""
 
     __slots__ = (
         "_follower_index",
@@ -90,7 +90,7 @@ class WorkState(FleetState):
         return self._node_leases
 
     def remove_node(self, name: str) -> None:
-        """Take a node without leases out of the index of slots, and out of the index of leases."""
+        """Take a node without leases out of the indexes of slots and of leases."""
         super().remove_node(name)
         self._node_leases.pop(name, None)
 
@@ -123,7 +123,7 @@ class WorkState(FleetState):
 
     @property
     def follower_index(self) -> FollowerIndex:
-        """The followers that wait, by upstream.
+        """The waiting followers, by upstream.
 
         The index is built on first use, so that a replay need not build it.
         """
@@ -157,7 +157,7 @@ class WorkState(FleetState):
     def end_changed(self, lease: Lease) -> None:
         """Forget the cached expected ends that depend on ``lease``."""
         super().end_changed(lease)
-        # No ends by quota are cached before holdings are counted.
+        # Before holdings are counted, no ends by quota are cached.
         holdings, fact = self._holdings, lease.fact
         if holdings is not None and holdings.has_bounds:
             for bound in holdings.bounds_of(self.runs[fact.run].spec.owner):
@@ -201,12 +201,12 @@ class WorkState(FleetState):
             self._held_runs[run] = None
 
     def unlist_held(self, run: str) -> None:
-        """Record that ``run`` is over, or has neither a cut nor a refused start any more."""
+        """Take ``run`` out of the held runs: it is over, or has no cut and no refused start now."""
         if self._held_runs:
             self._held_runs.pop(run, None)
 
     def hold_slots(self, run: str, slots: Slots) -> None:
-        """Count ``slots`` as used by the owner of ``run``, if holdings were read before."""
+        """Count ``slots`` as used by the owner of ``run``, if holdings are counted already."""
         holdings = self._holdings
         if holdings is None or not holdings.has_bounds:
             return
@@ -227,7 +227,7 @@ class WorkState(FleetState):
             self._holdings.add_run(owner, count)
 
     def enqueue(self, record: RunRecord) -> None:
-        """Put a run into the queue; a run that waits for a quota is parked with its owner."""
+        """Put a run into the queue; if it waits for a quota, park it under the quota's owner."""
         name = record.spec.name
         self.pending[name] = record.seq
         blocker = record.quota_blocker
@@ -285,7 +285,7 @@ class WorkState(FleetState):
         self._release_tasks(array, record, at_ms)
 
     def close_task(self, run: Run, phase: Phase, at_ms: int) -> None:
-        """Count ``run`` as over, with the phase in which it has ended."""
+        """Take ``run``, which has ended in ``phase``, out of the open tasks of its array."""
         array = run.array
         assert array is not None, run
         record = self.arrays.own(array.name)
@@ -305,9 +305,9 @@ class WorkState(FleetState):
     def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
         """Release as many open tasks as the array's limit allows, in the order of their indexes.
 
-        So the tasks that may run are always the first ones that are not over. A task that was
-        cancelled while it waited is skipped. A task that is not submitted yet keeps its position,
-        and no later task is released before it.
+        So the tasks that may run are always those with the lowest indexes that are not over. A task
+        that was cancelled while it waited is skipped. A task that is not submitted yet keeps its
+        position, and no later task is released before it.
         """
         limit, indexes = array.at_once_max, indexes_of(array.tasks)
         if limit is None:
@@ -325,17 +325,18 @@ class WorkState(FleetState):
     def upstream_ended(self, name: str) -> None:
         """Update the followers of ``name``, a run or an array that has ended.
 
-        Each of them now waits for room, fails, or waits for another upstream. For the followers of
-        an array, the array also ends when one of its tasks fails or is cancelled.
+        Each follower then waits for room, fails, or waits for another upstream. This is also called
+        when the first task of an array fails or is cancelled, because followers of the array may
+        then fail.
         """
         if self._follower_index is not None:
             for follower in tuple(self._follower_index.after.get(name, ())):
                 self._look_again(follower)
 
     def _look_again(self, name: str) -> None:
-        """Index a follower by the present outcomes of its upstreams."""
+        """Index a follower again, by the present outcomes of its upstreams."""
         known = self._follower_index
-        # A task may be released during its submission, before it waits.
+        # The limit of an array may release a task while it is being submitted, before it waits.
         if known is None or not (name in known.blocked or name in known.since):
             return
         record = self.runs[name]
@@ -376,7 +377,7 @@ class WorkState(FleetState):
         self.ranks_changed()
 
     def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
-        """Add a run to the runs that share a pool in rounds, which are in no queue."""
+        """Add a run to the runs that share a pool in rounds. Such runs are in no queue."""
         spec = record.spec
         self.in_rounds[spec.name] = known
         self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
@@ -384,7 +385,7 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget the cached times for which runs in rounds were due GPUs, and had them."""
+        """Forget the cached times for which runs in rounds were due GPUs and had GPUs."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:
@@ -396,7 +397,7 @@ class WorkState(FleetState):
             self.count_run(record.spec.owner, 1)
 
     def leave_rounds(self, record: RunRecord) -> None:
-        """Forget a run that is over, and its grant if the grant still waits."""
+        """Forget a run that is over and, if its grant still waits for room, the grant."""
         name, pool = record.spec.name, record.spec.pool
         del self.in_rounds[name]
         self.owed_changed()
@@ -415,7 +416,7 @@ class WorkState(FleetState):
             del self.rounds.own(run.pool).waiting[run.name]
 
     def _index_leases(self) -> None:
-        """Index the open leases on first use, so that a replay need not do it."""
+        """Index the open leases on first use, so that a replay does not spend time on this."""
         if self.leases_indexed:
             return
         self.leases_indexed = True

@@ -1,8 +1,8 @@
 """Tables of the state, and the layered table that an overlay puts on top of a table.
 
-A record in a table is either immutable or has a ``copy`` method. Code that changes a record gets it
-from the table's ``own``. The base table returns the record itself; a layered table returns a
-private copy, so that the tables below never change.
+A record in a table is either immutable or has a ``copy`` method. Code that wants to change a record
+gets it by ``own`` of the table. The base table returns the record itself. A layered table returns
+its private copy, so that the tables below never change.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NOTHING: Final[set[Any]] = set()
 
 
 class Table(dict[K, V]):
-    """The base: a dict whose records the fold may change in place."""
+    """The base table: a dict whose records may be changed in place when events are applied."""
 
     __slots__ = ()
 
     own = dict.__getitem__
-    """Return the record under a key for changing; in the base this is the record itself."""
+    """Return the record under a key for changing; in the base table this is the record itself."""
 
     def layer(self) -> Table[K, V]:
         """Return a layer over this table; changes in the new layer do not change this table."""
@@ -32,7 +32,7 @@ class Table(dict[K, V]):
 
 
 class _LayeredItems(ItemsView[K, V]):
-    """The items of a layered table that differs from the one below."""
+    """The items of a layered table that differs from the table below."""
 
     _mapping: LayeredTable[K, V]
 
@@ -41,7 +41,7 @@ class _LayeredItems(ItemsView[K, V]):
 
 
 class LayeredTable(MutableMapping[K, V], Generic[K, V]):
-    """A layer over another table, which it never changes.
+    """A layer over another table. Changes are made in the layer, never in the other table.
 
     A key that was neither written nor deleted in the layer is read from the table below. Iteration
     yields the keys of the table below first, in their order, and then the keys added in the layer.
@@ -65,7 +65,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return self._base[key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the record under ``key``, or ``default``; most reads are of records below."""
+        """Return the record under ``key``, or ``default``; most records come from below."""
         local = self._local
         if key in local:
             return local[key]
@@ -101,7 +101,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and records; if this layer has no changes, those of the table below."""
+        """Return keys and records; from the table below if this layer has no changes."""
         return _LayeredItems(self) if self._local or self._gone else self._base.items()
 
     def _merged_items(self) -> Iterator[tuple[K, V]]:
@@ -117,7 +117,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key, record
 
     def values(self) -> ValuesView[V]:
-        """Return the records; if this layer has no changes, those of the table below."""
+        """Return the records; from the table below if this layer has no changes."""
         return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:
@@ -145,7 +145,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return mine
 
     def changed(self) -> Iterator[tuple[K, V, V | None]]:
-        """Yield (key, record, the record below) of all records added, or perhaps changed, here."""
+        """Yield (key, record, record below) of each record added, or got by ``own``, here."""
         for key, record in self._local.items():
             yield key, record, self._base.get(key)
 

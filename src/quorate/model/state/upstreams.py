@@ -1,7 +1,7 @@
 """The outcome of runs and arrays that other runs follow, and when a follower may start.
 
-An upstream is a run or an array. An array completes with the last of its tasks, and fails with the
-first task that does not complete.
+An upstream is a run or an array. An array completes when the last of its tasks has completed. It
+fails when the first task fails or is cancelled.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Ended(NamedTuple):
     """The outcome of a run or an array.
 
     ``failed_ms`` is when the run, or the first task of the array, failed or was cancelled.
-    ``over_ms`` is when the run, or the last task of the array, ended. None means that this has not
-    happened yet.
+    ``over_ms`` is when the run, or the last task of the array, ended. A field is None if its
+    instant has not come yet.
     """
 
     failed_ms: int | None
@@ -70,10 +70,11 @@ def is_released(view: UpstreamView, run: Run) -> bool:
 
 
 def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
-    """Return since when no upstream blocks the start of a run; None while an upstream blocks it.
+    """Return since when nothing but room blocks a run; None while something else blocks it.
 
-    For a follower this is when the last of its upstreams completed (or ended, if any end is
-    enough). For other runs it is the time of their submission.
+    An upstream blocks a follower until the upstream has completed (or ended, if any end is enough).
+    The limit of an array blocks a task until the task is released. For a run that nothing blocked,
+    the result is the time of its submission.
     """
     run, since_ms = record.spec, record.submitted_ms
     if not is_released(view, run):
@@ -89,24 +90,24 @@ def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
 
 
 class WaitStart(NamedTuple):
-    """When a run began to wait in the queue: at event ``seq``, or at ``at_ms`` if that is later."""
+    """When a run began to wait in the queue: at event ``seq`` or at ``at_ms``, the later one."""
 
     seq: int
     at_ms: int
 
     def is_before(self, mark: BackfillMark) -> bool:
-        """Return whether the run waited already when the bundle of ``mark`` started."""
+        """Return whether the run already waited when the bundle of ``mark`` started."""
         return self.seq <= mark.seq and self.at_ms <= mark.at_ms
 
 
 def overtaken_since(view: UpstreamView, record: RunRecord) -> WaitStart | None:
-    """Return when a waiting run began to wait; backfill that started later may be stopped for it.
+    """Return when a run began to wait; backfill that started later may be stopped for the run.
 
-    Backfill is stopped only if it overstays. A follower, or a task above the limit of its array,
-    waits in the queue only from the instant at which nothing else blocks its start. The result is
-    None while something blocks the start, or if the run was itself stopped because it overstayed.
-    Without the last rule, runs that take longer than declared, and lose their work when they stop,
-    could stop each other for ever.
+    Backfill is stopped only if it overstays. A follower waits in the queue from the instant at
+    which no upstream blocks it. A task that its array's limit blocks waits from the instant of its
+    release. The result is None while an upstream or the limit of an array blocks the start. It is
+    also None if the run was itself stopped because it overstayed: otherwise two runs that take
+    longer than declared, and lose their work when they stop, could stop each other for ever.
     """
     if record.has_overstayed:
         return None
@@ -117,10 +118,10 @@ def overtaken_since(view: UpstreamView, record: RunRecord) -> WaitStart | None:
 
 
 def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
-    """Return when a follower fails because of a failed upstream; None if it does not fail.
+    """Return when a follower fails because of a failed upstream; None if it will not fail.
 
-    The follower's grace begins when the first upstream fails. If the upstream failed before the
-    follower was submitted, the grace begins at the submission.
+    The follower's grace begins when the first upstream fails. If this was before the submission of
+    the follower, the grace begins at the submission.
     """
     follow = record.spec.follow
     if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:
@@ -133,7 +134,7 @@ def failing_of(view: UpstreamView, record: RunRecord) -> Failing | None:
 
 
 def _failed(view: UpstreamView, run: Run) -> Iterator[tuple[int, str]]:
-    """Yield the instant and the name of each failed upstream that had to complete."""
+    """Yield the instant and the name of each upstream that had to complete, but failed."""
     for upstream in upstreams_of(run):
         failed_ms = None if upstream.any_end else ended(view, upstream.name).failed_ms
         if failed_ms is not None:

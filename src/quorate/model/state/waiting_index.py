@@ -1,10 +1,11 @@
 """The waiting runs that no upstream blocks, indexed by line and by shape.
 
-A line has the runs of one owner that ask one pool for the same flavors, so they have one score. A
-shape is a set of properties of a run, such as size and duration. These properties decide whether
-there is room for the run and, for the runs of one line, which payers the run has. A walk over the
-queue reads the first runs of each line. Beyond the ``reservationDepth`` of the pool, it reads only
-runs whose shape fits. The cost of a walk does not grow with the number of waiting runs.
+A line has the runs of one owner that ask one pool for the same flavors. So all runs of a line have
+the same score. A shape is a set of properties of a run, such as size and duration. These properties
+decide whether there is room for the run. Within a line, they also decide which payers the run has.
+A walk over the queue reads the first runs of each line. Beyond the ``reservationDepth`` of the
+pool, it reads only runs whose shape fits. The cost of a walk does not grow with the number of
+waiting runs.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from quorate.model.state.tables import Table
 Line = tuple[str, str, tuple[str, ...]]
 """(pool, owner, flavors)."""
 Place = tuple[int, int, str]
-"""(start of the wait, sequence, run): the order within a line."""
+"""(start of the wait, sequence, run): runs of a line are in the order of these tuples."""
 Need = tuple[int, Place]
-"""(the declared duration that has to be paid in advance, the run's position in its line)."""
+"""(the duration that has to be paid in advance, the run's position in its line)."""
 E = TypeVar("E", Place, Need)
 
 
 class Shape(NamedTuple):
     """The properties of a run that decide whether there is room for it.
 
-    ``octave`` is the octave of the declared duration. Runs of one line and shape have the same
-    payers: the line has the owner and the flavors, and ``funding`` says who may lend to the run.
+    ``octave`` stands for the declared duration, to within a factor of two. Runs of one line and
+    shape have the same payers: the line has the owner and the flavors, and ``funding`` says who may
+    lend to the run.
     """
 
     pool: str
@@ -74,7 +76,7 @@ def line_of(run: Run) -> Line:
 
 
 def shape_of(run: Run) -> Shape:
-    """Return the properties that decide whether there is room for ``run``, and its payers."""
+    """Return the properties of ``run`` that decide whether there is room for it."""
     said_ms = run.expected_duration_ms
     return Shape(
         run.pool,
@@ -98,7 +100,7 @@ def place_of(record: RunRecord, since_ms: int | None = None) -> Place:
 
 
 def need_ms_of(run: Run) -> int:
-    """Return the declared duration of a run, or 0 without one, plus its time to checkpoint."""
+    """Return the declared duration of a run, 0 if it declares none, plus its time to checkpoint."""
     return (run.expected_duration_ms or 0) + run.checkpoint_ms
 
 
@@ -106,8 +108,8 @@ class Waiting:
     """Every waiting run that may start, by line, and also by shape and line, in order.
 
     A follower is added when the last of its upstreams is over, at the position of a run that was
-    submitted at that instant. ``needs`` has the same runs by shape and line, but the shortest run
-    first.
+    submitted at that instant. ``needs`` has the same runs by shape and line, but with the shortest
+    run first.
     """
 
     __slots__ = ("_is_layer", "lines", "needs", "shapes")
@@ -120,7 +122,7 @@ class Waiting:
 
     @classmethod
     def of(cls, records: Iterable[tuple[RunRecord, int | None]]) -> Waiting:
-        """Return the index of the runs in ``records``, each with its ``since_ms`` as in ``add``."""
+        """Return the index of the runs in ``records``, pairs of a record and its ``since_ms``."""
         found = cls()
         for record, since_ms in records:
             found.add(record, since_ms)
@@ -191,7 +193,7 @@ class Waiting:
             del table[shape]
 
     def _own(self, lines: dict[Line, list[E]], line: Line) -> list[E]:
-        """Return the runs of ``line`` for changing; in a layer this is a private list."""
+        """Return the runs of ``line`` for changing; a layer returns its private list."""
         if self._is_layer:
             lines[line] = lines[line].copy()
         return lines[line]

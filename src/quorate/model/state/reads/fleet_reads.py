@@ -1,4 +1,4 @@
-"""The fleet, as a decision may read it: pools, nodes, domains and free slots."""
+"""What a decision may read of the fleet: pools, nodes, domains and free slots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FleetView(Protocol):
 
     @property
     def unwiped(self) -> Mapping[str, UnwipedNode]:
-        """The nodes that a claim has, or has had since the last wipe."""
+        """The nodes that a claim uses, or that were not wiped yet after a claim."""
         ...
 
     def pool_of(self, node: Node) -> str:
@@ -52,18 +52,18 @@ class FleetView(Protocol):
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:
-        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        """Return the index of the domains of ``pool`` with ``flavor``, brought up to date."""
         ...
 
     def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
         """Return (-free, domain) for the domains of ``pool`` with ``flavor``, most free first.
 
-        Ties are ordered by key.
+        Domains with equally many free GPUs are ordered by their keys.
         """
         ...
 
     def island(self, key: IslandKey) -> Island:
-        """Return the up-to-date free-slot index of the island under ``key``."""
+        """Return the island under ``key``, the index of its free slots, brought up to date."""
         ...
 
     def pool_gpus(self, pool: str) -> int:

@@ -1,4 +1,4 @@
-"""Money, as a decision may read it: budgets, accounts and holds."""
+"""What a decision may read about money: budgets, accounts and holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Payers = tuple[tuple[EnvelopeId, Tier], ...]
 
 
 class Family(Struct, frozen=True, gc=False):
-    """The payers of a family; ``by_rack`` is true if the selector of one of them names racks."""
+    """The payers of a family; ``by_rack`` is true if the selector of a payer names racks."""
 
     payers: Payers
     by_rack: bool
@@ -44,7 +44,7 @@ class MoneyView(Protocol):
 
     @property
     def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]:
-        """The envelopes that lend, by flavor, in the order in which they are tried."""
+        """The envelopes that lend, by flavor, in the order in which a cover tries them."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class MoneyView(Protocol):
 
     @property
     def family_cache(self) -> dict[tuple[str, str], Family]:
-        """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
+        """Cached families, by owner and flavor; dropped when a budget or an owner changes."""
         ...
 
     def window_opened(self, after_ms: int, now_ms: int) -> bool:
@@ -71,23 +71,24 @@ class MoneyView(Protocol):
         ...
 
     def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
-        """Return False if no hold is due by ``now_ms``; True means that one may be due."""
+        """Return False if no hold is due by ``now_ms``, and True if one may be due."""
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of (renewal, lease) for all holds.
+        """Return the heap of (instant of the renewal, lease) for all holds.
 
-        A hold has to be renewed one grace period before its end. Entries may be outdated.
+        A hold has to be renewed one grace period before its end. The heap may have outdated
+        entries.
         """
         ...
 
     def holds_ending(self) -> list[tuple[int, str]]:
-        """Return the heap of (end of a hold, lease); outdated entries may be dropped from it."""
+        """Return the heap of (end of the hold, lease). A caller may drop outdated entries."""
         ...
 
 
 def with_capped(view: MoneyView, payers: Collection[EnvelopeId]) -> Collection[EnvelopeId]:
-    """Return ``payers`` and the other envelopes under their caps."""
+    """Return ``payers``, and all other envelopes under the caps of these payers."""
     caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
     if not caps:
         return payers

@@ -1,4 +1,4 @@
-"""Plans, as a decision may read them: firm starts, conflicts, loans and caches of planning."""
+"""What a decision may read about plans: firm starts, conflicts, loans, cached results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PlanView(Protocol):
 
     @property
     def lottery(self) -> Lottery:
-        """The committed hash chain, and how far it has been revealed."""
+        """The committed hash chain, and which links of the chain have been revealed."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class PlanView(Protocol):
 
     @property
     def deferred(self) -> Mapping[str, ConflictDeferred]:
-        """The waiting runs that may not start by a conflict yet, and until when."""
+        """The waiting runs that may not start by a conflict yet; each event says until when."""
         ...
 
     @property
@@ -62,27 +62,27 @@ class PlanView(Protocol):
 
     @property
     def barred(self) -> Mapping[str, int]:
-        """The owners that may not call a conflict, and until when."""
+        """The owners that may not call a conflict, and until which instant."""
         ...
 
     @property
     def backfilled(self) -> Mapping[str, None]:
-        """The runs with bundles that must end when a reservation needs their room."""
+        """The runs that have bundles which started as backfill."""
         ...
 
     @property
     def recalls(self) -> Mapping[tuple[str, int], LoanRecalled]:
-        """The bundles, by run and number, that a lender has recalled and that still run."""
+        """The recalled bundles that still run, by run and number of the bundle."""
         ...
 
     @property
     def lifted(self) -> Mapping[str, Lease]:
-        """The leases that a trial has removed; their payers' commitments stay."""
+        """The leases that a trial has removed; the payers' commitments for these leases stay."""
         ...
 
     @property
     def line_ranks(self) -> LineRanks:
-        """Lines of waiting runs (pool, owner, flavors) in queue order.
+        """The lines of waiting runs, (pool, owner, flavors), in the order of the queue.
 
         Lines are ranked when the order is read.
         """
@@ -90,17 +90,17 @@ class PlanView(Protocol):
 
     @property
     def ends_cache(self) -> Ends:
-        """The ends of leases computed so far; if a lease changes, its ends are computed again."""
+        """Cached ends of leases; after a change of a lease, its ends are computed again."""
         ...
 
     @property
     def room_index(self) -> RoomIndex:
-        """The domains that runs may use, and when leases leave enough GPUs free in each."""
+        """The domains that runs may use, and when leases leave enough GPUs in each domain."""
         ...
 
     @property
     def ask_cache(self) -> dict[Hashable, object]:
-        """Cached results of planning about the requests of waiting runs.
+        """Cached results of planning that concern the requirements of waiting runs.
 
         The results are dropped when a budget, an owner, a pool or a node changes.
         """

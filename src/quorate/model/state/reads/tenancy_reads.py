@@ -1,4 +1,4 @@
-"""Tenancy, as a decision may read it: owners, quotas, use, tokens and requests."""
+"""What a decision may read about tenancy: owners, quotas, use, tokens and requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from quorate.model.state.records import (
 class Soft(NamedTuple):
     """The sums of owners' soft quotas.
 
-    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
-    stated targets leave. ``budgeted`` are the owners with a budget of hours, in order.
-    ``has_targets`` is true if some owner has stated a share. ``undeclared`` are owners that only
-    budgets name. ``shared_target_ppm`` is the equal part if undeclared owners also get such a part.
+    ``rest_target_ppm`` is the target share of an owner whose quota states no target: an equal part
+    of what the stated targets leave. ``budgeted`` are the owners with a budget of hours, in order.
+    ``has_targets`` is true if the quota of some owner states a target. ``undeclared`` are the
+    owners that only budgets name. ``shared_target_ppm`` is the equal part in a division in which
+    undeclared owners get a part, too.
     """
 
     rest_target_ppm: int
@@ -43,7 +44,7 @@ class Soft(NamedTuple):
         reports: Mapping[str, ReportRecord],
         owner_budgets: Mapping[str, tuple[str, ...]],
     ) -> Soft:
-        """Return the sums of the quotas of ``owners``, with the reports about their budgets."""
+        """Return the sums of the soft quotas of ``owners``; ``reports`` are about their budgets."""
         shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
         stated = [share for share in shares if share is not None]
         others = len(shares) - len(stated)
@@ -95,7 +96,7 @@ class TenancyView(Protocol):
 
     @property
     def metered(self) -> Collection[str]:
-        """The flavors that ever had a lease, whether or not nodes have them now."""
+        """The flavors of which GPUs were ever leased, even if no node has them now."""
         ...
 
     @property
@@ -107,7 +108,8 @@ class TenancyView(Protocol):
     def durations(self) -> Mapping[str, DurationHistory]:
         """The history of durations of each owner.
 
-        It has the ratios of actual to declared duration of the last runs that ended by themselves.
+        A history has the ratios of actual to declared duration of the owner's last runs that ended
+        by themselves.
         """
         ...
 

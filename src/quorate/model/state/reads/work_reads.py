@@ -1,4 +1,4 @@
-"""Work, as a decision may read it: runs, the queue, rounds and leases."""
+"""What a decision may read about work: runs, the queue, rounds and leases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WorkView(Protocol):
 
     @property
     def runs(self) -> Runs:
-        """Every run ever submitted, by name; runs that are over may be read from an archive."""
+        """Every run ever submitted, by name. Runs that are over may come from an archive."""
         ...
 
     @property
@@ -40,12 +40,12 @@ class WorkView(Protocol):
 
     @property
     def queued(self) -> Mapping[str, int]:
-        """Pending runs that are tried after every change, and their sequences."""
+        """The pending runs that Quorate tries to start after every change, and their sequences."""
         ...
 
     @property
     def queued_counts(self) -> Mapping[tuple[str, str], int]:
-        """How many runs are ``queued``, by (pool, owner); a pair without runs is absent."""
+        """How many runs are ``queued``, by (pool, owner). Pairs without such runs are left out."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class WorkView(Protocol):
 
     @property
     def parked(self) -> Mapping[str, Mapping[str, None]]:
-        """Pending runs that wait for a hard quota, by the owner that has the quota."""
+        """The pending runs that wait for a hard quota, by the owner of this quota."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class WorkView(Protocol):
 
     @property
     def pledges(self) -> Mapping[str, PledgeRecord]:
-        """The filled spares, which come back when their fillers have ended."""
+        """The filled spares, which get their slots back when the runs that fill them have ended."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class WorkView(Protocol):
 
     @property
     def owed_cache(self) -> dict[tuple[str, int], tuple[Any, Any]]:
-        """How long runs were due GPUs and had GPUs, by pool and instant; see ``entitlements_ms``.
+        """For how long runs were due GPUs and had GPUs, by pool and instant: ``entitlements_ms``.
 
         The cache is dropped when a lease or a run in rounds begins or ends, or a budget changes.
         """
@@ -118,10 +118,10 @@ class WorkView(Protocol):
 
     @property
     def round_sizes(self) -> Mapping[str, int]:
-        """How many runs are in each pool that shares in rounds; a pool without runs is absent."""
+        """How many runs are in each pool of discipline ``rounds``, without pools that have none."""
         ...
 
     @property
     def rounds(self) -> Mapping[str, RoundRecord]:
-        """The current round of each pool that shares in rounds and has begun a round."""
+        """The current round of each pool of discipline ``rounds``, if its first round has begun."""
         ...
