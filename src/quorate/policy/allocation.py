@@ -1,7 +1,7 @@
-"""An allocation: for each job and flavor, the part of time in which the job has GPUs.
+"""An allocation: for each job and flavor, the part of its time in which the job has GPUs.
 
 It also has the value of the policy's objective, a bound on that value, and the gain from one more
-GPU of each flavor. If a problem cannot be solved, the answer is a refusal, never a guess.
+GPU of each flavor. If a policy cannot solve a problem, its answer is a refusal, never a guess.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ FEASIBLE: Final = 1e-9
 """The largest permitted rounding error in a constraint, relative to the constraint's limit."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of an allocation by ``Method.RULE``: a rule optimises nothing, so it has no bound."""
+"""The value of ``bound`` for ``Method.RULE``: a rule optimises nothing, so its allocation has no
+bound."""
 
 
 class Method(StrEnum):
@@ -35,13 +36,13 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """Shares of time: one row for each job alone, and one for each pair with a share.
+    """Shares of time: one row for each single job, and one row for each pair that has a share.
 
     ``first`` and ``second`` are the jobs of a row; ``second`` is ``ALONE`` in the row of a single
     job. The rows of all single jobs come first, in the order of the problem. ``objective`` is the
     value that the policy maximises or, with ``Policy.is_least``, minimises. ``bound`` is the best
     value that any allocation can have; for a rule it is ``NO_BOUND``. ``prices`` has, for each
-    flavor, the change of the objective for one more GPU; a rule has no prices.
+    flavor, the change of the objective if there were one GPU more; a rule has no prices.
     """
 
     first: Ints
@@ -54,11 +55,11 @@ class Allocation:
     dropped: tuple[int, ...] = ()
     """Jobs whose deadlines the policy gave up so that other jobs meet theirs."""
     discounts: Floats | None = None
-    """The factor by which the policy has multiplied each job's shares at the end; None without such
-    factors."""
+    """The factor by which the policy multiplied each job's shares at the end; None if the policy
+    uses no such factors."""
     unfinished: tuple[int, ...] = ()
-    """Jobs for which the policy does not know whether they could get more: the answer would take
-    more work than ``Problem.work_max``, or rounding hides the answer."""
+    """Jobs that could perhaps get more: to find out would take more work than ``Problem.work_max``,
+    or rounding hides whether they could."""
 
     @property
     def gap(self) -> float:
@@ -81,9 +82,9 @@ class UnsolvedCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsolved:
-    """A refusal: the job or flavor for which the policy has no answer, and a remedy.
+    """A refusal: the job or the flavor because of which there is no answer, and a remedy.
 
-    ``jobs`` has all jobs with this fault; the policy may have an answer for the other jobs.
+    ``jobs`` has all jobs with the same fault; without these jobs, the policy may have an answer.
     """
 
     code: UnsolvedCode
@@ -114,7 +115,7 @@ def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> 
 
 
 def run_shares(allocation: Allocation, jobs: int) -> Floats:
-    """Return each job's total shares, alone and in pairs, as (jobs, flavors)."""
+    """Return each job's shares, alone and in pairs together, as an array (jobs, flavors)."""
     found: Floats = np.array(allocation.shares[:jobs])
     pairs = slice(jobs, len(allocation.shares))
     if pairs.start < pairs.stop:
@@ -142,7 +143,7 @@ def job_rates(problem: Problem, allocation: Allocation) -> Floats:
 
 
 def paired_shares(allocation: Allocation, jobs: int) -> Floats:
-    """Return the part of ``run_shares`` that each job has in pairs, as (jobs, flavors)."""
+    """Return the part of ``run_shares`` that jobs have in pairs, as an array (jobs, flavors)."""
     found: Floats = np.zeros_like(allocation.shares[:jobs])
     pairs = slice(jobs, len(allocation.shares))
     np.add.at(found, allocation.first[pairs], allocation.shares[pairs])
@@ -151,7 +152,7 @@ def paired_shares(allocation: Allocation, jobs: int) -> Floats:
 
 
 def breaches(problem: Problem, allocation: Allocation) -> list[str]:
-    """Return a text for each constraint that ``allocation`` breaks by more than rounding."""
+    """Return a text for each constraint that ``allocation`` breaks, except by rounding errors."""
     shares, first, second = allocation.shares, allocation.first, allocation.second
     jobs, _ = problem.shape
     found = []

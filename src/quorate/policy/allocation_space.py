@@ -1,4 +1,4 @@
-"""The space of allocations: the shares that jobs may get, and the rates of jobs with them.
+"""The space of allocations: the shares that jobs may get, and the jobs' rates with these.
 
 A row is a job alone or a pair, and a column is the share of one row on one flavor. A column exists
 only if every job of the row makes progress on the flavor. The base constraints are those of Gavel,
@@ -18,7 +18,7 @@ from quorate.policy.solvers.lp import INFINITE, Program
 
 
 def added(places: Ints, amounts: Floats, count: int) -> Floats:
-    """Return, for each place from 0 to ``count - 1``, the sum of the ``amounts`` at this place."""
+    """Return, for each place from 0 to ``count - 1``, the sum of the ``amounts`` at that place."""
     return np.bincount(places, weights=amounts, minlength=count).astype(np.float64, copy=False)
 
 
@@ -27,9 +27,9 @@ class Space:
     """The columns of a problem, and the rates that they give to jobs.
 
     ``rows`` and ``flavors`` have the row and the flavor of each column. ``first`` and ``second``
-    have the jobs of each row; rows of single jobs come first. An entry is a column (``columns``), a
-    job (``jobs``), and the job's rate with a whole share of the column (``rates``). A column of a
-    pair has two entries.
+    have the jobs of each row; rows of single jobs come first. ``columns``, ``jobs`` and ``rates``
+    have the entries: a column, a job, and the job's rate if the share of the column is 1. The
+    column of a pair has two entries.
     """
 
     problem: Problem
@@ -41,32 +41,32 @@ class Space:
     columns: Ints
     rates: Floats
     counts: Ints | None = None
-    """The number of equal jobs that each row represents; None if each row is one job."""
+    """The number of equal jobs that each row represents; None if each row represents one job."""
 
     @property
     def loads(self) -> Floats:
-        """The number of GPUs that a whole share of each column takes, for all jobs of its row."""
+        """The number of GPUs that each column takes at a share of 1, for all jobs of its row."""
         scales = self.problem.scales[self.first[self.rows]].astype(np.float64)
         return scales if self.counts is None else scales * self.counts[self.rows]
 
     def rates_of(self, shares: Floats) -> Floats:
-        """Return the rate of each job with these shares of the columns."""
+        """Return the rate that each job has if the columns have these shares."""
         jobs, _ = self.problem.shape
         return added(self.jobs, self.rates * shares[self.columns], jobs)
 
     def used(self, shares: Floats) -> Floats:
-        """Return the number of GPUs of each flavor that these shares of the columns take."""
+        """Return the number of GPUs of each flavor that the columns use with these shares."""
         return added(self.flavors, self.loads * shares, len(self.problem.gpus))
 
     def fastest(self) -> Floats:
-        """Return the highest rate of each job in any column; no shares give the job more."""
+        """Return the highest rate of each job in any column: no shares can give the job more."""
         jobs, _ = self.problem.shape
         found = np.zeros(jobs)
         np.maximum.at(found, self.jobs, self.rates)
         return found
 
     def fitted(self, shares: Floats) -> Floats:
-        """Return ``shares``, reduced wherever the rounding of a solver made them exceed a limit."""
+        """Return ``shares``, reduced where they exceed a limit because of a solver's rounding."""
         found = np.maximum(shares, 0.0)
         jobs, _ = self.problem.shape
         time = added(self.jobs, found[self.columns], jobs)
@@ -79,7 +79,7 @@ class Space:
         return found
 
     def allocation(self, shares: Floats, *, objective: float, bound: float) -> Allocation:
-        """Return the shares of the columns as an allocation; pairs without a share are left out."""
+        """Return ``shares`` of the columns as an allocation, without pairs that have no share."""
         jobs, flavors = self.problem.shape
         whole = np.zeros((len(self.first), flavors))
         whole[self.rows, self.flavors] = shares
@@ -98,7 +98,7 @@ class Space:
 def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space:
     """Return the space of ``problem``, with its pairs or without.
 
-    ``agnostic`` policies treat every job as equally fast on all flavors that can run it.
+    If ``agnostic``, every job is treated as equally fast on all flavors on which it can run.
     """
     jobs, _ = problem.shape
     usable = (problem.gpus > 0)[None, :]
@@ -134,10 +134,10 @@ def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space
 def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
     """Return the program over the columns of ``space`` that maximises ``gains``.
 
-    Its rows are, in this order: the rate of each job (at least 0; the caller may raise
-    ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more`` adds one
-    column after those of ``space``, and has the amount that this column adds to the rate of each
-    job. The last values of ``gains`` belong to these added columns.
+    The program has these rows, in this order: the rate of each job (at least 0; the caller may
+    raise ``row_low``), the time of each job, and the GPUs of each flavor. Each item of ``more``
+    adds one column after the columns of ``space``. The item has the amount that the added column
+    contributes to the rate of each job. The last values of ``gains`` belong to the added columns.
     """
     jobs, flavors = space.problem.shape
     count = len(space.rows)
@@ -173,7 +173,7 @@ def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Progr
 
 
 def unsolvable(problem: Problem) -> Unsolved | None:
-    """Return a refusal if there are no jobs, no GPUs, or a job that cannot run or has no weight."""
+    """Return a refusal if there are no jobs or no GPUs, or if a job cannot run or has no weight."""
     refused = without_anything(problem)
     if refused is not None:
         return refused

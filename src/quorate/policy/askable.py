@@ -1,4 +1,4 @@
-"""Checks a problem before a policy solves it, and the answer afterwards."""
+"""Checks a problem before a policy solves it, and checks the policy's answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.policy.problem import Problem, read_only
 
 
 class Asked(Protocol):
-    """The properties of a policy that ``answer`` reads."""
+    """The properties of a policy that the function ``answer`` reads."""
 
     @property
     def name(self) -> str:
@@ -71,8 +71,9 @@ def without_steps(problem: Problem) -> Unsolved | None:
 def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
     """Return the answer of ``policy``, after checking the problem and the answer.
 
-    If the allocation breaks a constraint, return a refusal that names the job or flavor instead.
-    The policy gets arrays that it cannot change, because other policies may get the same problem.
+    If the allocation breaks a constraint, return instead a refusal that names the job or the
+    flavor. The policy gets arrays that cannot be changed, because other policies may get the same
+    problem.
     """
     refusal = without_anything(problem)
     if refusal is None and policy.reads_steps:
@@ -101,7 +102,7 @@ def first_breach(problem: Problem, found: Allocation) -> str | None:
 
 
 def broken(breach: str, answer_of: str, report: str) -> Unsolved:
-    """Return the refusal of an answer with ``breach``; the remedy ends with ``report``."""
+    """Return the refusal of an answer that has the fault ``breach``; ``report`` ends the remedy."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED,
         subject=breach.partition(":")[0],

@@ -1,7 +1,7 @@
-"""The demand of jobs or of classes of equal jobs, and the shares of pairs of class members.
+"""The demand of jobs, or of classes of equal jobs, and the shares of pairs of class members.
 
 A pair of classes represents the pairs of their members. A class with two or more members also forms
-a pair with itself.
+a pair with itself, which represents the pairs among its members.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def demand_of(problem: Problem) -> Demand:
 
 
 def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
-    """Return the demand of the classes; None if members of a class differ in their pairs."""
+    """Return the demand of the classes; None if the members of some class differ in their pairs."""
     pairs = problem.pairs
     together = None
     if pairs is not None and len(pairs):
@@ -51,7 +51,7 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return ``rates``, with 0 for both jobs of a pair on flavors where one makes no progress."""
+    """Return ``rates``, but 0 for both jobs of a pair where one of the two makes no progress."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
@@ -59,8 +59,8 @@ def _moving(rates: Floats) -> Floats:
 def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
     """Return the pairs of classes; None if pairs of members are missing or differ in their rates.
 
-    A pair of classes represents all pairs of their members. If the classes differ, a share of 1
-    takes the whole time of every member of the smaller class.
+    A pair of classes represents all pairs of their members. A share of 1 of a pair of two different
+    classes takes the whole time of every member of the smaller class.
     """
     a, b = classes.of[pairs.first], classes.of[pairs.second]
     is_turned = a > b
@@ -93,7 +93,7 @@ def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairShares:
-    """The pairs of jobs with a share: ``first < second``, and a row of shares for each pair."""
+    """The pairs of jobs that have a share: ``first < second``, and one row of shares per pair."""
 
     first: Ints
     second: Ints
@@ -107,11 +107,12 @@ def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
 
 
 def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
-    """Return pairs of jobs that divide the time of each pair of classes evenly.
+    """Return pairs of jobs among which the time of each pair of classes is divided evenly.
 
-    For two different classes, the members of each class divide a line into equal parts, and members
-    whose parts overlap are paired. For a class with itself, each member is paired with the next
-    member, in a ring. Both methods make about as many pairs as there are members.
+    For two different classes, a line is divided twice into equal parts: once among the members of
+    the one class, and once among those of the other. Members whose parts overlap are paired. For a
+    class with itself, each member is paired with the next member, in a ring. Both methods make
+    about as many pairs as there are members.
     """
     order = np.argsort(classes.of, kind="stable")
     starts = np.cumsum(classes.counts) - classes.counts
@@ -135,7 +136,7 @@ def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> Pa
 
 
 def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of ``n`` and ``m`` members, and each pair's part of the class pair's share."""
+    """Return the pairs of ``n`` and ``m`` members, and each pair's part of their classes' share."""
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     begins = np.concatenate(([0], ends[:-1]))
     part: Floats = (ends - begins) / max(n, m)
@@ -143,7 +144,7 @@ def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
 
 
 def _ring(n: int) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of each of ``n`` members with the next, and each pair's part of the share."""
+    """Return the pairs of each of ``n`` members with the next, and each pair's part of a share."""
     if n == 2:  # noqa: PLR2004 - two are a pair, not a ring
         return np.array([0]), np.array([1]), np.array([2.0])
     left = np.arange(n)

@@ -1,8 +1,8 @@
 """Classes of jobs that are equal in all fields that a policy reads.
 
-Equal jobs are interchangeable and the problems are convex, so there is an optimum that treats equal
-jobs equally. A class is therefore solved as one row with the load of all its members, and each
-member gets the share of the row.
+Equal jobs are interchangeable, and the problems are convex. So there is an optimum that treats
+equal jobs equally. Therefore a class is solved as one row with the load of all its members, and
+each member gets the share of this row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from quorate.policy.problem import Bools, Ints, Problem
 BLOCK: Final = 12_288
 """The number of jobs that are processed together, so that their data fits the cache."""
 FEW: Final = 256
-"""The number of jobs that are read first, to see whether classes help. For this many jobs or fewer,
-a dictionary is faster than arrays."""
+"""The number of jobs that are read first, to see whether there are few enough classes. For this
+many jobs or fewer, a dictionary is faster than arrays."""
 TABLES: Final = 8
 """The most hash tables that are tried for a job. The next table is tried if the job's place in a
 table belongs to another class."""
@@ -33,7 +33,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Classes:
-    """The class of each job, and the first member and number of members of each class.
+    """The class of each job, and the first member and the number of members of each class.
 
     Classes are in the order of their first members.
     """
@@ -47,7 +47,7 @@ class Classes:
 
 
 class _Tables:
-    """The classes so far, found by a hash of a job's columns; equal jobs share a class."""
+    """The classes found so far. A job's class is found by a hash of the job's columns."""
 
     def __init__(self, columns: Sequence[Words], at_most: int) -> None:
         self.columns = columns
@@ -57,7 +57,7 @@ class _Tables:
         self.members: list[Words] = [column[:0] for column in columns]
 
     def find(self, start: int, of: Ints) -> bool:
-        """Write into ``of`` the class of each job from ``start`` on.
+        """Write the class of each job of one block, from ``start`` on, into ``of``.
 
         Return False if there are more than ``at_most`` classes, or too many for the hash tables.
         """
@@ -84,7 +84,7 @@ class _Tables:
         return False
 
     def _is_same(self, part: Sequence[Words], rows: Ints | slice, found: Ints) -> Bools:
-        """Return whether each job equals the first member of the class found for it."""
+        """Return, for each job, whether it equals the first member of the class found for it."""
         same = np.ones(len(found), dtype=bool)
         member = np.empty(len(found), dtype=np.uint64)
         is_equal = np.empty_like(same)
@@ -112,7 +112,7 @@ class _Tables:
 def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes | None:
     """Return the classes of jobs that are equal in the fields ``reads``; None if too many.
 
-    Takes O(jobs), and less if all jobs differ, because the first jobs already make too many
+    Takes O(jobs). If all jobs differ, it takes less, because the first jobs already make too many
     classes.
     """
     columns: list[Words] = []
@@ -122,7 +122,8 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
     jobs = len(problem.jobs)
     if jobs <= FEW:
         return _classes_of_few(columns, at_most)
-    # A column with a single value distinguishes no jobs. If all are such columns, keep one.
+    # A column in which all jobs have the same value distinguishes no jobs. If all columns are like
+    # this, keep one.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
@@ -152,7 +153,7 @@ def _classes_of_few(columns: Sequence[Words], at_most: int) -> Classes | None:
 
 
 def _tells_apart(column: Words) -> bool:
-    """Return whether the column has different values; its first values are checked first."""
+    """Return whether the column has different values. The first values are compared first."""
     first = column[0]
     return bool(np.any(column[:FEW] != first) or np.any(column[FEW:] != first))
 

@@ -1,15 +1,16 @@
-"""Estimates the rates of types of jobs that share GPUs, if only a few pairs were measured.
+"""Estimates the rates at which types of jobs share GPUs, if only few pairs were measured.
 
-The few measurements of a type are completed to a whole row of the matrix of known types. The type
-then takes the ratios of the nearest known type (Gavel, section 6). The completion is a
-factorisation by alternating least squares (Salakhutdinov and Mnih 2008) from a given start, so this
-module uses no random numbers.
+The known types are those that were measured in all pairs with each other; they make a matrix
+without gaps. The few measurements of another type are completed to a whole row like those of this
+matrix. The type then gets the ratios of the known type whose row is nearest (Gavel, section 6). The
+completion is a factorisation by alternating least squares (Salakhutdinov and Mnih 2008). It begins
+at a given start, so this module uses no random numbers.
 
-A ratio is the rate of a type in a pair with another, divided by its rate alone on the same flavor.
-Rows are types. Columns are flavors and, within each flavor, the known types in the order of the
-rows. The published estimator numbers the columns of a new row by all types, but reads them as if
-they were numbered by known types. It therefore compares the wrong columns if any type is not known.
-Here, columns have one numbering.
+A ratio is the rate of a type in a pair with another type, divided by the first type's rate alone on
+the same flavor. Rows are types. Columns are flavors and, within each flavor, the known types in the
+order of the rows. The published estimator numbers the columns of a new row by all types, but reads
+them as if they were numbered by known types. So it compares the wrong columns if any type is not
+known. This module numbers the columns by known types everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from quorate.policy.problem import Floats
 RANK: Final = 10
 PENALTY: Final = 1e-2
 SETTLED: Final = 1e-3
-"""The factorisation has settled if a pass changes the matrix by at most this norm per entry."""
+"""The factorisation has settled when a pass changes the matrix by at most this norm per entry."""
 PASSES_MAX: Final = 100
 
 Known = NDArray[np.bool_]
@@ -58,10 +59,11 @@ class UnmatchedCode(StrEnum):
 
 
 def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
-    """Return a start that is not random: the largest singular vectors of the filled matrix.
+    """Return a start that is not random: the largest singular vectors of the completed matrix.
 
-    Unknown values are filled with the mean of the known values of their column. If the matrix has
-    fewer singular vectors than ``rank``, the remaining factors (up to ``rank``) start at zero.
+    To complete the matrix, each unknown value is replaced by the mean of the known values of its
+    column. If the matrix has fewer singular vectors than ``rank``, the remaining factors (up to
+    ``rank``) start at zero.
     """
     counts = np.maximum(known.sum(axis=0), 1)
     means = np.where(known, matrix, 0.0).sum(axis=0) / counts
@@ -76,10 +78,11 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
 
 
 def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
-    """Return the product of factors nearest to the known values; None if it does not settle.
+    """Return the product of factors that is nearest to the known values; None without success.
 
-    Unknown values of ``matrix`` are not read. Row factors and column factors are computed in turn,
-    each by regularised least squares (mu = ``PENALTY``) while the other factors stay fixed.
+    The result is None if the factors do not settle. Unknown values of ``matrix`` are not read. Row
+    factors and column factors are computed in turn, by regularised least squares (mu =
+    ``PENALTY``). While the row factors are computed, the column factors stay fixed, and vice versa.
     """
     rows, columns = start.rows.copy(), start.columns.copy()
     weights = known.astype(np.float64)
@@ -101,8 +104,8 @@ def match(
     """Return the row of ``references`` nearest to ``measured``, which has NaN for gaps.
 
     ``references`` has no gaps. Gaps of ``measured`` are filled with estimates from 0 to 1. The
-    distance is 1 minus the cosine, so rows with the same direction are near each other. Ties go to
-    the earlier row; a row of zeros matches no row.
+    distance of two rows is 1 minus the cosine of their angle, so rows with the same direction are
+    near each other. Of equally near rows, the earlier one is taken. A row of zeros matches no row.
     """
     is_measured = ~np.isnan(measured)
     if not is_measured.any():

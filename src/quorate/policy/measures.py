@@ -18,16 +18,17 @@ class Measures:
     """
 
     least_relative_rate: float
-    """The least normalised rate of a job: rate times scale, divided by the job's weight and by its
-    rate on a proportional mix of all GPUs (Gavel, section 4.1)."""
+    """The least normalised rate of all jobs. A normalised rate is the job's rate times its scale,
+    divided by its weight and by its rate on a proportional mix of all GPUs (Gavel, section 4.1)."""
     finish_time_ratio: float
-    """The largest ratio of a job's duration to its duration alone on an equal share (Themis)."""
+    """The largest ratio of a job's duration to the duration that the job would have alone on an
+    equal share of the GPUs (Themis)."""
     makespan_s: float
-    """The time until the last job ends, if nothing changes."""
+    """The time until the last job ends, if the allocation and the jobs do not change."""
     rate_sum: float
-    """Steps per second of all jobs together."""
+    """The steps per second of all jobs together."""
     rate_per_cost: float
-    """The sum of the rates, each divided by the hourly price of a GPU of its flavor."""
+    """The sum of the rates, each divided by the hourly price of a GPU of the flavor."""
     gpus_used: Floats
     """The mean number of busy GPUs of each flavor."""
 
@@ -46,21 +47,21 @@ def measures(problem: Problem, allocation: Allocation) -> Measures:
 
 
 def proportional_shares(problem: Problem) -> Floats:
-    """Return shares that give each job its whole time on the cluster's mix of flavors."""
+    """Return shares that give each job its whole time, divided among flavors by their GPUs."""
     jobs, flavors = problem.shape
     mix = problem.gpus / problem.gpus.sum()
     return np.broadcast_to(mix, (jobs, flavors)).copy()
 
 
 def isolated_shares(problem: Problem) -> Floats:
-    """Return shares that give each job the same part of every flavor, at most its whole time."""
+    """Return shares by which each job has the same part of every flavor, within its whole time."""
     jobs, _ = problem.shape
     shares = problem.gpus[None, :] / (jobs * problem.scales[:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
 
 
 def least_relative_rate(problem: Problem, rates: Floats) -> float:
-    """Return the least of the jobs' rates relative to a proportional mix; 0 if a job cannot run."""
+    """Return the least normalised rate of all jobs (``Measures``); 0 if a job cannot run."""
     mixed = np.einsum("mj,mj->m", problem.rates, proportional_shares(problem))
     relative = np.zeros(len(rates))
     np.divide(rates * problem.scales, problem.weights * mixed, out=relative, where=mixed > 0)

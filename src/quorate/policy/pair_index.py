@@ -1,4 +1,4 @@
-"""Pairs by their two jobs: their names in files, and their rows in a problem."""
+"""Finds pairs by their two jobs: the names of pairs in files, and their rows in a problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PairIndex:
         self._keys = keys[self._order]
 
     def row(self, one: int, other: int) -> int | None:
-        """Return the row of the pair of two jobs, in either order; None if they cannot share."""
+        """Return the row of the pair of two jobs, given in any order; None without such a pair."""
         key = min(one, other) * self._jobs + max(one, other)
         place = int(np.searchsorted(self._keys, key))
         if place == len(self._keys) or self._keys[place] != key:

@@ -10,7 +10,7 @@ PARTS: Final = ("numpy", "highspy")
 
 
 def missing_part() -> str | None:
-    """Return the first package that is not installed, or None; no package is loaded."""
+    """Return the first package that is not installed, or None, without loading a package."""
     return next((part for part in PARTS if find_spec(part) is None), None)
 
 

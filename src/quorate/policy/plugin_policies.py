@@ -1,8 +1,8 @@
 """Policies of other packages: entry points of the group ``quorate.policies``.
 
-A package names one ``Policy``, or a tuple of them, in each of its entry points. A fault names the
-package that causes it; the other policies stay available. The shipped policies come first, and a
-package cannot replace them. See docs/policy-plugins.md.
+Each entry point of a package names one ``Policy`` or a tuple of policies. If a policy has a fault,
+the fault's text names the package, and the other policies stay available. The shipped policies come
+first, and a package cannot replace them. See docs/policy-plugins.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPolicies:
-    """The policies by name, shipped policies first, and the faults of packages."""
+    """The policies by name, with Quorate's own policies first, and the faults of packages."""
 
     by_name: Mapping[str, Policy]
     faults: tuple[str, ...] = ()
 
     def hint(self) -> str:
-        """Return the faults as the end of a sentence about an unknown policy; empty if none."""
+        """Return the faults as a text to append to the message about an unknown policy, if any."""
         return f" ({'; '.join(self.faults)})" if self.faults else ""
 
 
@@ -67,7 +67,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, ...]:
-    """Return the policies that an entry point names; none, with a fault, if it cannot be loaded."""
+    """Return the policies that ``point`` names; none, with a fault, if it cannot be loaded."""
     try:
         named = point.load()
     except Exception as error:  # noqa: BLE001 - any code runs here, and the fault names its package
@@ -97,7 +97,7 @@ def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
 
 
 def _guarded(policy: Policy, package: str) -> Solve:
-    """Return the function of ``policy``, with its errors as refusals that name the package.
+    """Return ``policy``'s function, wrapped: an error becomes a refusal that names ``package``.
 
     An answer that breaks a constraint is also an error.
     """
@@ -147,7 +147,7 @@ def _misshapen(problem: Problem, found: object) -> str | None:
 
 
 def _unknown_pair(problem: Problem, found: Allocation) -> tuple[int, int] | None:
-    """Return the first pair in an answer that the problem does not list, as two rows; or None."""
+    """Return the rows of the first pair that an answer has but the problem lacks; None without."""
     jobs, _ = problem.shape
     pairs = problem.pairs
     if len(found.first) == jobs:

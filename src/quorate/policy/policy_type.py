@@ -28,24 +28,26 @@ class Policy:
     """Whether the policy needs the number of steps that each job has left."""
     reads_costs: bool = False
     reads_progress: bool = True
-    """Whether the answer depends on values that change while jobs run: remaining steps, ages, work
-    done so far, deadlines.
+    """Whether the policy's answer depends on values that change while jobs run: remaining steps,
+    ages, work done so far, deadlines.
 
-    If not, a pool calls the policy only when another value has changed.
+    If it does not, a pool calls the policy only when other values have changed.
     """
     is_for_the_last: bool = False
-    """Whether the objective is the end of the last job. A job whose shares add up to its whole time
-    then decides that end, so a pool lets it run before jobs that can make up for lost time."""
+    """Whether the objective is the end of the last job. If so, a job whose shares add up to its
+    whole time decides this end, so a pool lets such a job run before jobs that can make up for lost
+    time."""
     is_smooth: bool = False
     """Whether small changes of rates change the share of each job only a little. If so, a pool
-    keeps the rates of the last round, and calls the policy only after a rate has changed by more
-    than a few percent."""
+    keeps using the rates of the last round, and calls the policy again only when a rate has changed
+    by more than a few percent."""
     pairs_max: int | None = None
-    """The most pairs with which a pool calls the policy, if fewer than usual."""
+    """The most pairs with which a pool calls the policy; None for the usual limit."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
-    """The most jobs with which a pool calls the policy, and the most jobs for each GPU that they
-    can use. With these numbers and three flavors, the policy takes about a second.
+    """Two limits for calls by a pool: the most jobs, and the most jobs for each GPU that the jobs
+    can use. With so many jobs and three flavors, the policy takes about a second.
 
-    None if the policy is always fast. Callers other than pools are not limited.
+    None means no limits, because the policy is always fast. Other callers than pools have no
+    limits.
     """

@@ -1,9 +1,9 @@
 """A problem: jobs, their rates on each flavor, and the number of GPUs of each flavor.
 
 Arrays have one row for each job, in the order of ``jobs``, and one column for each flavor, in the
-order of ``flavors``. Policies use names only in refusals, to break ties and to draw at random.
-There may be any number of flavors with any names. Only this package uses floats: pools count in
-GPUs and milliseconds.
+order of ``flavors``. Policies use the names of jobs and flavors only in refusals, to break ties,
+and for random draws. There may be any number of flavors with any names. Only this package uses
+floats; pools use integers, in GPUs and milliseconds.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
-    """Pairs of jobs that can share GPUs, and the rates of both jobs in each pair.
+    """Pairs of jobs that can share GPUs, and the rates that both jobs of each pair then have.
 
     ``first`` and ``second`` are rows of jobs, ``first < second``, of equal scale. ``rates`` has the
-    shape (pairs, flavors, 2); a pair cannot run on a flavor on which one of its jobs makes no
-    progress.
+    shape (pairs, flavors, 2). A pair cannot run on a flavor if one of its jobs makes no progress
+    there.
     """
 
     first: Ints
@@ -62,10 +62,15 @@ class Problem:
     """The input of a policy.
 
     ``rates`` are in steps per second of the whole job on GPUs of one flavor. ``scales`` is the
-    number of GPUs that a job takes. Only some policies read ``steps_left``, ``ages_s`` (since the
-    job first ran), ``isolated_s`` (the time its work so far would have taken alone on an equal
-    share), ``deadlines_s`` (from now; infinite without a deadline) and ``costs`` (per GPU and hour
-    of each flavor). ``work_max`` limits the work of policies that can stop early, counted as in
+    number of GPUs that a job takes. Only some policies read the following fields:
+
+    - ``steps_left``: the remaining steps.
+    - ``ages_s``: the time since the job first ran.
+    - ``isolated_s``: the time that the job's work so far would have taken alone on an equal share.
+    - ``deadlines_s``: the time from now to the deadline; infinite without a deadline.
+    - ``costs``: the price of a GPU of each flavor for an hour.
+
+    ``work_max`` limits the work of policies that can stop early. Work is counted as in
     ``solvers/work_count.py``; None means no limit.
     """
 
@@ -96,10 +101,10 @@ class Problem:
 
 
 def read_only(problem: Problem) -> Problem:
-    """Return ``problem`` with arrays that a policy cannot change by mistake.
+    """Return ``problem`` with arrays of which a policy cannot change the values by mistake.
 
-    The arrays are views of those of ``problem``, so nothing is copied; an assignment to one raises
-    ``ValueError``.
+    The arrays are views of the arrays of ``problem``, so nothing is copied. An assignment to an
+    element raises ``ValueError``.
     """
     pairs = problem.pairs
     return replace(

@@ -1,7 +1,7 @@
-"""The policies by name: one table, from which the command line, pools and tests choose.
+"""The policies by name. The command line, pools and tests choose policies from this table.
 
 The names are the published names of the policies. A family is a module that exports its policies as
-a tuple; this table lists the families.
+a tuple. This table lists the families.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class FleetState(PlanState):
         self._pending_free[node.name] = free
 
     def mark_node(self, name: str, status: NodeStatus, mark: NodeMark) -> None:
-        """Set the status of a node and who marked it; offer or withhold its slots accordingly."""
+        """Set a node's status and who set it; offer or withhold its slots as the status says."""
         self.ends_changed()
         record = self.nodes[name]
         island = self._own_island(record.island)

@@ -264,7 +264,7 @@ class WorkState(FleetState):
         self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
 
     def discount_queued(self, run: Run) -> None:
-        """Stop counting ``run`` among the queued runs of its pool and owner, if counts exist."""
+        """Stop counting ``run`` as a queued run of its pool and owner, if these are counted."""
         if not self.leases_indexed:
             return
         whose = (run.pool, run.owner)

@@ -70,7 +70,7 @@ def is_released(view: UpstreamView, run: Run) -> bool:
 
 
 def eligible_since_ms(view: UpstreamView, record: RunRecord) -> int | None:
-    """Return since when nothing but room blocks a run; None while something else blocks it.
+    """Return since when neither an upstream nor an array's limit blocks a run; None if one does.
 
     An upstream blocks a follower until the upstream has completed (or ended, if any end is enough).
     The limit of an array blocks a task until the task is released. For a run that nothing blocked,

@@ -1,1 +1,1 @@
-"""Reads files of rates, jobs, clusters and problems; writes tables of rates, and allocations."""
+"""Reads files of rates, jobs, clusters and problems. Writes tables of rates, and allocations."""

@@ -1,7 +1,7 @@
 """The form of allocations in JSON.
 
-An allocation is ``{"0": {"v100": 0.5, ...}, "0,1": {...}}``: the shares of each job alone, and of
-two jobs that share GPUs.
+An allocation is ``{"0": {"v100": 0.5, ...}, "0,1": {...}}``. The key ``"0"`` has the shares of job
+0 alone, and ``"0,1"`` has the shares of the jobs 0 and 1 on GPUs that they use together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Fills gaps in tables of rates with estimates.
 
-The *known* types of a scale were measured in pairs with each other on every flavor. Each other type
-of the scale is matched with a known type, and takes the ratios of the known type's pair rates to
-its rate alone (Gavel, section 6). Measured rates stay unchanged. The rate of a type alone is never
+The scale of a type is its number of GPUs. The *known* types of a scale were measured in pairs with
+each other on every flavor. Each other type of the scale is matched with a known type (Gavel,
+section 6). A ratio is a type's rate in a pair, divided by its rate alone; the matched type gets the
+ratios of the known type. Measured rates stay unchanged. The rate of a type alone is never
 estimated, because every type that runs was measured alone.
 """
 
@@ -30,7 +31,7 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMatch:
-    """An estimated type: the type it matches, the distance, and the number of measurements."""
+    """An estimated type, the known type that it matches, their distance, and the measurements."""
 
     type: JobType
     like: JobType
@@ -41,7 +42,7 @@ class TypeMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimated:
-    """A table with estimates, the match of each estimated type, and the number of filled pairs."""
+    """A table with estimates, the match of each estimated type, and how many pairs were filled."""
 
     table: ThroughputTable
     matches: tuple[TypeMatch, ...]
@@ -52,17 +53,17 @@ class Estimated:
 class Family:
     """The types of one scale, by their rows in the table, and the ratios of their pairs.
 
-    ``ratios`` has the shape (types, flavors, types): the rate of the first type in a pair with the
-    second, divided by the rate of the first alone. NaN is a gap.
+    ``ratios`` has the shape (types, flavors, types). A ratio is the rate of the first type in a
+    pair with the second type, divided by the rate of the first type alone. NaN is a gap.
     """
 
     types: tuple[int, ...]
     ratios: Floats
 
     def known(self) -> tuple[int, ...]:
-        """Return the indexes of types that have no gap in the ratios among them.
+        """Return the indexes of the known types: the ratios among these have no gap.
 
-        While there are gaps, the type with the most gaps is removed; on ties, the last one.
+        While there are gaps, the type with the most gaps is removed; of several, the last one.
         """
         gaps: Known = np.asarray(np.isnan(self.ratios).any(axis=1))
         missing: Known = np.logical_or(gaps, gaps.T)
@@ -81,7 +82,7 @@ class Family:
 
 
 def families(table: ThroughputTable) -> tuple[Family, ...]:
-    """Return the types of each scale, smallest first; scales without any pair are left out."""
+    """Return the types of each scale, smallest scale first, without scales that have no pair."""
     paired = _paired(table)
     found = []
     for scale in sorted({each.scale for each in table.types}):
@@ -98,7 +99,7 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
 
 
 def estimated(table: ThroughputTable) -> Estimated | Faulty:
-    """Return ``table`` with estimates for gaps among types of one scale, or the faults.
+    """Return ``table`` with estimates in the gaps of pairs of one scale, or the faults.
 
     A scale without any measured pair stays without pairs.
     """
@@ -124,7 +125,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
 def _likes(
     table: ThroughputTable, family: Family, at: At, matches: list[TypeMatch]
 ) -> dict[int, int]:
-    """Return the type that each type of ``family`` matches; a known type matches itself."""
+    """Return the known type that each type of ``family`` matches; a known type matches itself."""
     known = family.known()
     if not known:
         scale = table.types[family.types[0]].scale
@@ -177,7 +178,7 @@ def _fill(table: ThroughputTable, family: Family, like: dict[int, int], paired: 
 
 
 def _paired(table: ThroughputTable) -> Floats:
-    """Return each type's rate in pairs with each type, as (types, types, flavors), NaN for gaps."""
+    """Return the rates of types in pairs, as an array (types, types, flavors); NaN is a gap."""
     types = len(table.types)
     found = np.full((types, types, len(table.flavors)), np.nan)
     found[table.pair_second, table.pair_first] = table.together.paired[:, :, 1]
@@ -188,7 +189,7 @@ def _paired(table: ThroughputTable) -> Floats:
 def _with_pairs(table: ThroughputTable, paired: Floats) -> ThroughputTable:
     """Return ``table`` with the rates of ``paired``.
 
-    Existing pairs keep their places, and new pairs follow.
+    Pairs that ``table`` has already keep their places; new pairs come after them.
     """
     had = set(zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True))
     there = np.argwhere(~np.isnan(paired).all(axis=2))

@@ -1,6 +1,6 @@
 """Faults in files of rates, jobs or shares: the place, the fault, and the remedy.
 
-A reader continues after a fault, so that it reports all faults at once.
+A reader continues after a fault, so that it can report all faults of a file at once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ NAMES_SHOWN_MAX: Final = 8
 """The most known names that a fault lists."""
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
-"""The smallest and the largest accepted number; the quotient of two accepted numbers is finite."""
+"""The smallest and the largest accepted number. They are chosen so that the quotient of two
+accepted numbers is finite."""
 
 UNREADABLE: Final = object()
-"""The value of a text that is not JSON; its fault has been recorded."""
+"""The result of reading a text that is not JSON; the fault was recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def text_of(value: object, at: At) -> str | None:
 
 
 def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
-    """Return ``value`` if it is finite and ``least`` or above; else None, with a fault."""
+    """Return ``value`` if it is finite and at least ``least``; else None, with a fault."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         at.fault(f"must be a number, got {shown(value)}", "write a number without quotes")
         return None
@@ -145,7 +146,7 @@ def number_of(value: object, at: At, *, least: float = 0.0) -> float | None:
 
 
 def quantity_of(value: object, at: At) -> float:
-    """Return ``value`` if it is 0 or large enough as a divisor; else 0, with a fault."""
+    """Return ``value`` if it is 0, or large enough to divide by; else 0, with a fault."""
     found = number_of(value, at) or 0.0
     if 0 < found < NUMBER_MIN:
         at.fault(f"is too small: {shown(value)}", f"write 0, or at least {NUMBER_MIN:g}")
@@ -154,7 +155,7 @@ def quantity_of(value: object, at: At) -> float:
 
 
 def above_0(value: object, at: At) -> float:
-    """Return ``value`` if it is above 0 and large enough as a divisor; else 1, with a fault."""
+    """Return ``value`` if it is above 0 and large enough to divide by; else 1, with a fault."""
     faults = len(at.faults)
     found = quantity_of(value, at)
     if found == 0 and len(at.faults) == faults:
@@ -174,9 +175,9 @@ def whole_of(value: object, at: At, *, least: int = 0, most: int) -> int | None:
 
 
 def are_two_rates(value: Any) -> bool:
-    """Return whether ``value`` is two floats of at least 0; a fast check for most pairs.
+    """Return whether ``value`` is two floats of at least 0: a fast check that most pairs pass.
 
-    Other values may still be valid and need a full check.
+    A value that does not pass may still be valid, and needs a full check.
     """
     return (
         value.__class__ is list
@@ -188,7 +189,7 @@ def are_two_rates(value: Any) -> bool:
 
 
 def are_all_two_rates(values: Sequence[Any]) -> bool:
-    """Return whether ``are_two_rates`` holds for all of ``values``; much faster for many values."""
+    """Return whether ``are_two_rates`` is true for all ``values``; fast for many values."""
     if {*map(type, values)} - {list} or {*map(len, values)} - {2}:
         return False
     numbers = list(chain.from_iterable(values))

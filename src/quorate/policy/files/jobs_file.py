@@ -1,8 +1,8 @@
 """The file format of job states, and the problem of a cluster and jobs.
 
-Fields have the published names. A file may use the names of a job's state (``job_id``,
-``job_type``, ``total_steps``, ``SLO``) or those of recorded problems (``id``, ``type``,
-``num_steps_remaining``, ``slo_seconds_left``), which mean the same.
+Fields have the names that Gavel's simulator uses. Some fields have two names: one of a job's state
+(``job_id``, ``job_type``, ``total_steps``, ``SLO``) and one of recorded problems (``id``, ``type``,
+``num_steps_remaining``, ``slo_seconds_left``). A file may use either name.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ FIELDS: Final = frozenset(
 class JobState:
     """One job: its type, its progress, and its terms.
 
-    ``steps_left`` is NaN if unknown. ``deadline_s`` counts from now; it is infinite without a
-    deadline. ``rates`` has the job's own rates by flavor; None if it uses the table's rates of its
-    type.
+    ``steps_left`` is NaN if it is not known. ``deadline_s`` is the time from now to the deadline;
+    it is infinite without a deadline. ``rates`` has the job's own rates by flavor; it is None if
+    the job uses the rates of its type in the table.
     """
 
     name: str
@@ -90,13 +90,13 @@ def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
 
 
 def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
-    """Return the jobs that ``value`` lists, in order; a faulty entry also becomes a job."""
+    """Return the jobs that ``value`` lists, in order; a faulty entry becomes a job as well."""
     items = items_of(value, at) or []
     return _judged([({}, entry, at.below(number)) for number, entry in enumerate(items)])
 
 
 def _judged(entries: list[tuple[dict[str, Any], Any, At]]) -> tuple[JobState, ...]:
-    """Return the job of each entry (fields, value, place), after checking each field."""
+    """Return the job of each entry (fields, value, place); check each field."""
     found: list[JobState] = []
     names: set[str] = set()
     for more, entry, at in entries:
@@ -137,7 +137,7 @@ def _either(fields: dict[str, Any], at: At, name: str, synonym: str) -> tuple[An
 
 
 def _steps(fields: dict[str, Any], at: At) -> tuple[Any, At]:
-    """Return the value and place of the remaining steps; without that field, of the total steps."""
+    """Return value and place of the remaining steps or, if these are not given, the total steps."""
     used = "num_steps_remaining" if "num_steps_remaining" in fields else "total_steps"
     return fields.get(used), at.below(used)
 

@@ -18,9 +18,9 @@ def encoded(tree: object) -> bytes:
 def decoded(data: bytes, at: At) -> Any:
     """Return the JSON value in ``data``; ``UNREADABLE``, with a fault, if ``data`` is not JSON.
 
-    Infinite numbers and NaN are accepted here, so that a later fault can name their place. A
-    repeated key is a fault, because one of its values would be lost. Half of a surrogate pair is a
-    fault, because it cannot be printed.
+    Infinite numbers and NaN are accepted here; a later check reports them with their place. A key
+    that an object has twice is a fault, because one of the values would be lost. Half of a
+    surrogate pair in a text is a fault, because it cannot be printed.
     """
 
     def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:

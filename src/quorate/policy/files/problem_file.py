@@ -1,7 +1,7 @@
 """Problems as one file: cluster, jobs with their rates, pairs, costs and entities.
 
-Recorded problems have this format. Their other fields (``case``, ``results`` and so on) do not
-belong to the problem, and are ignored.
+Recorded problems of Gavel's policies have this format. Other fields of such a file (``case``,
+``results`` and so on) do not belong to the problem, and are ignored.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.problem import Floats, Ints, Pairs, Problem
 
 OWN: Final = -1
-"""The row number of a job that has its own rates, and so no type in the table."""
+"""The row number of a job that has its own rates, and so needs no row of the table."""
 
 
 def problem_from_table(
@@ -24,9 +24,9 @@ def problem_from_table(
 ) -> Problem | Faulty:
     """Return the problem of sharing ``cluster`` among ``jobs``, or all faults.
 
-    A job's own rates are used instead of those of its type. Two jobs are a pair if the table has
-    the pair of their types, and both make progress on some flavor. Jobs with their own rates are in
-    no pair.
+    If a job has its own rates, these are used instead of the rates of its type. Two jobs are a pair
+    if the table has the pair of their types, and if both make progress together on some flavor.
+    Jobs with their own rates are in no pair.
     """
     at = At()
     columns = _columns(table, cluster, at.below("cluster"))
@@ -50,7 +50,7 @@ def problem_from_jobs(jobs: Sequence[JobState], cluster: Cluster) -> Problem | F
 
 
 def rates_of_jobs(jobs: Sequence[JobState], cluster: Cluster, at: At) -> Floats:
-    """Return the rates of each of ``jobs``; a job without its own rates is a fault."""
+    """Return the rates that each of ``jobs`` states; a job that states no rates is a fault."""
     found = np.zeros((len(jobs), len(cluster.flavors)))
     for number, job in enumerate(jobs):
         below = at.below(number)
@@ -142,14 +142,15 @@ def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
 
 
 def _pairs(table: ThroughputTable, types: Ints, columns: list[int], at: At) -> Pairs | None:
-    """Return all pairs of jobs that can share GPUs of some flavor, in the order of their rows."""
+    """Return all pairs of jobs that can share GPUs of some flavor, ordered by the jobs' rows."""
     rates = table.together.paired[:, columns]
     known = np.flatnonzero(~np.isnan(rates[:, :, 0]).all(axis=1))
     place = np.full((len(table.types) + 1, len(table.types) + 1), OWN, dtype=np.int64)
     place[table.pair_first[known], table.pair_second[known]] = known
     place[table.pair_second[known], table.pair_first[known]] = known
     first, second = np.triu_indices(len(types), 1)
-    # ``OWN`` selects the last row and column of ``place``, in which no pair is listed.
+    # For a job with its own rates, ``OWN`` selects the last row and column of ``place``, which have
+    # no pairs.
     row = place[types[first], types[second]]
     listed = row != OWN
     _complete(table, np.unique(row[listed]), columns, at)

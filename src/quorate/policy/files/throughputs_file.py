@@ -1,13 +1,14 @@
 """Tables of rates: the rate of each type of job on each flavor, alone and in pairs.
 
-The format is the published one (Gavel, ``simulation_throughputs.json``): flavor -> type -> ``null``
-(the type alone) or another type (the rates of the pair). ``[0, 0]`` means that the pair cannot
-share GPUs. A file may list a pair under only one of its types; ``write_throughputs`` lists it under
-both. A type is a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates
-on GPUs of several nodes are listed under the name of the flavor with ``_unconsolidated``.
+The format is the published one (Gavel, ``simulation_throughputs.json``): an object of flavors, each
+with an object of types. In the object of a type, the key ``null`` has the rate of the type alone,
+and the key of another type has the rates of the pair. ``[0, 0]`` means that the pair cannot share
+GPUs. A file may list a pair under only one of its types; ``write_throughputs`` lists it under both.
+A type is a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates on
+GPUs of several nodes are listed under the name of the flavor with ``_unconsolidated``.
 
-A wrong value is a fault. A missing value is a gap: it is reported, and a problem that needs the
-value is refused.
+A wrong value is a fault. A missing value is a gap: gaps are reported, and a problem that needs the
+missing value is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from quorate.policy.files.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
 
 _ROW_BITS: Final = 32
-"""The bits of a row in the code of a pair."""
+"""The number of bits that each of two rows has in the code of a pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,9 +55,9 @@ class Rates:
 class ThroughputTable:
     """The rates of every type on every flavor.
 
-    ``together`` has the rates on GPUs near each other, and ``spread`` the rates on spread GPUs,
-    which are NaN if the table has none. A pair is two rows of ``types``, ``first <= second``, and
-    has a rate for each of the two.
+    ``together`` has the rates on GPUs that are near each other. ``spread`` has the rates on GPUs of
+    several nodes, which are NaN if the table has no such rates. A pair is two rows of ``types``,
+    ``first <= second``, and has a rate for each of the two types.
     """
 
     flavors: tuple[str, ...]
@@ -67,13 +68,13 @@ class ThroughputTable:
     spread: Rates
 
     def gaps(self) -> tuple[Fault, ...]:
-        """Return every missing rate, except rates on GPUs that are spread."""
+        """Return every missing rate, except rates on GPUs of several nodes."""
         return tuple(_gaps(self, self.together, ""))
 
     def spread_gaps(self) -> tuple[Fault, ...]:
-        """Return every missing rate on spread GPUs, for each flavor with any rate on spread GPUs.
+        """Return the missing rates on GPUs of several nodes, for flavors that have any such rate.
 
-        A type of one GPU cannot be spread, so it is not included.
+        A type of one GPU cannot use several nodes, so it is left out.
         """
         return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
 
@@ -114,9 +115,9 @@ class _Reading:
         return row
 
     def known(self, pairs: Mapping[str, Any], at: At) -> tuple[list[int], Mapping[str, Any]]:
-        """Return the rows of the types that ``pairs`` names, and the pairs that have a row.
+        """Return the rows of the types that ``pairs`` names, and the pairs whose type has a row.
 
-        Each of the other pairs is a fault.
+        A pair whose type has no row is a fault.
         """
         rows = [row for key in pairs if (row := self.keys.get(key)) is not None]
         if len(rows) == len(pairs):
@@ -184,9 +185,9 @@ def _is_pair(value: object, at: At) -> bool:
 
 
 class _Listed:
-    """The pairs of a flavor as the file lists them: the row of the type, the other row, the rates.
+    """The pairs of a flavor as the file lists them: the type's row, the other row, the rates.
 
-    An entry is kept also if its rates are wrong.
+    An entry with wrong rates is kept, too.
     """
 
     def __init__(self) -> None:
@@ -197,7 +198,7 @@ class _Listed:
         self._keys: list[str] = []
 
     def add(self, row: int, others: list[int], pairs: Mapping[str, Any], at: At) -> None:
-        """Add the pairs that are listed ``at`` the type of ``row``; ``others`` has their rows."""
+        """Add ``pairs``, listed under the type of ``row``; ``others`` has their other rows."""
         self.ones += repeat(row, len(others))
         self.others += others
         self.rates += pairs.values()
@@ -205,7 +206,7 @@ class _Listed:
         self._keys += pairs
 
     def without_faults(self) -> _Listed:
-        """Return the entries with two rates each; each of the others is a fault."""
+        """Return the entries that have two rates each; record a fault for every other entry."""
         if are_all_two_rates(self.rates):
             return self
         kept = _Listed()
@@ -217,9 +218,9 @@ class _Listed:
 
 
 def _joined(listed: _Listed, types: list[JobType], at: At) -> _Pairs:
-    """Return each pair once, with the rates in the order of its two rows.
+    """Return each pair once, with its rates in the order of its two rows.
 
-    If only one of the two types lists a pair, the other type has the same rates.
+    A pair that is listed under only one of its types needs no second entry.
     """
     one, other = (np.array(rows, dtype=np.int64) for rows in (listed.ones, listed.others))
     rates = np.array([*chain.from_iterable(listed.rates)], dtype=np.float64).reshape(-1, 2)
@@ -251,7 +252,8 @@ def _code(one: Ints, other: Ints) -> Ints:
 def _table(reading: _Reading, flavors: tuple[str, ...]) -> ThroughputTable:
     listed = np.concatenate([each.codes for each in reading.paired.values()])
     codes, first = np.unique(listed, return_index=True)
-    # The pairs are in the order of the file; ``rank`` has their rows in the order of their codes.
+    # The pairs get rows in the order of the file. ``rank`` has the row of each pair, sorted by the
+    # codes of the pairs.
     order = np.argsort(first)
     rank = np.argsort(order)
     rows = codes[order]
@@ -304,7 +306,7 @@ def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
 
 
 def write_throughputs(table: ThroughputTable) -> bytes:
-    """Return ``table`` as a file; gaps stay gaps."""
+    """Return ``table`` in the form of a file; gaps stay gaps."""
     written: dict[str, dict[str, dict[str, Any]]] = {}
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
         for column, flavor in enumerate(table.flavors):

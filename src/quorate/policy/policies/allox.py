@@ -1,9 +1,10 @@
 """AlloX: assigns jobs to GPUs so that jobs end as early as possible on average.
 
-A job that is k-th from the end on a GPU delays k jobs, including itself, so its place costs k times
-its duration. The best plan assigns jobs to places with the least total cost (AlloX, section 4;
-Gavel's repository, ``allox.py``). Only the first job of each GPU starts; the rest of the plan is
-computed again at the next change.
+The duration of a job that is k-th from the end on a GPU delays the ends of k jobs: of the job
+itself and of the k - 1 jobs after it. So its place costs k times its duration. The best plan
+assigns jobs to places with the least total cost (AlloX, section 4; Gavel's repository,
+``allox.py``). Only the first job of each GPU starts; the rest of the plan is computed again at the
+next change.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from quorate.policy.solvers.assignment import assign
 from quorate.policy.solvers.transport import assign_rooms
 
 PUBLISHED_MAX: Final = 128
-"""Up to this many jobs, each GPU has its own places, so that ties are broken as published."""
+"""Up to this many jobs, the plan has separate places for each GPU, so that of equally good plans
+the published one is chosen."""
 WAITS: Final = -1
 
 
 def allox(problem: Problem) -> Allocation | Unsolved:
-    """Return one GPU for each job that runs next; of equal jobs, the older runs first."""
+    """Return one GPU for each job that runs next; of two equal jobs, the older one runs first."""
     refusal = without_anything(problem) or without_steps(problem) or _unfit(problem)
     if refusal is not None:
         return refusal
@@ -42,7 +44,8 @@ def allox(problem: Problem) -> Allocation | Unsolved:
 def _as_published(problem: Problem) -> tuple[Ints, float]:
     """Return the flavor of each job that is first on a GPU, and the sum of completion times.
 
-    Every GPU has its own places, so ties are broken as in the published results.
+    Every GPU has its own places in the plan, so that of equally good plans the published one is
+    chosen.
     """
     order = np.argsort(-problem.ages_s, kind="stable")
     places = _places(problem)
@@ -50,7 +53,7 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
     costs += problem.ages_s[order][:, None]
     columns = assign(costs)
     assert columns is not None, "every job runs on a flavor that has a place for each job"
-    # The job at the place furthest from the end of a GPU's plan runs first.
+    # The job whose place is furthest from the end of a GPU's plan runs first on this GPU.
     by_gpu = np.lexsort((places.number[columns], places.gpu[columns]))
     gpus = places.gpu[columns][by_gpu]
     heads = by_gpu[np.append(gpus[1:] != gpus[:-1], True)]
@@ -63,8 +66,8 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     """Return the flavor of each job that is first on a GPU, and the sum of completion times.
 
     This is faster than ``_as_published``, because GPUs of a flavor are treated as equal. The
-    longest jobs are placed first: they run last, so few placed jobs have to move later. Of jobs at
-    the same distance from the end, older jobs are first on a GPU.
+    longest jobs are placed first. They run last, so few of the placed jobs have to move later. Of
+    jobs at the same distance from the end, the older jobs come first.
     """
     jobs, _ = problem.shape
     seconds = _seconds(problem)
@@ -72,14 +75,15 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     order = by_age[np.argsort(-seconds[by_age].min(axis=1), kind="stable")]
     levels, columns = _planned(problem, seconds[order])
     found = np.full(jobs, WAITS, dtype=np.int64)
-    # Sort by flavor, then the furthest from the end, then the oldest.
+    # Sort by flavor; within a flavor, the jobs furthest from the end come first, and of these the
+    # oldest.
     age_rank = np.argsort(by_age)[order]
     by_place = np.lexsort((age_rank, -levels.number[columns], levels.flavor[columns]))
     begun: dict[int, int] = {}
     for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
         here, flavor = list(rows), int(levels.flavor[column])
-        # Each job placed further from the end is already first on one of these GPUs, so only the
-        # oldest jobs here are first on the remaining ones.
+        # Each job further from the end is already first on one of these GPUs. So at this distance,
+        # only the oldest jobs are first on a GPU: as many as GPUs remain.
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)
@@ -90,7 +94,7 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Places:
-    """Places in the plan: their flavors, GPUs, and distances from the end of the GPU's plan."""
+    """Places in the plan: the flavor, the GPU, and the distance from the end of the GPU's plan."""
 
     flavor: Ints
     gpu: Ints
@@ -98,10 +102,11 @@ class _Places:
 
 
 def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
-    """Return the places of the plan with the least cost, and the place of each row of ``seconds``.
+    """Return the places of the cheapest plan, and the place of each row of ``seconds``.
 
-    First, try only as many distances from the end as are probably needed. If the last distance of
-    some flavor is full, try twice as many; otherwise no job gains from a larger distance.
+    First, only as many distances from the end are tried as are probably needed. If the last
+    distance of some flavor is full, twice as many are tried. Otherwise no job would gain from a
+    larger distance.
     """
     jobs, _ = problem.shape
     depth = 4 * -(-jobs // int(problem.gpus.sum()))
@@ -133,9 +138,9 @@ def _levels(problem: Problem, depth_max: int) -> _Places:
 def _places(problem: Problem) -> _Places:
     """Return the places that a best plan may use, by distance from the end, flavor and GPU.
 
-    If M jobs share N GPUs of a flavor, no job is further from the end than M / N, rounded up,
-    because a nearer place would be free. If the flavor has more than 2 M GPUs, only 2 M are used:
-    jobs take at most M, and one search visits at most M.
+    Let a flavor have N GPUs, and let there be M jobs. No job is further from the end than M / N,
+    rounded up, because a nearer place would be free. If the flavor has more than 2 M GPUs, only 2 M
+    of them get places: the jobs take at most M places, and one search visits at most M places.
     """
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)

@@ -1,6 +1,7 @@
-"""The fallback for rounds in which the pool's policy has no answer: shares by weight alone.
+"""The fallback if a pool's policy has no answer for a round: shares by weight alone.
 
-Each owner gets its part of every flavor that any of its jobs can use, for any number of jobs.
+Each owner gets, by its weight, a part of every flavor that any of its jobs can use. This works for
+any number of jobs.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from quorate.policy.problem import NO_ENTITY, Bools, Floats, Problem
 
 
 def by_weight(problem: Problem) -> Allocation | Unsolved:
-    """Return shares: each job gets, by its weight, a part of each flavor that it runs on.
+    """Return shares by which each job gets, by its weight, a part of each flavor it runs on.
 
-    The share of a job of s GPUs is N p / s, with p the job's part of the flavor's N GPUs. No job
-    has more than its whole time.
+    If a flavor has N GPUs and a job of s GPUs gets the part p of these, the job's share is N p / s.
+    Shares are reduced if a job would have more than its whole time.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -29,11 +30,11 @@ def by_weight(problem: Problem) -> Allocation | Unsolved:
 
 
 def parts(problem: Problem, wants: Bools) -> Floats:
-    """Return the part of each flavor that each job gets, as (jobs, flavors).
+    """Return the part of each flavor that each job gets, as an array (jobs, flavors).
 
     ``wants`` says which job wants which flavor. An entity gets, by its weight, a part of each
-    flavor that any of its jobs wants, and its jobs divide this part by their own weights. The parts
-    of a flavor add up to 1, or to 0 if no job wants the flavor.
+    flavor that any of its jobs wants. The entity's jobs divide this part by their own weights. The
+    parts of a flavor add up to 1, or to 0 if no job wants the flavor.
     """
     weights = np.where(wants, problem.weights[:, None], 0.0)
     of = problem.entity_of
@@ -57,4 +58,4 @@ BY_WEIGHT: Final = Policy(
     reads_entities=True,
     reads_progress=False,
 )
-"""Internal: it is not a published policy, and a pool cannot select it."""
+"""A policy for internal use: it is not a published policy, and a pool cannot select it."""

@@ -21,18 +21,19 @@ LEAST_RATE: Final = "least rate relative to a proportional share"
 def isolated(problem: Problem) -> Allocation | Unsolved:
     """Return shares that give every job the same part of the GPUs of each flavor.
 
-    The share of a job of s GPUs is N / (M s), with N the GPUs of the flavor and M the number of
-    jobs. If the shares of a job exceed its whole time, they are reduced in proportion (Gavel,
-    section 4.1: the share that a job would have of an equal part of the cluster).
+    If a flavor has N GPUs and there are M jobs, the share of a job of s GPUs is N / (M s). If the
+    shares of a job exceed its whole time, they are reduced in proportion. This is the share that a
+    job would have on an equal part of the cluster (Gavel, section 4.1).
     """
     return without_anything(problem) or by_rule(problem, isolated_shares(problem))
 
 
 def proportional(problem: Problem) -> Allocation | Unsolved:
-    """Return shares that give every job the same part of its time, on the cluster's mix of flavors.
+    """Return shares that give jobs equal parts of their time, on the cluster's mix of flavors.
 
-    Normalised rates are relative to this mix (Gavel, section 4.1). If the jobs do not all fit, jobs
-    of every scale have the same part of their time, as large as possible.
+    The mix has each flavor in proportion to its GPUs; normalised rates are relative to this mix
+    (Gavel, section 4.1). If not all jobs fit for their whole time, all of them get the same part of
+    their time, as large as possible.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -41,7 +42,7 @@ def proportional(problem: Problem) -> Allocation | Unsolved:
 
 
 def by_rule(problem: Problem, shares: Floats) -> Allocation:
-    """Return ``shares`` as an allocation; its objective is measured, not optimised."""
+    """Return ``shares`` as an allocation, with its objective, which was not optimised."""
     rates = np.einsum("mj,mj->m", problem.rates, shares)
     worth = least_relative_rate(problem, rates)
     return alone(shares, objective=worth, bound=NO_BOUND, method=Method.RULE)

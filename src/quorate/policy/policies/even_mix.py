@@ -1,11 +1,11 @@
 """Chooses the best mix of flavors for a policy that does not distinguish flavors.
 
-To such a policy all GPUs are equally good, so its program decides how much time a job has, but not
-on which flavor. The solver returns a corner of these optima: some jobs have only the slow flavor,
-while GPUs of the fast flavor are idle. This module gives every job the same mix of flavors, uses
-fast flavors in full before slow ones, and also assigns the GPU time that the policy leaves unused.
-Finish-time policies leave most of the time unused: they raise all jobs to the level of the
-worst-off job, and a job that must miss its deadline keeps that level low.
+To such a policy all GPUs are equally good, so its linear program decides how much time a job has,
+but not on which flavor. The solver returns an extreme one of the many optima: some jobs have only
+the slow flavor, while GPUs of the fast flavor are idle. This module gives every job the same mix of
+flavors, and uses fast flavors in full before slow ones. It also assigns the GPU time that the
+policy leaves unused. Finish-time policies leave most of the time unused: they raise all jobs only
+to the level of the worst-off job, and one job that must end late keeps this level low.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
 from quorate.policy.problem import Floats, Problem
 
 _HALVINGS: Final = 60
-"""How often the interval of a price is halved, which makes the price exact to the last digits."""
+"""How often the interval of a price is halved. So many halvings make the price exact to the last
+digits."""
 _TINY: Final = 1e-300
 
 
@@ -30,10 +31,10 @@ def evenly_mixed(
     """Return an allocation in which no job has less time than in ``found``.
 
     ``found`` has no pairs. Its policy values a job's time equally on all flavors on which the job
-    makes progress. ``raised`` returns the time of each job after the unused time is assigned; the
-    default is ``least_first``. The fastest flavor is used first. Jobs that cannot run on every
-    flavor get a mix of the flavors on which they can run, and get it first. If the other jobs then
-    do not fit, ``found`` is returned.
+    makes progress. ``raised`` is the function that assigns the unused time: it returns the new time
+    of each job. The default is ``least_first``. The fastest flavor is used first. A job that cannot
+    run on every flavor gets a mix of the flavors on which it can run; such jobs are served first.
+    If the other jobs do not fit after that, ``found`` is returned.
     """
     assert (found.second == ALONE).all(), "a policy without flavors has no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
@@ -41,7 +42,7 @@ def evenly_mixed(
     time = (least_first if raised is None else raised)(problem, time)
     room = _given_out(problem, float(scales @ time))
     shares = np.zeros(problem.shape)
-    # Jobs that can run on fewer flavors are served earlier.
+    # Jobs that can run on fewer flavors are served before others.
     kinds, of = np.unique(moves, axis=0, return_inverse=True)
     for kind in sorted(range(len(kinds)), key=lambda each: (int(kinds[each].sum()), each)):
         rows, there = of.reshape(-1) == kind, np.where(kinds[kind], room, 0.0)
@@ -58,17 +59,17 @@ def evenly_mixed(
 
 
 def least_first(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs after the jobs with the least time were raised together."""
+    """Return the time of all jobs, after raising the jobs with the least time together."""
     return np.maximum(time, _level(problem, time))
 
 
 def to_the_middle(problem: Problem, time: Floats) -> Floats:
-    """Return the time of all jobs at the center between ``time`` and their whole time.
+    """Return a time for each job at the center between its ``time`` and its whole time.
 
-    This is the analytic center, at which interior point methods end. Within the available GPUs, it
-    maximises the product of two factors per job: the time that the job gets above ``time``, and the
-    time that it still lacks. A job of few GPUs gets a larger part of its lacking time than a job of
-    many GPUs.
+    The center is the analytic center, at which interior point methods end. Within the available
+    GPUs, it maximises a product with two factors for each job: the time that the job gets above
+    ``time``, and the time that the job then lacks to its whole time. A job of few GPUs gets a
+    larger part of what it lacks than a job of many GPUs.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time
@@ -92,14 +93,14 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
 
 
 def _part(cost: Floats) -> Floats:
-    """Return the part u, up to a half, at which 1 / u - 1 / (1 - u) is ``cost``."""
+    """Return the part u, at most a half, for which 1 / u - 1 / (1 - u) is ``cost``."""
     # The usual form of the root, ((c + 2) - sqrt(c^2 + 4)) / 2c, loses digits at small costs.
     found: Floats = 2.0 / (cost + 2.0 + np.sqrt(cost * cost + 4.0))
     return found
 
 
 def _level(problem: Problem, time: Floats) -> float:
-    """Return the highest time, at most 1, to which all jobs with less can be raised together."""
+    """Return the highest time, at most 1, to which all jobs with less time can be raised."""
     order = np.argsort(time, kind="stable")
     scales, steps = problem.scales[order].astype(np.float64), time[order]
     spare = float(problem.gpus.sum()) - float(scales @ steps)
@@ -114,9 +115,10 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return the used GPUs of each flavor if ``wanted`` GPUs are assigned, fastest flavors first.
+    """Return how many GPUs of each flavor are used if ``wanted`` GPUs are, fastest flavors first.
 
-    The speed of a flavor is the average rate of jobs on it, each relative to its fastest flavor.
+    The speed of a flavor is the average over the jobs of the job's rate on the flavor, relative to
+    the job's rate on its fastest flavor.
     """
     speed = (problem.rates / problem.rates.max(axis=1, keepdims=True)).mean(axis=0)
     found = np.zeros(len(problem.gpus))

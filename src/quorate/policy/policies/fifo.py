@@ -1,8 +1,8 @@
 """First in, first out: jobs run in the order of the problem, each on one flavor until it ends.
 
-A job gets GPUs of a flavor with room (enough free GPUs). The search ends at the first job for which
-no flavor has room, so no job overtakes that job. As published, a job that makes no progress on any
-flavor with room is skipped, because it could not use the GPUs that later jobs then get.
+A job gets GPUs of a flavor that has room (enough free GPUs). The search ends at the first job for
+which no flavor has room, so no job overtakes this job. As published, a job that makes no progress
+on any of the flavors with room is skipped: it could not use the GPUs that later jobs then get.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""Two jobs share GPUs only if the sum of their rates, each relative to the job's rate alone, is
-above this (Gavel's packing threshold)."""
+"""Two jobs share GPUs only if the sum of their relative rates is above this (Gavel's packing
+threshold). A job's relative rate is its rate in the pair, divided by its rate alone."""
 
 Choose = Callable[[int, list[int]], int]
-"""Takes a job and the flavors that have room for it, ordered by name, and returns one flavor."""
+"""A function that gets a job and the flavors with room for it, ordered by name, and returns one of
+these flavors."""
 
 
 def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return each job on a random flavor with room, without comparing rates.
+    """Return an allocation of each job to a random flavor with room, without comparing rates.
 
     The seed and the job's name determine a random order of the flavors, and the job gets the first
-    flavor with room. Thus a job does not move when another job arrives or ends. The published code
-    draws a flavor but then gives the job another flavor, even one without room (Gavel's repository,
-    ``fifo.py``); this function gives the job the flavor that was drawn.
+    flavor with room. So a job does not move when another job arrives or ends. The published code
+    draws a flavor, but then gives the job another flavor, even one without room (Gavel's
+    repository, ``fifo.py``). This function gives the job the drawn flavor.
     """
 
     def drawn(job: int, flavors: list[int]) -> int:
@@ -48,17 +49,17 @@ def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
 
 
 def fifo_perf(problem: Problem) -> Allocation | Unsolved:
-    """Return each job on its fastest flavor with room; ties are broken by name."""
+    """Return an allocation of each job to its fastest flavor with room, the first by name."""
     refusal = without_anything(problem)
     return refusal or _alone(problem, _placed(problem, _fastest(problem))[0])
 
 
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
-    """Return the allocation of ``fifo_perf``, plus waiting jobs that share GPUs with other jobs.
+    """Return the allocation of ``fifo_perf``, with waiting jobs that share GPUs of other jobs.
 
-    The next waiting job shares with the job with which it gains most, among jobs of the same scale
-    that do not share yet. The first waiting job that gains with no job ends the search. As
-    published, jobs behind the first job that does not fit get no GPUs of their own.
+    The next waiting job shares the GPUs of the job with which it gains most, among jobs of the same
+    scale that do not share yet. The search ends at the first waiting job that gains with no job. As
+    published, jobs behind the first job that does not fit get no GPUs for themselves alone.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -81,7 +82,7 @@ def _fastest(problem: Problem) -> Choose:
 
 
 def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
-    """Return the flavor of each job with GPUs, and the first job that may share GPUs."""
+    """Return the flavor of each job that gets GPUs, and the first job that may share GPUs."""
     free = problem.gpus.copy()
     by_name = sorted(range(len(problem.flavors)), key=problem.flavors.__getitem__)
     placed: dict[int, int] = {}
@@ -99,7 +100,7 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
 
 
 def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
-    """Return the first job with which ``job`` gains most by sharing; None if no gain is enough."""
+    """Return the job with which ``job`` gains most by sharing; None if no gain is enough."""
     best, found = GAIN_MIN, None
     for other, flavor in placed.items():
         gain = _gain(problem, index, (other, job), flavor)
@@ -109,7 +110,7 @@ def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: in
 
 
 def _gain(problem: Problem, index: PairIndex, jobs: tuple[int, int], flavor: int) -> float:
-    """Return the sum of two jobs' rates together, each relative to its rate alone; 0 if no pair."""
+    """Return the sum of two jobs' rates in a pair, each divided by its rate alone; 0 if no pair."""
     row = index.row(*jobs)
     alone = problem.rates[list(jobs), flavor]
     if row is None or problem.pairs is None or not alone.all():

@@ -1,8 +1,9 @@
 """Finish-time fairness: the largest delay of any job is as small as possible (Themis).
 
 A job's delay is its duration divided by its duration alone on an equal part of the GPUs (Gavel,
-section 4.2). The level that the policy raises is the negative delay. The rate that a job needs is
-convex in the delay, so prices and tangents find the least delay directly, without bisection.
+section 4.2). The level that the policy raises is minus the delay. The rate that a job needs is a
+convex function of the delay, so prices and tangents find the least delay directly, without
+bisection.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from quorate.policy.solvers.highest import Aim, highest, turned
 class FinishTimes:
     """The rate that each job needs to end in time: ``steps / (delay * alone_s - age_s)``.
 
-    A job without remaining steps needs nothing at any delay.
+    A job without remaining steps needs no rate, whatever the delay.
     """
 
     steps: Floats
@@ -33,11 +34,11 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """Minus infinity, because at every finite delay some job needs a rate above 0."""
+        """Minus infinity: at every finite delay, some job needs a rate above 0."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:
-        """Return each job's need at ``level``, and how fast the need grows with the level."""
+        """Return the rate that each job needs at ``level``, and the growth of this need."""
         left_s = -level * self.alone_s - self.ages_s
         left_s = np.where(self.steps > 0, left_s, 1.0)
         need = self.steps / left_s
@@ -51,7 +52,7 @@ class FinishTimes:
 
 
 def isolated_rates(problem: Problem, jobs: int) -> Floats:
-    """Return each job's rate alone on an equal part of every flavor, if there are ``jobs`` jobs."""
+    """Return the rate that each job has on 1 / ``jobs`` of every flavor."""
     part = problem.gpus / (jobs * problem.scales[:, None])
     time = np.zeros(len(part))
     for column in part.T:

@@ -1,4 +1,4 @@
-"""Gandiva as published by Gavel: jobs are paired at random, and pairs share the GPUs equally."""
+"""Gandiva as published with Gavel: jobs are paired at random; all pairs get equal shares."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from quorate.policy.solvers.chance import Chance
 
 
 def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return equal parts of the GPUs for jobs alone, or for pairs if the jobs do not all fit.
+    """Return equal parts of the GPUs for single jobs, or for pairs if not all jobs fit alone.
 
-    There are as many draws as jobs. A draw picks two jobs. If the problem does not list them as a
-    pair, for example because their scales differ, the draw has no effect. Rates are not read,
-    because Gandiva tries a pair to measure its rates. A problem should therefore not list pairs
-    that make no progress.
+    There are as many draws as jobs. A draw picks two jobs. If the problem does not list the two
+    jobs as a pair, for example because their scales differ, the draw has no effect. Rates are not
+    read, because Gandiva pairs two jobs in order to measure their rates. So a problem should not
+    list pairs that make no progress.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -64,7 +64,7 @@ def _drawn(problem: Problem, chance: Chance) -> list[tuple[int, int]]:
 
 
 def _equal(problem: Problem, rows: Ints) -> Floats:
-    """Return shares: the same part of each flavor for each of ``rows``, at most its time."""
+    """Return shares that give ``rows`` the same part of each flavor, within each row's time."""
     shares = problem.gpus[None, :] / (len(rows) * problem.scales[rows][:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
 

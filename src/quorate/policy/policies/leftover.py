@@ -1,8 +1,8 @@
 """Gives the GPUs that an allocation leaves over to jobs that can use more.
 
-If a policy stops early, every job has its least share, and the remaining GPUs would be idle. Even a
-policy that finished leaves some GPU time over because of rounding: a tiny part of a job's fastest
-rate can be a tenth of its time on its slowest flavor.
+If a policy stops early, every job has only its least share, and the remaining GPUs would be idle.
+Because of rounding, even a policy that finished leaves some GPU time over. A tiny part of a job's
+fastest rate can correspond to a tenth of the job's time on its slowest flavor.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from quorate.policy.policies.by_weight import parts
 from quorate.policy.problem import Bools, Floats, Problem
 
 PASSES_MAX: Final = 20
-"""How often the remaining GPUs are shared; each time, jobs with their whole time drop out."""
+"""The most passes in which the remaining GPUs are shared. After each pass, jobs that have their
+whole time drop out."""
 
 
 def topped_up(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found``, with the remaining GPUs shared by weight among its unfinished jobs.
+    """Return ``found`` after sharing the remaining GPUs by weight among its unfinished jobs.
 
     No job has less than before.
     """
@@ -31,7 +32,7 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
 
 def without_remainder(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found``, with the GPUs that rounding left over shared by weight among all jobs.
+    """Return ``found`` after sharing GPUs that rounding left over by weight among all jobs.
 
     No job has less than before.
     """
@@ -55,7 +56,7 @@ def _shared_out(problem: Problem, found: Allocation, meant: Bools) -> Allocation
 
 
 def _time_left(problem: Problem, found: Allocation) -> Floats:
-    """Return the part of its time in which each job has no GPUs, alone or in a pair."""
+    """Return, for each job, the part of its time in which it has no GPUs, alone or in a pair."""
     used = np.zeros(len(problem.jobs))
     of_rows = found.shares.sum(axis=1)
     np.add.at(used, found.first, of_rows)

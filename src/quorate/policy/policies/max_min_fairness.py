@@ -1,9 +1,9 @@
 """Max-min fairness: the worst-off job is as well off as possible (Gavel, section 4.1).
 
-The measure of a job is scale x rate / (weight x rate with the same part of every flavor). Of
-several allocations that are best for the worst-off job, the one with the largest sum of the
-measures is taken. Otherwise GPUs could be idle, or jobs could be on slow GPUs, without gain for any
-job.
+The measure of a job is scale x rate / (weight x rate with the same part of every flavor). Several
+allocations can be best for the worst-off job. Of these, the policy takes the one with the largest
+sum of the measures. Otherwise GPUs could be idle, or jobs could be on slow GPUs, although no job
+gains by this.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from quorate.policy.solvers.levels import Linear
 
 
 def proportional_rates(problem: Problem) -> Floats:
-    """Return each job's rate if its time is divided among flavors in proportion to their GPUs.
+    """Return each job's rate if its time is divided among flavors by their numbers of GPUs.
 
-    The sum is computed flavor by flavor, so that equal jobs have rates equal to the last bit.
+    The sum is computed flavor by flavor, so that the rates of equal jobs are equal to the last bit.
     """
     total = float(problem.gpus.sum())
     rates = np.zeros(len(problem.rates))
@@ -34,7 +34,7 @@ def proportional_rates(problem: Problem) -> Floats:
 
 
 def fair_needs(problem: Problem, _jobs: int) -> Linear:
-    """Return the rate that a job needs per unit of level: s * rate / (w * proportional) = level."""
+    """Return the rate that each job needs: s * rate / (w * proportional) = level."""
     growth = problem.weights * proportional_rates(problem) / problem.scales
     return Linear(floor=np.zeros(len(growth)), growth=growth)
 
@@ -52,15 +52,16 @@ def _fair_worth(problem: Problem) -> Floats:
 
 FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
 EFFICIENCY: Final = replace(FAIRNESS, worth=_fair_worth)
-"""Like ``FAIRNESS``; of several best allocations, takes the one with the largest total worth."""
+"""Like ``FAIRNESS``, but of several best allocations the one with most total worth is taken."""
 EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
-"""Treats all flavors as equal: a share of time counts the same on every flavor."""
+"""Like ``FAIRNESS``, but a share of time is worth the same on every flavor."""
 
 
 def any_flavor(problem: Problem) -> Floats:
-    """Return rates that are 1 on each flavor on which the job makes progress, and else 0.
+    """Return a rate of 1 on each flavor on which a job makes progress, and 0 on the others.
 
-    The published rates are 1 on all flavors, which gives jobs GPUs on which they make no progress.
+    The published policy uses a rate of 1 on all flavors, and so gives jobs GPUs on which they make
+    no progress.
     """
     return (problem.rates > 0).astype(np.float64)
 
@@ -74,7 +75,7 @@ def _perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def as_solved(problem: Problem) -> Allocation | Unsolved:
-    """Return the best allocation that the solver finds first, as published."""
+    """Return that best allocation which the solver finds first, as the published policy does."""
     return highest(problem, FAIRNESS)
 
 

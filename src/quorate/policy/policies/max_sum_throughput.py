@@ -1,10 +1,10 @@
-"""The largest sum of rates, or of rates per cost; deadlines are kept if possible.
+"""The largest sum of rates, or of rates per cost; as many deadlines as possible are kept.
 
-Rates are added in steps per second although steps of different jobs differ, so jobs with more steps
-per second are preferred (Gavel, section 4.2). With deadlines, every job with a deadline must be
-fast enough to meet it. If this is impossible, as many deadlines as possible are kept; among sets of
-this size, the set with the largest sum is taken. The answer names the jobs whose deadlines are
-dropped.
+Rates are added in steps per second, although the steps of different jobs differ. So jobs with more
+steps per second are preferred (Gavel, section 4.2). In a policy with deadlines, every job that has
+a deadline must be fast enough to meet it. If this is impossible, as many deadlines as possible are
+kept. Among the sets of so many deadlines, the policy takes the set with the largest sum of rates.
+The answer names the jobs whose deadlines are dropped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from quorate.policy.solvers.lp import Program, Solution, Status, solve
 from quorate.policy.solvers.walls import wall
 
 NEARLY: Final = 1e-9
-"""By how much rounding may miss a deadline, relative to the time until the deadline."""
+"""By how much a job may miss a deadline because of rounding, relative to the time until the
+deadline."""
 
 
 def max_sum(
     problem: Problem, *, paired: bool, by_cost: bool, deadlines: bool
 ) -> Allocation | Unsolved:
-    """Return the allocation with the largest sum of rates, each divided by its cost if ``by_cost``.
+    """Return the allocation with the largest sum of rates, or of rates per cost if ``by_cost``.
 
     ``dropped`` has the jobs whose deadlines cannot be kept together with the others.
     """
@@ -56,7 +57,10 @@ def max_sum(
 
 
 def _needed(problem: Problem) -> Floats:
-    """Return each job's least rate to meet its deadline: 0 without one, infinite if it is past."""
+    """Return the rate that each job needs to meet its deadline; 0 without a deadline.
+
+    If the deadline has passed, the rate is infinite.
+    """
     needed = np.zeros(len(problem.jobs))
     has = np.isfinite(problem.deadlines_s) & (problem.steps_left > 0)
     late = has & (problem.deadlines_s <= 0)
@@ -67,7 +71,7 @@ def _needed(problem: Problem) -> Floats:
 
 
 def _most(space: Space, gains: Floats, asked: Floats) -> Solution | Status:
-    """Return the shares with the largest gain and every job at least as fast as ``asked``."""
+    """Return the shares with the largest gain if every job has a rate of at least ``asked``."""
     plain = program(space, gains)
     low = np.concatenate([asked * (1 - NEARLY), plain.row_low[len(asked) :]])
     return solve(replace(plain, row_low=low))
@@ -85,8 +89,8 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
         return _failed(f"the search for the deadlines that can be kept ended as {most}")
     count = round(most.objective)
     best = solve(_at_least(_choice(space, gains, needed, due), len(gains), count))
-    # If this search stops at its limit, use the answer of the first search: it keeps the same
-    # number of deadlines, but does not compare gains.
+    # If this second search stops at its limit, use the answer of the first search, which keeps as
+    # many deadlines, but does not compare gains.
     chosen = best if isinstance(best, Solution) else most
     return due[chosen.x[len(gains) :] > 1 / 2]
 
@@ -94,8 +98,8 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
 def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
     """Return the program with one more column for each job of ``due``.
 
-    This column is 1 if the job meets its deadline, else 0. Rates are in units of each job's need,
-    so that the rows of all jobs have a similar size.
+    This column is 1 if the job meets its deadline, else 0. The unit of each job's rate is the rate
+    that the job needs, so that the numbers in the rows of all jobs are of similar size.
     """
     jobs, _ = space.problem.shape
     unit = np.ones(jobs)
@@ -115,7 +119,7 @@ def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
 
 
 def _at_least(choice: Program, begin: int, count: int) -> Program:
-    """Return ``choice`` with at least ``count`` jobs in time."""
+    """Return ``choice`` with the condition that at least ``count`` jobs meet their deadlines."""
     columns = np.arange(begin, len(choice.gains))
     return replace(
         choice,
@@ -130,7 +134,7 @@ def _at_least(choice: Program, begin: int, count: int) -> Program:
 def _allocation_of(
     space: Space, gains: Floats, asked: Floats, answer: Solution, dropped: tuple[int, ...]
 ) -> Allocation:
-    """Return the allocation of ``answer``, with its gain and its bound."""
+    """Return ``answer`` as an allocation, with its gain as the objective, and its bound."""
     jobs = len(asked)
     duals = answer.row_prices
     sums = np.maximum(-duals[:jobs], 0.0)

@@ -1,8 +1,9 @@
 """Makespan: the last job ends as early as possible (Gavel, section 4.2).
 
-Every job gets a rate in proportion to its remaining steps, with the highest possible factor. This
-is one linear program, and the makespan is the inverse of the factor. The published policy searches
-makespans and stops within 5 % of the least; this module finds the least.
+The makespan is the time until the last job ends. Every job gets a rate in proportion to its
+remaining steps, with the highest possible factor. One linear program finds this factor, and the
+makespan is its inverse. The published policy searches for the makespan, and stops within 5 % of the
+least; this module finds the least.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def _agnostic(problem: Problem) -> Allocation | Unsolved:
 
 
 def reference_rates(problem: Problem) -> Floats:
-    """Return rates at which each job is as fast on all its flavors as on the first of them.
+    """Return rates by which each job is as fast on all its flavors as on the first of these.
 
-    The published policy uses the rate on one named flavor for all flavors, including flavors on
-    which a job cannot run, so jobs get GPUs that they cannot use.
+    The published policy uses the rate on one named flavor for all flavors, even for flavors on
+    which a job cannot run. So jobs get GPUs that they cannot use.
     """
     moves = problem.rates > 0
     first = moves.argmax(axis=1)[:, None]

@@ -1,11 +1,12 @@
 """The allocation in which no job gains by overstating or understating its rates.
 
-The policy first maximises the product of all normalised rates. A normalised rate is rate times
-scale, divided by the weight and by the rate on an equal share of every flavor. Then each job's
-shares are multiplied by a discount of at most 1: the product of the other jobs' rates with this job
-present, divided by the product of their rates without this job (the partial allocation mechanism of
-Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The GPUs that the discounts free stay idle,
-which is the cost of strategy-proofness.
+The policy first maximises the product of all normalised rates. A normalised rate is the job's rate
+times its scale, divided by its weight and by its rate on an equal share of every flavor. Then each
+job's shares are multiplied by a discount of at most 1. To get the discount of a job, the policy
+computes the product of the other jobs' rates twice, with the job and without it; the discount is
+the first product divided by the second. (This is the partial allocation mechanism of Cole,
+Gkatzelis and Goel, 2013; Gavel, section 4.4.) The GPU time that the discounts free stays unused,
+which is the price of strategy-proofness.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from quorate.policy.problem import Floats, Ints, Problem
 from quorate.policy.solvers.nash import largest_product, products_without
 
 PROVED: Final = 1e-7
-"""An answer is returned only if its mean logarithm is at most this far from the optimum."""
+"""An answer is returned only if the mean logarithm of its rates is at most this far from the
+optimum."""
 NOTHING: Final = 1e-12
-"""A share below this is rounding of an interior point, and counts as 0."""
+"""A smaller share is a rounding error of the interior-point method, and is set to 0."""
 CELLS_MAX: Final = 2_000_000
-"""The most numbers in a batch of problems that are solved side by side."""
+"""The most numbers that a batch of problems, which are solved side by side, may have."""
 
 
 def strategy_proof(problem: Problem) -> Allocation | Unsolved:
     """Return the allocation with the largest product of rates, reduced by the discounts.
 
-    The objective is the geometric mean before the discounts. If several shares are optimal, their
-    middle is taken, so that equal jobs have equal shares.
+    The objective is the geometric mean before the discounts. If several allocations are optimal,
+    their middle is taken, so that equal jobs get equal shares.
     """
     refused = unsolvable(problem)
     if refused is not None:
@@ -68,7 +70,7 @@ def strategy_proof(problem: Problem) -> Allocation | Unsolved:
 def _kinds(problem: Problem) -> tuple[Ints, Ints]:
     """Return one job of each kind, and the kind of each job.
 
-    Equal jobs are of one kind, because leaving out one of them has the same effect.
+    Equal jobs are of one kind: it makes no difference which one of them is left out.
     """
     rows = np.column_stack([problem.rates, problem.scales])
     _, first, kind_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -78,10 +80,10 @@ def _kinds(problem: Problem) -> tuple[Ints, Ints]:
 def _solved(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return shares, the logarithms of all problems' rates, prices, and the largest error.
+    """Return shares, the logarithms of the rates in all problems, prices, and the largest error.
 
-    The first problem has all jobs; the shares and prices are those of this problem. ``asked`` has
-    the jobs of each further problem.
+    The first problem has all jobs; its shares and its prices are returned. ``asked`` has the jobs
+    of each further problem.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))
@@ -110,7 +112,8 @@ STRATEGY_PROOF: Final = (
         goal="no job gains by misstating its rates",
         solve=strategy_proof,
         metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
-        # Each job is left out once, so a thousand jobs take twelve seconds.
+        # The problem is solved again without each of the jobs, so a thousand jobs take twelve
+        # seconds.
         jobs_max=250,
         reads_progress=False,
     ),

@@ -1,11 +1,11 @@
-"""Max-min fairness by water filling: the worst-off job first, then the next, to the last.
+"""Max-min fairness by water filling: first raise the worst-off job, then the next, and so on.
 
 The level of a job is its rate times its scale, divided by its rate on an equal share of every
 flavor and by its weight (Gavel, sections 4.1 and 4.3). The levels of all jobs rise together. A job
-that cannot be raised without lowering others is stuck, and the other jobs continue. The proof that
+that can only be raised by lowering others is stuck; the other jobs continue to rise. The proof that
 a job is stuck is a *wall*: an inequality that every allocation satisfies, and that the present
-allocation satisfies with equality. The wall comes from the dual prices of a program with a slightly
-higher level, so no integer program is needed.
+allocation satisfies with equality. The dual prices of a linear program with a slightly higher level
+give the wall, so no integer program is needed.
 """
 
 from __future__ import annotations
@@ -35,28 +35,33 @@ from quorate.policy.solvers.walls import Wall, Walls, wall
 from quorate.policy.solvers.work_count import WorkCount
 
 ASKED_MAX: Final = 200
-"""The most times that a level is lowered before water filling fails; the usual number is 3 or 4."""
+"""Water filling fails if a level was lowered this many times; 3 or 4 times are usual."""
 MISSED: Final = 1e-9
-"""How far below its level a job may usually be, in the job's unit (``_units``)."""
+"""How far below its level a job may be in the usual case, in the job's unit (``_units``)."""
 MISSED_MAX: Final = 1e-7
-"""The limit instead of ``MISSED`` if the rounding of a solver leaves a job further below."""
+"""The limit that replaces ``MISSED`` if a solver's rounding leaves a job further below its level.
+"""
 RAISED: Final = 1e-7
-"""How far a stuck job may usually still be raised, in the job's unit (``_units``)."""
+"""In the usual case, a job counts as stuck if it can be raised by at most this, in the job's unit
+(``_units``)."""
 RAISED_MAX: Final = 1e-5
-"""The limit instead of ``RAISED`` if rates differ a millionfold, because walls are less exact."""
+"""The limit that replaces ``RAISED`` if rates differ a millionfold, because walls are then less
+exact."""
 UNSURE_MAX: Final = 1e-2
-"""The largest permitted tolerance; an answer names jobs that needed more than ``RAISED_MAX``."""
+"""The largest limit for a stuck job. An answer names the jobs that needed more than ``RAISED_MAX``.
+"""
 TOGETHER: Final = 10.0
-"""If no job is clearly stuck, the job nearest to a wall stops, and with it all jobs whose distance
-from a wall is at most this many times as large."""
+"""If no job is clearly stuck, the job nearest to a wall counts as stuck. So does every job whose
+distance from a wall is at most this many times as large."""
 STALLED_MAX: Final = 5
-"""The search fails when this many answers have missed a level that could not be lowered."""
+"""The search fails when this many answers have missed a level and no wall lowered it."""
 NOTHING: Final = 1e-12
 """A rise of less than this part of a job's largest possible rate counts as rounding."""
 MANY: Final = 300
-"""With at least this many jobs, it is faster to begin near the first level than at 0."""
+"""With at least this many jobs, it is faster to begin near the first level than at level 0."""
 EVENED_MAX: Final = 500
-"""How often an even spread is corrected before the solver's shares are used instead."""
+"""The most corrections of an even spread of time. If these are not enough, the solver's shares are
+used."""
 _TINY: Final = 1e-300
 
 
@@ -64,8 +69,8 @@ _TINY: Final = 1e-300
 class Filled:
     """The level of every job, the shares of the columns, and the walls that were met.
 
-    ``unfinished`` has jobs that could perhaps be raised further. The proof that they are stuck
-    would take too much work, or rounding hides it.
+    ``unfinished`` has jobs that could perhaps be raised further. To prove that they are stuck would
+    take too much work, or rounding hides the proof.
     """
 
     filled: Floats
@@ -77,14 +82,13 @@ class Filled:
 def water_filling(
     problem: Problem, *, paired: bool, agnostic: bool = False
 ) -> Allocation | Unsolved:
-    """Return the allocation in which no job can be raised without lowering a worse-off one.
+    """Return an allocation in which raising a job would mean lowering a worse-off job.
 
-    The objective is the level at which the first job is stuck, of the jobs that rise from the
-    start. Without entities, this is the objective of max-min fairness. Of several allocations with
-    the same rates, the one returned depends only on the order of jobs and flavors. If
-    ``problem.work_max`` does not suffice for all levels, the remaining GPUs are shared by weight,
-    and the answer names the unfinished jobs. GPUs that rounding leaves over are also shared by
-    weight.
+    The objective is the level at which the first job is stuck; only jobs that rise from the start
+    count. Without entities, this is the objective of max-min fairness. If several allocations have
+    the same rates, the order of jobs and flavors alone decides which one is returned. If
+    ``problem.work_max`` is not enough for all levels, the remaining GPUs are shared by weight, and
+    the answer names the unfinished jobs. GPUs that rounding leaves over are shared by weight, too.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -98,7 +102,7 @@ def water_filling(
 
 
 def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation | Unsolved:
-    """Return the allocation of ``problem``, computed by classes of jobs if this is faster."""
+    """Return the allocation of ``problem``; compute it by classes of jobs if this is faster."""
     alike = None if paired else _alike(problem)
     if alike is None:
         return _filled(problem, None, paired=paired, agnostic=agnostic)
@@ -122,7 +126,7 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 
 
 def _alike(problem: Problem) -> Classes | None:
-    """Return the classes of jobs that rise equally, if there are far fewer classes than jobs.
+    """Return the classes of jobs that rise equally; None without far fewer classes than jobs.
 
     Equal jobs of an entity rise equally if the entity's rule is fairness, but not if it is fifo.
     """
@@ -133,8 +137,8 @@ def _alike(problem: Problem) -> Classes | None:
         queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
         places = len(queues) + np.arange(jobs)
         kin = np.where(queued, places, problem.entity_of).astype(np.float64)
-    # Classes compare fields of the problem. The groups of jobs are stored in the field of ages,
-    # which water filling does not read.
+    # Classes are formed by comparing fields of the problem, so the number of each job's group is
+    # put into the field of ages, which water filling does not read.
     marked = replace(problem, ages_s=kin)
     return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
 
@@ -158,8 +162,9 @@ def _filled(
 def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
     """Return the levels of all jobs, after each job has risen as far as it can.
 
-    If there are at least ``many`` jobs and no pairs, prices give a start. If rounding makes the
-    solver fail from this start, everything is computed again from level 0.
+    If there are at least ``many`` jobs and no pairs, the search begins near the first level, which
+    the price method finds. If rounding makes the solver fail from there, everything is computed
+    again from level 0.
     """
     jobs, _ = space.problem.shape
     work = WorkCount(space.problem.work_max)
@@ -185,7 +190,8 @@ def _fill(
 ) -> Filled | Unsolved | None:
     """Return the levels of all jobs; None if even the first level takes too much work.
 
-    If prices gave the start, return the first level that prices reach instead of None.
+    If the search began near the first level, the result is not None, but the first level that
+    prices reach.
     """
     problem = space.problem
     jobs, _ = problem.shape
@@ -216,7 +222,7 @@ def _fill(
         nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
         if nearest > RAISED and not gauge.grown(filled):
-            # Because of rounding, no wall proves that a job is stuck. The job nearest to a wall
+            # Because of rounding, no wall proves that a job is stuck, so the job nearest to a wall
             # counts as stuck.
             if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
@@ -230,7 +236,7 @@ def _fill(
 
 
 def _by_prices(space: Space, gauge: Gauge, path: Path, walls: Walls) -> Filled | None:
-    """Return the first level that prices reach, with every job unfinished."""
+    """Return the first level, as far as prices reach it; every job counts as unfinished."""
     found = gauge.priced(path)
     if found is None:
         return None
@@ -244,7 +250,7 @@ def _rows(are_meant: Bools) -> tuple[int, ...]:
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
-    """Return the approximate rate of each job at the first level, as its unit of measure."""
+    """Return each job's unit of measure: its approximate rate at the first level."""
     level = path.highest(first.sums[None], np.array([first.limit]))
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
@@ -254,11 +260,12 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
 
     Return None if this takes too much work.
 
-    Each answer that misses the level adds a wall, and the level is lowered to the wall. This is
-    Newton's method from above; it ends when a wall is met.
+    If an answer of the program misses the level, its wall is added, and the level is lowered to the
+    wall. This is Newton's method from above. It ends when an answer reaches the level.
     """
     before, stalled = np.inf, 0
-    # If a wall no longer lowers the level, accept a miss as large as the rounding of all jobs.
+    # If a wall no longer lowers the level, accept an answer that misses it by the rounding of all
+    # jobs.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
     level = walls.highest(path)
     for _ in range(ASKED_MAX):
@@ -301,11 +308,11 @@ def _allocation_of(space: Space, found: Filled, pace: Floats) -> Allocation:
 
 
 def _evened(space: Space, found: Filled) -> Floats:
-    """Return the time of each job, spread evenly over the GPUs that can run it, as far as possible.
+    """Return each job's time, spread over the GPUs that can run it as evenly as possible.
 
-    A policy without rates cannot distinguish flavors, although jobs run faster on some. Without
-    rates, an even spread is the fairest. If the demand for a flavor is too high, the time of all
-    jobs on this flavor is reduced in proportion, and the jobs get this time on other flavors.
+    A policy that reads no rates does not know on which flavors jobs run faster, so an even spread
+    is the fairest for it. If the demand for a flavor is too high, the time of all jobs on this
+    flavor is reduced in proportion, and the jobs get the missing time on other flavors.
     """
     gpus = space.problem.gpus.astype(np.float64)
     shares = gpus[space.flavors]
@@ -320,7 +327,7 @@ def _evened(space: Space, found: Filled) -> Floats:
 
 
 def _equal_rates(problem: Problem, *, agnostic: bool) -> Floats:
-    """Return the rate of each job on an equal share of every flavor (``proportional``)."""
+    """Return the rate of each job with the shares of ``proportional``."""
     if agnostic:
         return np.ones(len(problem.jobs))
     found: Floats = problem.rates @ problem.gpus / problem.gpus.sum()
@@ -384,7 +391,7 @@ WATER_FILLING: Final = (
         metric=_METRIC,
         reads_pairs=True,
         reads_entities=True,
-        # Every level needs a program of all pairs, so a thousand jobs take twenty seconds.
+        # Every level needs a linear program with all pairs, so a thousand jobs take twenty seconds.
         jobs_max=200,
         pairs_max=5_000,
         reads_progress=False,

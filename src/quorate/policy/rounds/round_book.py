@@ -1,9 +1,9 @@
-"""The records for the choice of a round: the time that each job has had, and the time it is owed.
+"""The records for the choice of a round: the time that each job had, and the time it is owed.
 
-A round is a period in which every chosen job has GPUs of one flavor. The choice follows from the
-present allocation and from the time that each job has had under it (Gavel, section 5). A *row* of
-the allocation is a job alone, or a pair of jobs that share GPUs. All data here are immutable
-values. Time is in seconds, from an origin that the caller chooses.
+A round is a period in which every chosen job has GPUs of one flavor. The choice of jobs follows
+from the present allocation and from the time that each job has had since this allocation began
+(Gavel, section 5). A *row* of the allocation is a job alone, or a pair of jobs that share GPUs. All
+data here are immutable values. Times are in seconds since an instant that the caller chooses.
 """
 
 from __future__ import annotations
@@ -24,39 +24,47 @@ OWED_ROUNDS_MAX: Final = 20.0
 """The most rounds that a row can be owed when the next allocation begins, so that a long shortage
 is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""The most rounds that a row can be ahead when the next allocation begins. A row that was further
-ahead used time that no other job wanted, so it does not have to give this time back."""
+"""The most rounds that a row can be ahead when the next allocation begins. A row that is further
+ahead used time that no other job wanted, so the row need not give this time back."""
 SHARE_LEAST: Final = 0.02
-"""The least share when turns are compared; smaller shares count as this one. Otherwise a row with a
-tiny share and owed time of an earlier allocation would go before all other rows."""
+"""The least share that is used to compute turns; a smaller share is replaced by this one. Otherwise
+a row with a tiny share, and with owed time from an earlier allocation, would go before all other
+rows."""
 DUE_ROUNDS: Final = 0.25
 """A row is due only if it is owed at least this part of a round. Otherwise each of many rows with
-small shares would get a whole round in advance, and an owner would gain by splitting its work."""
+small shares would get a whole round in advance, so that an owner would gain by splitting work into
+many jobs."""
 SLACK_LEAST: Final = 0.05
-"""A smaller slack counts as this one: otherwise a row without slack would never let others run."""
+"""A smaller slack is replaced by this one. Otherwise a row without slack would never let other rows
+run."""
 STAY_ROUNDS: Final = 4.0
-"""A row counts as at least this many rounds behind on the flavor that it has, because each change
-of GPUs costs a checkpoint."""
+"""A row that has GPUs of a flavor counts as at least this many rounds behind on the flavor. So it
+usually keeps its GPUs, because each change of GPUs costs a checkpoint."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules of rounds. Options that are off by default are defects of the published mechanism.
+    """The rules of rounds. An option that is off by default is a defect of Gavel's mechanism.
 
-    ``reset_gap_s``: how old a stale allocation must be before it is replaced.
-    ``has_queue_per_flavor``: flavors choose one after the other, so a job may be chosen for the
-    first flavor and not for the flavor on which it is behind. ``serves_without_share``: unused GPUs
-    go to jobs without a share of them or without an allocation. ``forgets_owed``: time owed from
-    earlier allocations only breaks ties. ``charges_gaps``: time between two rounds in which nothing
-    ran counts as work. ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead
-    of ending. ``starts_pairs_at_zero``: a new pair goes before all other rows, and is then owed
-    half a round. ``compares_age_to_deadline``: the deadline, a time on the clock, is compared with
-    the time since the job's arrival, so jobs that arrive late rarely miss it. ``ignores_spread``: a
-    job is as fast on several servers as on one. ``places_by_size``: larger rows are placed first,
-    even on GPUs that smaller rows had and would keep, and servers are filled in order, even if this
-    splits a row.
+    The default rules avoid these defects. ``STRICT`` has them, to reproduce published results.
+
+    - ``reset_gap_s``: how old a stale allocation must be before it is replaced.
+    - ``has_queue_per_flavor``: jobs are chosen for one flavor after the other. So a job may be
+      chosen for the first flavor, and not for the flavor on which it is behind.
+    - ``serves_without_share``: unused GPUs go to jobs that have no share of them, or that are not
+      in the allocation.
+    - ``forgets_owed``: time owed from earlier allocations only breaks ties.
+    - ``charges_gaps``: time between two rounds in which nothing ran counts as work.
+    - ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead of ending.
+    - ``starts_pairs_at_zero``: a new pair goes before all other rows, and is then owed half a
+      round.
+    - ``compares_age_to_deadline``: the deadline, an instant, is compared with the time since the
+      job's arrival, so jobs that arrive late rarely miss it.
+    - ``ignores_spread``: a job is as fast on several servers as on one.
+    - ``places_by_size``: larger rows are placed first, even on GPUs that smaller rows had and would
+      keep. Servers are filled in order, even if this splits a row.
     """
 
     round_s: float = ROUND_S
@@ -73,7 +81,7 @@ class Rules:
 
     @property
     def head_start_s(self) -> float:
-        """The time credited to every row at the start, so that no row's fraction is 0."""
+        """The time that every row is said to have had at the start, so that no row had 0."""
         return self.round_s / 2.0
 
 
@@ -94,7 +102,7 @@ STRICT: Final = Rules(
 
 
 class Standing(Enum):
-    """The state of a row on a flavor when its turn is computed: it has GPUs, is new, or waits."""
+    """The state of a row on a flavor when its turn is computed: has GPUs, is new, or waits."""
 
     WAITING = 0
     NEW = 1
@@ -102,7 +110,7 @@ class Standing(Enum):
 
 
 class Ran(NamedTuple):
-    """A row ran on GPUs of a flavor for ``ran_s``."""
+    """A row that ran on GPUs of a flavor for ``ran_s``."""
 
     row: Row
     flavor: str
@@ -111,12 +119,12 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """The time that each row has had under the present allocation, and is owed from earlier ones.
+    """The time that each row had under the present allocation, and is owed from earlier ones.
 
     Rows are in the order of their arrival. ``had_s`` includes the head start. ``given_s`` is the
-    total time of all rows on each flavor. It counts seconds of rows and not of GPUs, because a
-    share is a part of a row's time and does not depend on its GPUs. ``held`` has the flavor of each
-    row in the last round; ``fresh`` has the rows that have had no time yet.
+    total time of all rows on each flavor. A second of a row counts once, whatever the row's number
+    of GPUs, because a share is a part of a row's time. ``held`` has the flavor that each row had in
+    the last round. ``fresh`` has the rows that have never had GPUs.
     """
 
     flavors: tuple[str, ...]
@@ -136,7 +144,7 @@ def share_of(shares: Shares, row: Row, flavor: str) -> float:
 
 
 def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
-    """Return the book with ``rows`` added at the end; the allocation is then stale."""
+    """Return the book with ``rows`` added at the end, and with the allocation marked as stale."""
     had, owed = dict(book.had_s), dict(book.owed_s)
     rows = tuple(rows)
     for row in rows:
@@ -147,7 +155,7 @@ def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
 
 
 def parted(book: Book, jobs: Iterable[str]) -> Book:
-    """Return the book without ``jobs`` and their pairs; the allocation is then stale."""
+    """Return the book without ``jobs`` and their pairs, with the allocation marked as stale."""
     gone = frozenset(jobs)
     had = {row: by for row, by in book.had_s.items() if gone.isdisjoint(row)}
     owed = {row: by for row, by in book.owed_s.items() if gone.isdisjoint(row)}
@@ -155,7 +163,7 @@ def parted(book: Book, jobs: Iterable[str]) -> Book:
 
 
 def credited(book: Book, runs: Sequence[Ran]) -> Book:
-    """Return the book after a round of ``runs``; unknown rows add only to the flavor's time."""
+    """Return the book after a round of ``runs``; unknown rows only add to the flavors' times."""
     had = dict(book.had_s)
     given = dict(book.given_s)
     for ran in runs:
@@ -170,7 +178,8 @@ def credited(book: Book, runs: Sequence[Ran]) -> Book:
 
 def is_due(book: Book, at_s: float, rules: Rules) -> bool:
     """Return whether a new allocation is due at ``at_s``."""
-    # As published, a new allocation is always due if the last one was made at time 0.
+    # As in the published mechanism, a new allocation is always due if the last one was made at time
+    # 0.
     is_old = at_s - book.since_s >= rules.reset_gap_s or book.since_s == 0.0
     return book.is_stale and is_old
 
@@ -178,9 +187,10 @@ def is_due(book: Book, at_s: float, rules: Rules) -> bool:
 def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     """Return the book after ``shares`` replace the old allocation at ``at_s``.
 
-    For each row, the time that it should have had under the old allocation, minus the time that it
-    had, is added to its owed time. Then ``had_s`` starts again. Rows of ``shares`` that are not in
-    the book join it. A pair without a share leaves the book unless it is owed time.
+    The owed time of each row grows by the time that the row should have had under the old
+    allocation, minus the time that the row had. Then ``had_s`` starts again. Rows of ``shares``
+    that are not in the book are added. A pair that has no share and is owed no time is removed from
+    the book.
     """
     fresh = [row for row in shares if row not in book.had_s]
     if fresh:
@@ -189,7 +199,7 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     untouched = dict.fromkeys(book.flavors, start_s) if rules.forgets_owed else None
     owed: dict[Row, Mapping[str, float]] = {
         row: book.owed_s[row]
-        # The row was due no time and had none, like most of the many pairs.
+        # This row was due no time and had no time. This is true of most of the many pairs.
         if row not in book.shares and had == untouched
         else {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
         for row, had in book.had_s.items()
@@ -212,7 +222,8 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return the time that ``row`` is owed on ``flavor`` at ``at_s``, in seconds.
 
-    With ``forgets_owed``, this is only the time owed from earlier allocations, and breaks ties.
+    With ``forgets_owed``, this is only the time owed from earlier allocations, which only breaks
+    ties.
     """
     if rules.forgets_owed:
         return book.owed_s[row][flavor]
@@ -222,8 +233,9 @@ def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> f
 def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return the turn (``turn_s``) of ``row`` on ``flavor``; 0 without a share of the flavor.
 
-    Under ``STRICT`` rules, the turn is the row's share divided by its fraction of the time that all
-    rows had on the flavor since the allocation began. Earlier time does not count.
+    The row with the highest turn goes first. Under ``STRICT`` rules, the turn is the row's share
+    divided by a fraction: the row's part of the time that all rows had on the flavor since the
+    allocation began. Earlier time does not count.
     """
     share = share_of(book.shares, row, flavor)
     if share == 0.0:
@@ -240,7 +252,7 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
 
 
 def strict_turn(had_s: float, given_s: float, share: float) -> float:
-    """Return the turn under ``STRICT`` rules of a row that had ``had_s`` of ``given_s`` seconds."""
+    """Return the ``STRICT`` turn of a row that had ``had_s`` of the ``given_s`` of all rows."""
     fraction = had_s / given_s if given_s else 0.0
     return share / fraction if fraction > 0.0 else share * 1e9
 
@@ -248,14 +260,16 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind: its owed time divided by its share, to a millisecond.
 
-    The first ``DUE_ROUNDS`` rounds of owed time do not count. A row without GPUs is behind by the
-    time that it has waited, whatever its share and GPUs. So a large row with a small share also
-    gets its turn (docs/adr/0037-turns.md). A row that would keep its GPUs counts as at least
-    ``STAY_ROUNDS`` behind, less the time that it is ahead. This does not hold if another round
-    would make the row more than one round ahead. A new row counts as at least its share of
-    ``STAY_ROUNDS`` behind. If other rows are further behind, because there are too few GPUs, rows
-    take turns in every round. Turns are rounded, so that rows have equal turns if their shares
-    differ only in the last digits.
+    The first ``DUE_ROUNDS`` rounds of owed time do not count. By this division, a row without GPUs
+    is behind by the time that it has waited, whatever its share and its number of GPUs. So a large
+    row with a small share also gets its turn (docs/adr/0037-turns.md).
+
+    A row that would keep its GPUs counts as at least ``STAY_ROUNDS`` rounds behind, minus the time
+    by which it is ahead. This rule is not used if the row is so far ahead that another round would
+    exceed its share by more than one round. A new row counts as behind by at least ``STAY_ROUNDS``
+    rounds times its share. If GPUs are so short that other rows are further behind, rows take turns
+    in every round. Turns are rounded, so that rows have equal turns if their shares differ only in
+    the last digits.
     """
     behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
     least_s = 0.0
@@ -269,11 +283,11 @@ def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> f
 
 
 def over_slack(turn: float, shares: Iterable[float]) -> float:
-    """Return ``turn`` divided by the row's slack; a turn that is not due stays unchanged.
+    """Return ``turn`` divided by the row's slack; a turn of 0 or less stays unchanged.
 
     The slack is the part of the row's time in which the row should have no GPUs. A row can make up
-    for a lost round only within its slack, so a row without slack cannot make up for it. If the
-    objective is the end of the last row, such a row decides that end.
+    for a lost round only within its slack. So a row without slack cannot make up for a lost round
+    and, if the objective is the end of the last row, decides this end.
     """
     if turn <= 0.0:
         return turn

@@ -1,4 +1,4 @@
-"""Chooses the GPUs of each chosen row: the GPUs it had, or else GPUs near each other."""
+"""Assigns GPUs to each chosen row: the GPUs that the row had, or else GPUs near each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.policy.rounds.row_choice import Candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """GPUs of one flavor in one machine, by their numbers, and the domain of the machine.
+    """The numbers of the GPUs of one flavor in one machine, and the machine's domain.
 
     The caller chooses the numbers; each GPU has a different number.
     """
@@ -24,7 +24,7 @@ class Server:
 
 
 class Place(NamedTuple):
-    """The GPUs of one row in one round; ``is_spread`` if they are in more than one server."""
+    """The GPUs of one row in one round. ``is_spread`` says that several servers have them."""
 
     flavor: str
     gpus: tuple[int, ...]
@@ -32,21 +32,22 @@ class Place(NamedTuple):
 
 
 def stays(before: Place | None, now: Place) -> bool:
-    """Return whether a row has the same GPUs again, so that its lease is extended."""
+    """Return whether a row has the same GPUs again, so that the row's lease is extended."""
     if before is None or before is now:  # A row that keeps its GPUs keeps its ``Place`` object.
         return before is now
     return set(before.gpus) == set(now.gpus)
 
 
 class Places:
-    """Places the rows of successive rounds on the same servers.
+    """Assigns GPUs of the same servers to the rows of successive rounds.
 
     A row keeps its GPUs of the last round if all of them are available. The other rows are placed
     next, largest first. A row goes to the server on which it fits and leaves the fewest GPUs free.
-    If it fits on no server, it goes to the domain in which it fits and leaves the fewest GPUs free,
-    on the servers with most free GPUs first. If it fits in no domain, it is spread over several
-    domains. Ties go to the earlier server. Under ``STRICT`` rules, rows keep or take GPUs before
-    all smaller rows, servers are filled in order, and rows outside the allocation get no new place.
+    If the row fits on no server, it goes to the domain in which it fits and leaves the fewest GPUs
+    free; there it takes GPUs of the servers with most free GPUs first. If the row fits in no
+    domain, it is spread over several domains. Of equally good servers, the earlier one is taken.
+    ``STRICT`` rules differ: a row keeps or takes GPUs before all smaller rows, servers are filled
+    in order, and rows outside the allocation get no new place.
     """
 
     def __init__(self, servers: Sequence[Server], rules: Rules) -> None:
@@ -60,9 +61,9 @@ class Places:
     def of(
         self, chosen: Mapping[str, Sequence[Candidate]], before: Mapping[Row, Place]
     ) -> dict[Row, Place]:
-        """Return the GPUs of every chosen row; ``before`` has the GPUs of the last round.
+        """Return the GPUs of every chosen row; ``before`` has the rows' GPUs of the last round.
 
-        The servers must have enough GPUs.
+        The servers must have enough GPUs for all chosen rows.
         """
         found: dict[Row, Place] = {}
         by_sizes = self._rules.places_by_size
@@ -134,7 +135,7 @@ class _Floor:
         return self._take(range(at, len(free)), gpus)
 
     def pack(self, gpus: int) -> Place:
-        """Take GPUs on the fullest server with room for all, else on as few servers as possible."""
+        """Take GPUs of the fullest server that has enough, else of as few servers as possible."""
         room = [len(free) for free in self.free]
         fitting = [at for at, free in enumerate(room) if free >= gpus]
         if fitting:

@@ -1,4 +1,4 @@
-"""Chooses the rows that get GPUs in the next round, and their flavors, greedily by priority."""
+"""Chooses the rows that get GPUs in the next round, and their flavors: by priority, greedily."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
 
 AHEAD_MIN: Final = 0.01
-"""A row is ahead if it had at least this part of a round more than its share."""
+"""A row is ahead if it had more time than its share, by at least this part of a round."""
 
 
 class Candidate(NamedTuple):
-    """A row that may have GPUs of a flavor in the next round, with its priority.
+    """A row that may get GPUs of a flavor in the next round, with its priority.
 
     ``is_allocated`` is False for rows that are not in the present allocation. Under ``STRICT``
-    rules, such rows may be chosen, but get no place. Rows with ``is_ahead`` come after all others,
-    so that rows get more than their shares only after every row has had the time it is owed.
+    rules, such rows may be chosen, but get no place. Rows with ``is_ahead`` come after all other
+    rows, so that no row gets more than its share before every row has had the time that it is owed.
     """
 
     row: Row
@@ -31,7 +31,7 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float, float, float]:
-        """The key by which candidates are ordered, highest first."""
+        """The key by which candidates are ordered; the candidate with the highest key is first."""
         return _rank(self)
 
 
@@ -50,7 +50,7 @@ def candidates(
     at_s: float,
     rules: Rules,
 ) -> list[Candidate]:
-    """Return every row of ``book`` on every flavor, flavor by flavor, rows in order of arrival.
+    """Return a candidate for every flavor and row of ``book``, ordered by flavor, then by arrival.
 
     ``gpus`` has the number of GPUs of each job. A row that cannot run on a flavor has priority 0
     there.
@@ -84,14 +84,15 @@ def choose(
     rules: Rules,
     admits: Callable[[Candidate], bool] | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Return, for each flavor of ``order``, the rows that get its GPUs, in the order of choice.
+    """Return, for each flavor of ``order``, the rows that get GPUs of it, in the order of choice.
 
-    The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
-    ``order``, then to the row that is earlier in ``found``. A row is chosen if the flavor has
-    enough GPUs left and no job of the row is chosen yet. So GPUs stay free only if no row with a
-    share of them could use them. A row without a share is chosen only if the rules permit this.
-    GPUs of flavors that are not in ``order`` are not assigned. ``admits`` adds a further condition:
-    it is called last for each row, and the row is chosen if ``admits`` returns True.
+    The candidate with the highest (priority, deficit, share) goes first. Of equal candidates, the
+    one whose flavor is earlier in ``order`` goes first, then the one that is earlier in ``found``.
+    A row is chosen if the flavor has enough GPUs left, and if no job of the row is chosen yet. So
+    GPUs stay free only if no remaining row with a share of them could use them. A row without a
+    share is chosen only if the rules permit this. GPUs of flavors that are not in ``order`` are not
+    assigned. ``admits`` is a further condition: it is called for each row that meets all other
+    conditions, and the row is chosen if ``admits`` returns True.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in found:

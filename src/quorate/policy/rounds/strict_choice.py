@@ -1,8 +1,9 @@
 """Makes the published choice of rows without examining rows that cannot be chosen.
 
 A row with a share goes before every row without a share, so rows without a share matter only if
-GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs over.
-Results that depend only on the allocation and on the present rows are kept between rounds.
+GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs over,
+so much work is saved. Results that depend only on the allocation and on the present rows are kept
+for the next rounds.
 """
 
 from __future__ import annotations
@@ -15,28 +16,30 @@ from quorate.policy.rounds.round_book import Book, Row, Rules, Shares, strict_tu
 from quorate.policy.rounds.row_choice import Candidate, is_allocated
 
 _WITHOUT_SHARE: Final = (0.0, 0.0)
-"""The turn and the share of a row without a share of a flavor."""
+"""The turn and the share on a flavor of a row that has no share of the flavor."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """The results that stay valid while ``shares`` and the rows of ``owed_s`` stay the same."""
+    """The results that stay valid until ``shares`` or the rows of ``owed_s`` change."""
 
     shares: Shares
     owed_s: Mapping[Row, Mapping[str, float]]
     sharing: list[tuple[Row, Mapping[str, float]]] = field(default_factory=list)
     """The rows with shares and their shares, in the order of the book."""
     due: dict[str, list[tuple[Row, float, float]]] = field(default_factory=dict)
-    """By flavor, the rows with a share that can run there, with owed seconds and the share."""
+    """By flavor, the rows that have a share and can run there, each with its owed seconds and its
+    share."""
     others: dict[str, list[Row]] = field(default_factory=dict)
-    """By flavor, the rows without a share that can run there, the most owed first."""
+    """By flavor, the rows that have no share but can run there, in the order of owed time, most
+    first."""
 
 
 class StrictChoice:
-    """Chooses as ``choose`` does among ``candidates``, under rules that forget owed time.
+    """Chooses like ``choose`` among ``candidates``, if the rules have ``forgets_owed``.
 
-    ``sizes`` has the number of GPUs of each job. ``sizes`` and ``can_run`` must never change for a
-    job.
+    ``sizes`` has the number of GPUs of each job. The values of ``sizes`` and ``can_run`` for a job
+    must never change.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class StrictChoice:
         return chosen
 
     def _due(self, book: Book, known: _Known, flavor: str) -> list[tuple[float, float, float, Row]]:
-        """Return the rows with a share of ``flavor`` that can run there, the highest turn first.
+        """Return rows that have a share of ``flavor`` and can run there, by turn, highest first.
 
         Each row comes with its turn (see ``priority``), its owed seconds, and its share.
         """
@@ -104,7 +107,7 @@ class StrictChoice:
         return found
 
     def _others(self, book: Book, known: _Known, flavor: str) -> list[Row]:
-        """Return the rows without a share of ``flavor`` that can run there, the most owed first."""
+        """Return rows without a share of ``flavor`` that can run there, most owed time first."""
         if flavor not in known.others:
             runs, owed_s = self._runs_on(flavor), book.owed_s
             lookup = self._runs[flavor].get
@@ -152,7 +155,7 @@ class _Picks:
     rows: list[Row] = field(default_factory=list)
 
     def take(self, queue: Sequence[Row]) -> None:
-        """Choose the rows of ``queue`` that fit into the GPUs left, in their order."""
+        """Choose, in their order, the rows of ``queue`` for which enough GPUs are left."""
         taken, sizes, left = self.taken, self.sizes, self.left
         for row in queue:
             gpus = sizes[row[0]]

@@ -1,1 +1,1 @@
-"""Solvers that several policies use: linear programs, prices, assignments, water levels."""
+"""Solvers for several policies: linear programs, prices, assignments, water filling."""

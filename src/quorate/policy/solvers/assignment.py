@@ -1,10 +1,11 @@
-"""The assignment of the least total cost: each row of a matrix gets a different column.
+"""The cheapest assignment: each row of a matrix gets a different column, at least total cost.
 
-Rows are added one after another; each moves earlier rows along the cheapest path (Crouse, On
-implementing 2D rectangular assignment algorithms, 2016). Columns are visited from the last to the
-first. When a column is finished, the column that would be visited last takes its place. Among
-columns of equal cost, the free column that is visited last is preferred. If no such column is free,
-the column that is visited first is preferred. The published results of AlloX depend on this order.
+Rows are added one after another. Each added row moves earlier rows to other columns, along the
+cheapest path (Crouse, On implementing 2D rectangular assignment algorithms, 2016). Columns are
+visited from the last to the first. When a column is finished, the column that would be visited last
+takes its place in this order. Of several columns of equal cost, the free column that is visited
+last is preferred. If none of these columns is free, the column that is visited first is preferred.
+The published results of AlloX depend on this order.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ def assign(costs: Floats) -> Ints | None:
 def _cheapest(
     costs: Floats, start: int, matched: tuple[Ints, Ints], prices: tuple[Floats, Floats]
 ) -> tuple[int, Ints] | None:
-    """Return the free column that row ``start`` reaches at the lowest cost, and the paths.
+    """Return the free column that row ``start`` reaches at the least cost, and the paths.
 
-    The paths are given as one row for each column: the row before it on the cheapest path to it.
-    The prices of the rows and columns on the path are raised so that no reduced cost is below 0.
+    The paths are an array: for each column, the row that comes directly before the column on the
+    cheapest path to it. The prices of the rows and columns on the path are raised, so that no
+    reduced cost is below 0.
     """
     row_of, column_of = matched
     row_price, column_price = prices
@@ -86,7 +88,7 @@ def _cheapest(
 
 
 def _next(waiting: Floats, row_of: Ints, place: Ints) -> int:
-    """Return the cheapest column, with ties broken as the module's docstring says."""
+    """Return the cheapest column; of several, the column that the module's docstring names."""
     ties = np.flatnonzero(waiting == waiting.min())
     free = ties[row_of[ties] == FREE]
     if len(free):

@@ -1,8 +1,8 @@
 """The analytic center of all shares that give each job at least a given time.
 
-Every feasible point is an answer to a program without an objective. A solver that follows the
-central path returns the analytic center: the point that maximises the product of all distances to
-the limits (Sonnevend, 1986).
+If a program has no objective, every point within its limits is an answer. A solver that follows the
+central path returns the analytic center of these points: the point that maximises the product of
+all distances to the limits (Sonnevend, 1986).
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 STEPS_MAX: Final = 100
-"""More steps than this are a fault, because more jobs hardly need more steps."""
+"""If more steps than this are needed, something is wrong: even many jobs need few steps."""
 WITHIN: Final = 1e-12
 """The center is found when the next step adds at most this to the logarithm of the product."""
 NEAR: Final = 0.05
-"""If a step gains less than this, no line search is made, because whole steps converge."""
+"""If a step gains less than this, it is taken whole, without a line search: from here on, whole
+steps converge."""
 LONGEST: Final = 0.95
-"""The part of the way to the nearest limit that a step may take."""
+"""A step may go at most this part of the way to the nearest limit."""
 _HALVINGS: Final = 40
 _BELOW_1: Final = 1 - 1e-9
-"""The factor that reduces a limit, so that rounding errors do not reach it."""
+"""The factor by which a limit is reduced, so that rounding errors do not exceed the limit."""
 
 
 def has_inside(times: Floats, scales: Ints, gpus: Ints) -> bool:
@@ -35,8 +36,9 @@ def has_inside(times: Floats, scales: Ints, gpus: Ints) -> bool:
 def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
     """Return the center of the shares (jobs, flavors) that give jobs ``times`` or more.
 
-    All flavors count equally for a job. The limits are the jobs' time, the GPUs of each flavor and
-    the sign of each share. Some shares must be strictly within all limits (``has_inside``).
+    All flavors are equally good for a job. The limits are the whole time of each job, the GPUs of
+    each flavor, and 0 for each share. There must be shares that are strictly within all limits
+    (``has_inside``).
     """
     assert has_inside(times, scales, gpus), "the region has no interior, so it has no center"
     inside = _Inside(times, scales.astype(np.float64), gpus.astype(np.float64))
@@ -50,7 +52,7 @@ def center(times: Floats, scales: Ints, gpus: Ints) -> Floats:
 
 
 class _Inside:
-    """The shares within the limits, and the logarithm of the product of distances to limits."""
+    """The limits of the shares, and the function that the center maximises."""
 
     def __init__(self, times: Floats, scales: Floats, gpus: Floats) -> None:
         self.times, self.scales, self.gpus = times, scales, gpus
@@ -58,7 +60,7 @@ class _Inside:
     def start(self) -> Floats:
         """Return shares within the limits: each job's least time, and up to half of what it lacks.
 
-        A job lacks the time between its least time and its whole time.
+        A job lacks its whole time minus its least time.
         """
         lacks = 1.0 - self.times
         spare = self.gpus.sum() - self.scales @ self.times
@@ -66,12 +68,12 @@ class _Inside:
         return np.outer(self.times + part * lacks, self.gpus / self.gpus.sum())
 
     def left(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the time that jobs lack, the time above their least time, and the idle GPUs."""
+        """Return all distances: jobs' lacking time, their time above the least, and idle GPUs."""
         had = shares.sum(axis=1)
         return 1.0 - had, had - self.times, self.gpus - self.scales @ shares
 
     def product(self, shares: Floats) -> float:
-        """Return the logarithm of the product of all distances.
+        """Return the logarithm of the product of all distances to the limits.
 
         Outside the limits, return minus infinity.
         """
@@ -83,9 +85,9 @@ class _Inside:
     def newton(self, shares: Floats) -> tuple[Floats, float]:
         """Return the step of Newton's method from ``shares``, and its expected gain.
 
-        The matrix of second derivatives is diagonal except for terms of rank 1, one for each job
-        and one for each flavor. It is therefore inverted by the formulas of Sherman and Morrison,
-        and of Woodbury.
+        The matrix of second derivatives is a diagonal matrix plus terms of rank 1: one for each
+        job, and one for each flavor. So the formulas of Sherman and Morrison, and of Woodbury,
+        invert the matrix.
         """
         lacks, above, idle = self.left(shares)
         slope = 1.0 / shares + (1.0 / above - 1.0 / lacks)[:, None] - self.scales[:, None] / idle
@@ -106,7 +108,7 @@ class _Inside:
         return step, float((slope * step).sum())
 
     def length(self, shares: Floats, step: Floats, gain: float) -> float:
-        """Return a part of ``step`` that keeps shares within the limits and raises the product."""
+        """Return which part of ``step`` keeps shares within the limits and raises the product."""
         before = self.product(shares)
         taken = min(1.0, LONGEST * self._farthest(shares, step))
         for _ in range(_HALVINGS):

@@ -1,8 +1,8 @@
 """Seeded random numbers: a seed gives the same draws on every machine and Python version.
 
-The generator is the Mersenne Twister, seeded and used like Python's ``random``, from which the
-published results were drawn. The code is repeated here because the way ``random`` chooses two of
-several may change between versions of Python.
+The generator is the Mersenne Twister, seeded and used like Python's ``random``, with which the
+published results were drawn. The code of ``random`` is repeated here, because the way in which it
+chooses two of several may change between versions of Python.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 SEED_MAX: Final = 2**32 - 1
 POOLED_MAX: Final = 21
-"""With at most this many candidates, the first drawn candidate is removed before the second draw.
-With more, the second draw is repeated while it equals the first."""
+"""With at most this many candidates, the candidate of the first draw is removed before the second
+draw. With more candidates, the second draw is repeated until it differs from the first."""
 
 _WORD_BITS: Final = 32
 
 
 class Chance:
-    """A stream of draws."""
+    """A sequence of random draws."""
 
     def __init__(self, seed: int) -> None:
         assert 0 <= seed <= SEED_MAX, seed
@@ -38,7 +38,7 @@ class Chance:
                 return found
 
     def two_of(self, count: int) -> tuple[int, int]:
-        """Return two different numbers below ``count``, in the order they were drawn."""
+        """Return two different numbers below ``count``, in the order of their draws."""
         first = self.below(count)
         if count <= POOLED_MAX:
             # The last candidate takes the place of the drawn candidate.

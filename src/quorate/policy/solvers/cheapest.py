@@ -1,9 +1,9 @@
-"""Finds the cheapest shares for the rate each job needs, at given prices of GPUs.
+"""Finds the cheapest shares for the rates that jobs need, at given prices of GPUs.
 
-A job's flavors, and being idle, are points (rate, price) with a lower convex hull. The cheapest
-shares for a rate lie on the edge of the hull at this rate: one flavor for part of the time, or a
-slow and a fast flavor for the whole time. A search begins at the edge of the previous pass, because
-prices change little from one pass to the next.
+For a job, each flavor is a point (rate, price), and so is being idle. These points have a lower
+convex hull. The cheapest shares for a rate lie on the edge of this hull at the rate. An edge stands
+for one flavor for part of the time, or for a slow and a fast flavor for the whole time. A search
+begins at the edge of the previous pass, because prices change little from one pass to the next.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from quorate.policy.problem import Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 BLOCK: Final = 10_000
-"""The number of jobs that are processed together. Their data fits a processor's cache, and sums of
-this size are not divided among threads, which would wait for each other."""
+"""The number of jobs that are processed together. The data of so many jobs fits a processor's
+cache, and numpy does not divide sums of this size among threads, which would wait for each other.
+"""
 TURNS_PER_FLAVOR: Final = 4
-"""The most turns of an edge per flavor. An edge that has not settled after these turns only costs
-accuracy, and the bound includes the error."""
+"""The most turns of an edge per flavor. An edge that has not settled after these turns makes the
+result less exact, and the bound takes this error into account."""
 LONG: Final = 1_000
-"""With at least this many jobs, a pass flavor by flavor is faster."""
+"""With at least this many jobs, it is faster to make a pass flavor by flavor."""
 FREE: Final = 1e-200
-"""A price of 0 is replaced by this price, so that it can be a divisor."""
+"""A price of 0 is replaced by this price, so that dividing by a price is possible."""
 SETTLED: Final = 1e-14
-"""How far below an edge rounding may put a point, relative to the highest price."""
+"""How far below its edge a point may be because of rounding, relative to the highest price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
     """The choices of all jobs at given prices: ``edges`` has the number of each job's edge.
 
-    ``used`` is the number of GPUs of each flavor that the choices take. ``cost`` is a lower bound
-    on the cost of the needs, and ``growth`` is how fast the bound grows with the level.
+    ``used`` is the number of GPUs of each flavor that the choices use. ``cost`` is a lower bound of
+    the cost of all needs, and ``growth`` is how fast this bound grows with the level.
     """
 
     edges: NDArray[np.int32]
@@ -46,10 +47,10 @@ class Choice:
 
 
 class Cheapest:
-    """The latest edges of the jobs. Being idle counts as a flavor after the last flavor.
+    """The latest edges of the jobs. Being idle is treated as one more flavor, the last one.
 
-    The edge from a slow flavor to a fast one has the number ``slow * points + fast``; the edges
-    from being idle have the highest numbers.
+    The edge from a slow flavor to a fast flavor has the number ``slow * points + fast``. So the
+    edges from being idle have the highest numbers.
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -94,7 +95,7 @@ class Cheapest:
         """Return the used GPUs of each flavor.
 
         ``on_fast`` has the GPUs that each job uses on the fast flavor of its edge. The jobs
-        ``busy`` are never idle: they use the rest of their ``loads`` on the slow flavor.
+        ``busy`` are never idle: they have the rest of their ``loads`` on the slow flavor.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -124,12 +125,12 @@ class Cheapest:
         flat[slow] += part - on_fast[rows]
 
     def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
-        """Turn the edges of the jobs ``part`` until no flavor lies below them.
+        """Turn the edges of the jobs ``part`` until no flavor lies below its edge.
 
-        Return the jobs of ``part`` that are then never idle.
+        Return the jobs of ``part`` that are never idle on these edges.
         """
-        # An edge must begin below the need and end at or above it. Edges from being idle always
-        # begin below.
+        # An edge must begin below the need, and end at or above the need. Edges from being idle
+        # always begin below.
         is_lost = self._rate_fast[part] < need
         busy = self._busy(part)
         if len(busy):
@@ -162,7 +163,7 @@ class Cheapest:
         return np.flatnonzero(self._edge[part] < self._stands)
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
-        """Put jobs on the edge from being idle to the cheapest flavor that is fast enough."""
+        """Put jobs on the edge from being idle to the cheapest flavor of sufficient rate."""
         rates = self._rates(rows)[:-1]
         bought = rates * self._bought(priced)
         bought *= (rates >= need) & (rates > 0)
@@ -174,14 +175,14 @@ class Cheapest:
 
     @staticmethod
     def _bought(priced: Floats) -> Floats:
-        """Return the inverse of each price, so that nothing is divided by 0."""
+        """Return the inverse of each price, without a division by 0."""
         bought: Floats = 1.0 / np.maximum(priced[:-1, None], FREE)
         return bought
 
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
+        """Move jobs that are idle part of the time to the cheapest flavor of sufficient rate.
 
-        Return how far other points lie below the new edges: only points that are too slow may lie
+        Return how far other points lie below the new edges. Only points that are too slow can lie
         below. ``_turn`` usually gives the same edges, but takes twice as long.
         """
         rates = self._rates(rows)
@@ -212,10 +213,10 @@ class Cheapest:
         return self.columns.reshape(-1).take(flavors * jobs + at)
 
     def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
-        """Return how far each job's lowest point lies below its edge: about 0, or more.
+        """Return how far below its edge the lowest point of each job lies: about 0, or more.
 
-        The bound on costs needs the line through this point, parallel to the edge. Edges from being
-        idle begin at 0; only the edges of ``busy`` jobs begin elsewhere.
+        The bound of the costs needs the line through this point that is parallel to the edge. Edges
+        from being idle begin at 0. Only the edges of the jobs ``busy`` begin elsewhere.
         """
         edge = self._edge[part]
         steep, over = self._steep[part], self._over[part]
@@ -235,7 +236,7 @@ class Cheapest:
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Turn the edge of each job to its lowest point; on ties, to that of the first flavor.
+        """Turn each job's edge to the job's lowest point; of several, to that of the first flavor.
 
         Return how far other points lie below the new edges.
         """
@@ -265,9 +266,9 @@ class Cheapest:
 
 
 def _first_highest(points: Floats) -> Ints:
-    """Return, for each column, the first row with its highest value.
+    """Return, for each column, the row with the column's highest value; of several, the first.
 
-    For a few long rows, this takes a third of the time of numpy's argmax.
+    For few, long rows, this takes a third of the time of numpy's argmax.
     """
     if points.shape[1] < LONG:
         soon: Ints = points.argmax(axis=0)

@@ -1,9 +1,9 @@
-"""Solves a linear program with very many columns by using the few that matter.
+"""Solves a linear program with very many columns by using only the columns that matter.
 
 The program is solved with some of its columns. The prices of its rows then show which other columns
 would raise the objective, and the best of these columns are added. When no column would raise the
-objective, the answer is an optimum of the whole program. Some hundred jobs have tens of thousands
-of pairs, but only hundreds of the pairs matter.
+objective, the answer is an optimum of the whole program. For example, some hundred jobs have tens
+of thousands of pairs, but only hundreds of these pairs matter.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers import lp
 
 ROUNDS_MAX: Final = 200
-"""After this many rounds, the whole program is solved."""
+"""After this many rounds, the program with all columns is solved."""
 WORTH: Final = 1e-10
-"""A column joins only if one unit of it adds at least this to the objective."""
+"""A column is added only if one unit of it raises the objective by at least this."""
 JOINING: Final = 2
-"""The most columns that join in one round, per row."""
+"""The most columns that one round adds, per row of the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,9 +34,9 @@ class _Entries:
 
 
 def solve_with_few(program: lp.Program, few: Ints, start: lp.Basis) -> lp.Solution | lp.Status:
-    """Return an optimum of ``program``; the search begins with the columns ``few``, at ``start``.
+    """Return an optimum of ``program``, beginning with the columns ``few`` and the basis ``start``.
 
-    All other columns must have the low limit 0 and no high limit.
+    All columns that are not in ``few`` must have the low limit 0 and no high limit.
     """
     entries = _Entries(
         rows=np.repeat(np.arange(len(program.row_low)), np.diff(program.starts)),
@@ -83,7 +83,7 @@ def _restricted(program: lp.Program, entries: _Entries, chosen: Ints) -> lp.Prog
 
 
 def _better(program: lp.Program, entries: _Entries, chosen: Ints, prices: Floats) -> Ints:
-    """Return the columns that would raise the objective most, best first; ties by number."""
+    """Return the columns that would raise the objective most, best first, then by number."""
     cost = np.bincount(entries.columns, entries.values * prices[entries.rows], len(program.gains))
     worth = program.gains - cost
     open_: Bools = worth > WORTH

@@ -1,8 +1,9 @@
 """How the water level rises: the value of each job at a given level.
 
-A job without an entity rises at the pace of its weight. An entity rises at the pace of its weight,
-and gives its rise to its jobs that can still rise: to all of them by their weights (fairness), or
-to the first (fifo). See Gavel, section 4.3 (hierarchical policies).
+An entity is a group of jobs with a common share. Entities, and jobs without an entity, rise at the
+pace of their weights. An entity passes its rise on to those of its jobs that can still rise: to all
+of these by their weights (rule fairness), or to the first one (rule fifo). See Gavel, section 4.3
+(hierarchical policies).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Groups:
     alone: Ints
     entities: tuple[Group, ...]
     counts: Ints
-    """The number of equal jobs that each job represents, including itself."""
+    """The number of equal jobs that each job stands for, including itself."""
 
     def without(self, stuck: Bools) -> Groups:
         """Return the groups without the jobs that are ``stuck``."""
@@ -52,7 +53,7 @@ class Groups:
 
 
 def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
-    """Return the units that rise in ``problem``, in which jobs represent ``counts`` equal jobs."""
+    """Return the units that rise in ``problem``; each job stands for ``counts`` equal jobs."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
     counts = np.ones(jobs, dtype=np.int64) if counts is None else counts
@@ -70,10 +71,10 @@ def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
 
 
 def paces(problem: Problem, groups: Groups) -> Floats:
-    """Return the pace of each job before any job is stuck: its weight divided by its scale.
+    """Return the pace of each job while no job is stuck: its weight divided by its scale.
 
-    The jobs of an entity divide the entity's weight by their weights, or the first job has all of
-    it (fifo).
+    The weight of an entity is divided among its jobs by the jobs' weights (fairness), or the first
+    job has all of it (fifo).
     """
     found = np.zeros(len(problem.jobs))
     found[groups.alone] = problem.weights[groups.alone]
@@ -87,11 +88,11 @@ def paces(problem: Problem, groups: Groups) -> Floats:
 
 
 class Path:
-    """The value of each job as a function of the water level, from the present level on.
+    """The value of each job as a function of the water level, above the present level.
 
-    ``filled`` has the present values. ``tops`` has the value that each job cannot exceed even
-    alone: at this value the job is stuck, and its entity continues without it. Between two
-    ``stops`` every job rises at a constant pace.
+    ``filled`` has the present values. ``tops`` has the value that each job could reach alone: at
+    this value the job is stuck, and its entity continues without the job. Between two ``stops``
+    every job rises at a constant pace.
     """
 
     def __init__(self, problem: Problem, groups: Groups, filled: Floats, tops: Floats) -> None:
@@ -114,7 +115,7 @@ class Path:
         self.stops: Floats = np.unique(np.concatenate([[0.0], alone, *ends]))
 
     def _stages(self, group: Group) -> tuple[Floats, Floats]:
-        """Return levels, and the rise per weight at each level of the jobs that can still rise."""
+        """Return levels and, for each, the rise per weight of the jobs that can still rise."""
         weights = self._weights[group.jobs]
         had = self._room[group.jobs] / weights
         order = np.argsort(had, kind="stable")
@@ -137,12 +138,12 @@ class Path:
         return found
 
     def highest(self, sums: Floats, limits: Floats, known: float = np.inf) -> float:
-        """Return the highest level at which ``sums @ at(level)`` is within ``limits``.
+        """Return the highest level at which ``sums @ at(level)`` does not exceed ``limits``.
 
-        The present level counts as within the limits. No summand is below 0, and only the growth of
-        summands counts, so that the rounding of constant summands does not keep a job from rising.
-        ``known`` is the result for other limits, and a bound on this result. A result near
-        ``known`` is found quickly.
+        The present level is assumed to be within the limits. No summand is below 0. Only the growth
+        of summands is compared with the limits, so that the rounding of constant summands does not
+        keep a job from rising. ``known`` is the result for other limits, and an upper bound of this
+        result. A result near ``known`` is found quickly.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
         within, above = 0, int(np.searchsorted(self.stops, known, side="right"))
@@ -173,8 +174,8 @@ class Path:
 def _between(level: float, levels: list[float], had: list[float]) -> float:
     """Return the value at ``level`` by linear interpolation, like numpy's ``interp``.
 
-    It is called for single points of many short lists, for which the overhead of numpy would exceed
-    the computation.
+    The lists are short, and each call needs one point; the overhead of a numpy call would exceed
+    this computation.
     """
     above = bisect_right(levels, level)
     if above == len(levels):

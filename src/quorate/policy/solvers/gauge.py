@@ -1,7 +1,8 @@
 """Measures by how much jobs miss a level, with a separate unit for each job.
 
-When heavy jobs are stuck, light jobs may reach thousands of times their first level. In the unit of
-the first level, a solver's rounding would then hide the shortage of other jobs.
+When jobs of large weight are stuck, the others may rise to thousands of times their first level. If
+such a job were still measured in the unit of its first level, a solver's rounding would hide the
+shortfall of other jobs.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from quorate.policy.solvers.walls import Wall, wall_of
 from quorate.policy.solvers.work_count import WorkCount
 
 OUTGROWN: Final = 2.0
-"""A job beyond this many units gets a larger unit when rounding matters."""
+"""A job that has risen above this many units gets a larger unit when rounding matters."""
 
 
 class Gauge:
-    """The program that measures by how much each job misses a level, in the unit of the job."""
+    """The program that measures by how much each job misses a level, in the job's unit."""
 
     def __init__(self, space: Space, units: Floats, work: WorkCount) -> None:
         self._space = space
@@ -33,7 +34,7 @@ class Gauge:
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
-        """Enlarge the units of jobs that need larger ones; return whether any did."""
+        """Enlarge the units of jobs that have outgrown them; return whether there were any."""
         if not np.any(filled > OUTGROWN * self.units):
             return False
         self._take(np.maximum(filled, self.units))
@@ -46,9 +47,10 @@ class Gauge:
         self._work.spend_beginning(len(self._space.rows))
 
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
-        """Begin near the highest level of ``path``, if prices find it, and return the wall there.
+        """Begin near the highest level of ``path``, if prices find it; return the wall there.
 
-        Return no wall if prices find no level, or if jobs miss the level by at most ``missed``.
+        Return no wall if prices find no level, or if no job misses the level by more than
+        ``missed``.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
@@ -61,14 +63,14 @@ class Gauge:
         return []
 
     def priced(self, path: Path) -> Priced | None:
-        """Return shares that reach the highest level of ``path`` by prices alone, or nearly.
+        """Return shares that, by prices alone, nearly reach the highest level of ``path``.
 
-        Return None if prices gave no start, or if the passes ran out.
+        Return None if the search did not begin by prices, or if the price method fails.
         """
         return None if self._begun is None else priced(self._scaled, self.units, path, self._begun)
 
     def solve(self, filled: Floats) -> Solution | Status | None:
-        """Return shares that miss ``filled`` the least, in the jobs' units, or the solver's status.
+        """Return the shares that miss ``filled`` least, in the jobs' units, or the solver's status.
 
         Return None if this takes too much work.
         """
@@ -84,7 +86,7 @@ class Gauge:
         return None if answer is Status.STOPPED else answer
 
     def wall(self, answer: Solution) -> Wall:
-        """Return the wall that the prices of an answer with a shortfall give."""
+        """Return the wall that follows from the prices of an answer with a shortfall."""
         found = wall_of(self._scaled, answer)
         return replace(found, sums=found.sums / self.units)
 

@@ -1,9 +1,9 @@
-"""Finds the highest level for all jobs of a problem, by the fastest method for it.
+"""Finds the highest level that all jobs of a problem can reach, by the fastest method.
 
 With few classes of equal jobs, a linear program of the classes is fastest. With many different
 jobs, the price method is fastest. With few jobs, or if equal jobs differ in their pairs, the plain
-linear program is fastest; it is also the fallback if the price method runs out of passes. All three
-give the same level; a test checks this.
+linear program is fastest. The plain linear program is also used if the price method runs out of
+passes. A test checks that all three methods find the same level.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
 CLASSES_MAX: Final = 1_000
-"""The search for classes ends if there are more than this."""
+"""The search for classes ends if there are more classes than this."""
 PAIRED_CLASSES_MAX: Final = 120
-"""More classes than this have too many pairs for a program."""
+"""If there are more classes than this, a linear program of their pairs would be too large."""
 PROGRAM_MAX: Final = 300
-"""Up to this many rows, the linear program is faster than prices."""
+"""Up to this many rows, the linear program is faster than the price method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The aim of a policy that raises a level: the fields of jobs that it reads, and jobs' needs.
+    """The aim of a policy that raises a level: the job fields that it reads, and jobs' needs.
 
-    ``needs`` gets a problem with all jobs, or with one member of each class, and the number of all
-    jobs. ``worth`` returns the worth of a unit of each job's rate. If ``worth`` is given, the
-    allocation with the largest total worth is taken of those that reach the highest level.
+    ``needs`` gets the number of all jobs, and a problem with all jobs or with one member of each
+    class. ``worth`` returns the worth of one unit of each job's rate. If ``worth`` is given, the
+    result has the largest total worth among the allocations that reach the highest level.
     """
 
     reads: tuple[str, ...]
@@ -62,7 +62,8 @@ class Aim:
         """Return the worth of each row of ``demand``; ``problem`` has one member of each row."""
         if self.worth is None:
             return None
-        # The worth of a class is the worth of all its members, because it loads their GPUs.
+        # The worth of a class is the worth of all its members, because its load is the GPUs of all
+        # members.
         worth: Floats = self.worth(problem) * (demand.loads / problem.scales)
         return worth
 
@@ -70,7 +71,7 @@ class Aim:
 def highest(
     problem: Problem, aim: Aim, ways: frozenset[Method] | None = None
 ) -> Allocation | Unsolved:
-    """Return shares at the highest level that all jobs can have; the level is the objective.
+    """Return shares at the highest level that all jobs can reach; this level is the objective.
 
     ``ways`` has the methods to try; None means all. The plain program may always be tried. Pairs
     are used if ``problem`` has any.
@@ -130,7 +131,7 @@ def _by_classes(
     pairs = None
     if demand.together is not None:
         pairs = pairs_of_members(demand.together, classes, found.shares[rows:])
-    # With millions of jobs, ``take`` is ten times faster than indexing.
+    # With millions of jobs, ``take`` is ten times as fast as indexing.
     shares = found.shares.take(classes.of, axis=0, mode="clip")
     return _allocation(found, shares, pairs, Method.CLASSES)
 
@@ -156,7 +157,7 @@ def _allocation(
 
 
 def _idle(problem: Problem) -> Unsolved | None:
-    """Return the refusal that names the first job without progress on any flavor, if any."""
+    """Return a refusal that names the first job without progress on any flavor, or None."""
     moves = (problem.rates[:, problem.gpus > 0] > 0).any(axis=1)
     if moves.all():
         return None

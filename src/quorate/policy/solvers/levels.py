@@ -1,4 +1,4 @@
-"""The level that a max-min policy raises for all jobs at once, and the rate each job needs for it.
+"""The level that a max-min policy raises for all jobs, and the rates that a level needs.
 
 Max-min fairness, makespan and finish-time fairness are one problem: the highest level at which the
 GPUs are enough for the rates that all jobs need. They differ in the function from the level to the
@@ -15,16 +15,17 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 CERTIFIED: Final = 1e-7
-"""A level counts as the highest if it is below its bound by at most this part of the bound."""
+"""A level is accepted as the highest if it is below its upper bound by at most this part of the
+bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Together:
-    """Pairs of jobs or classes that share GPUs; a class can be paired with itself.
+    """Pairs of jobs, or of classes, that share GPUs; a class can form a pair with itself.
 
-    ``first`` and ``second`` are rows. A unit of a pair's time on a flavor adds ``rates`` (pairs,
-    flavors, 2) to the rates of its two rows, takes ``times`` (pairs, 2) of their time, and takes
-    ``loads`` GPUs.
+    ``first`` and ``second`` are rows. If the share of a pair on a flavor is 1, the pair adds
+    ``rates`` (pairs, flavors, 2) to the rates of its two rows, uses ``times`` (pairs, 2) of their
+    time, and uses ``loads`` GPUs.
     """
 
     first: Ints
@@ -49,15 +50,15 @@ class Demand:
 
 
 class Needs(Protocol):
-    """The rate that each job needs, as a non-decreasing convex function of the level."""
+    """The rate that each job needs: a convex function of the level, which never decreases."""
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything; minus infinity if there is none."""
+        """A level at which no job needs any rate; minus infinity if there is no such level."""
         ...
 
     def at(self, level: float) -> tuple[Floats, Floats]:
-        """Return each job's need at ``level``, and by how much it grows with the level."""
+        """Return the rate that each job needs at ``level``, and the growth of this need."""
         ...
 
     def reached(self, rates: Floats) -> float:
@@ -69,7 +70,7 @@ class Needs(Protocol):
 class Linear:
     """Needs that grow with the level: ``floor + level * growth``.
 
-    A need without growth must already be met.
+    If the need of a job does not grow with the level, the job's rate must be enough in any case.
     """
 
     floor: Floats
@@ -77,11 +78,11 @@ class Linear:
 
     @property
     def at_rest(self) -> float:
-        """A level at which no job needs anything; minus infinity if there is none."""
+        """A level at which no job needs any rate; minus infinity if there is no such level."""
         return -np.inf if np.any(self.floor > 0) else 0.0
 
     def at(self, level: float) -> tuple[Floats, Floats]:
-        """Return each job's need at ``level``, and by how much it grows with the level."""
+        """Return the rate that each job needs at ``level``, and the growth of this need."""
         need = level * self.growth
         need += self.floor
         return need, self.growth
@@ -98,11 +99,11 @@ class Linear:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Levelled:
-    """Shares that reach ``level``, and a ``bound`` that no shares can exceed.
+    """Shares that reach ``level``, and ``bound``, a level that no shares can exceed.
 
-    Shares have a row for each row of the demand, followed by a row for each pair. ``prices`` has
-    the rise of the level for one more GPU of each flavor. ``passes`` is the number of passes over
-    the jobs, or of solver calls.
+    Shares have a row for each row of the demand, followed by a row for each pair. ``prices`` has,
+    for each flavor, the rise of the level if there were one GPU more. ``passes`` counts the passes
+    over the jobs, or the calls of a solver.
     """
 
     shares: Floats

@@ -1,4 +1,4 @@
-"""Solves linear programs with HiGHS; no other module uses HiGHS.
+"""Solves linear programs with HiGHS. Only this module uses HiGHS.
 
 The same program has the same answer each time: HiGHS runs with one thread, no time limit and a
 fixed seed. A status other than optimal is returned as a value, never as a warning.
@@ -23,7 +23,7 @@ EXACT: Final = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """Maximise ``gains @ x`` with x between ``low`` and ``high``, and rows between their limits.
+    """A program: maximise ``gains @ x``, with x from ``low`` to ``high`` and rows in their limits.
 
     The rows are sparse: row r has entries in the columns ``columns[starts[r]:starts[r + 1]]``, with
     the corresponding values. ``whole`` has the columns that must be whole numbers.
@@ -41,7 +41,7 @@ class Program:
 
 
 class Status(StrEnum):
-    """The status of a program without an answer."""
+    """The reason why a program has no answer."""
 
     INFEASIBLE = "infeasible"
     UNBOUNDED = "unbounded"
@@ -51,7 +51,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """An optimum, and the gain of one more unit of each row's limit."""
+    """An optimum, and how much the objective gains from one more unit of each row's limit."""
 
     x: Floats
     row_prices: Floats
@@ -61,7 +61,8 @@ class Solution:
 
 _CHOSEN: Final = 0
 _PRIMAL: Final = 4
-"""Values of HiGHS's option for the simplex method: HiGHS chooses, or the primal method."""
+"""Values of HiGHS's option for the simplex method: HiGHS chooses the method, or uses the primal
+one."""
 _PLACES: Final = (
     highspy.HighsBasisStatus.kBasic,
     highspy.HighsBasisStatus.kLower,
@@ -75,11 +76,12 @@ _STATUSES: Final = {
 }
 
 STEPS_EACH_MAX: Final = 100
-"""The most steps of a method per row and column. One step per row and column is plenty, and the
-limit ends a method that cycles."""
+"""The most steps of a method per row and column. One step per row and column is plenty; the limit
+ends a method that would run for ever in a cycle."""
 
 NODES_MAX: Final = 100_000
-"""The most nodes that the search for whole numbers visits: a count, never a time."""
+"""The most nodes that the search for whole numbers visits. The limit is a count and not a time, so
+that equal programs have equal answers."""
 _EXACT: Final = (
     ("mip_rel_gap", 0.0),
     ("mip_abs_gap", 0.0),
@@ -94,12 +96,12 @@ def solve(
     *,
     is_exact: bool = False,
 ) -> Solution | Status:
-    """Return an optimum of ``program``, or the status that says why there is none.
+    """Return an optimum of ``program``, or a status that says why there is none.
 
     ``start`` is a basis of the program, or of a program with the same rows and columns. The primal
     simplex method continues from this basis, which is fast if little has changed. The search for
     whole numbers ends when the answer is proved, or after ``NODES_MAX`` nodes. If ``is_exact``, the
-    tolerance is ``EXACT``, otherwise a thousand times as much.
+    tolerance is ``EXACT``; otherwise it is a thousand times as large.
     """
     highs = _taken()
     _make_quiet(highs)
@@ -110,8 +112,8 @@ def solve(
     _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
-        # Callers that pass a basis have rows of similar sizes. To scale them would take as long as
-        # a few steps.
+        # A caller that passes a basis has rows of similar sizes already, and scaling the rows would
+        # take as long as a few steps.
         highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
     found = _answer(highs)
@@ -135,11 +137,11 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
 
 
 def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
-    """Return a basis of the given columns and rows.
+    """Return a basis that has the given columns and rows.
 
-    The basis must have as many columns and rows as the program has rows. Of the rows outside the
-    basis, rows in ``low`` are at their low limit and the others at their high limit. Columns
-    outside the basis are at their low limit.
+    The basis must have as many columns and rows as the program has rows. A row outside the basis is
+    at its low limit if it is in ``low``, else at its high limit. Columns outside the basis are at
+    their low limit.
     """
     found = highspy.HighsBasis()
     basic, lower, upper = _PLACES
@@ -152,7 +154,7 @@ def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
 
 
 def widened(start: Basis, columns: int) -> Basis:
-    """Return the basis of the program with ``columns`` more columns, which are outside it."""
+    """Return the basis of the program with ``columns`` more columns, all outside the basis."""
     _, lower, _ = _PLACES
     found = highspy.HighsBasis()
     found.col_status = [*start.col_status, *([lower] * columns)]
@@ -161,19 +163,20 @@ def widened(start: Basis, columns: int) -> Basis:
 
 
 def _valid(found: Basis) -> Basis:
-    """Mark a basis as valid and return it: a check by HiGHS would take as long as a few steps."""
+    """Mark a basis as valid, and return it; a check by HiGHS would cost as much as some steps."""
     found.valid = True
     found.alien = False
     return found
 
 
 _SPARE: Final[list[highspy.Highs]] = []
-"""Unused solvers, without program and options, at most one for each thread that solves. To make and
-drop a solver takes as long as a program of thirty jobs."""
+"""Solver objects for reuse, without a program or options: at most one for each thread that solves.
+Without reuse, making and dropping a solver object would take as long as a program of thirty jobs.
+"""
 
 
 def _taken() -> highspy.Highs:
-    """Return a solver that no other caller has: an unused one, or else a new one."""
+    """Return a solver that no other caller has: an unused solver, or else a new one."""
     try:
         return _SPARE.pop()  # ``pop`` is atomic, so no two threads get the same solver.
     except IndexError:
@@ -201,7 +204,7 @@ def _keep_closely(highs: highspy.Highs) -> None:
 
 
 def _pass(highs: highspy.Highs, program: Program) -> None:
-    """Pass ``program`` as arrays, which takes a third of the time of passing lists."""
+    """Pass ``program`` to ``highs`` as arrays; passing lists would take three times as long."""
     columns = len(program.gains)
     steps_max = STEPS_EACH_MAX * (columns + len(program.row_low))
     for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
@@ -229,11 +232,11 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
 
 
 class Standing:
-    """A program that is solved repeatedly, with different lower limits of its first rows.
+    """A program that is solved many times, with different lower limits of its first rows.
 
     The first solution starts from ``start``, if given. Each further solution starts from the
-    previous solution, which is much faster than from scratch. The tolerance of limits is ``EXACT``.
-    The answers depend only on the calls and their order.
+    previous one, which is much faster than a start from scratch. The tolerance of limits is
+    ``EXACT``. The answers depend only on the calls so far, and on their order.
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:
@@ -253,10 +256,10 @@ class Standing:
         return int(self._highs.getInfo().simplex_iteration_count)
 
     def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
-        """Return an optimum in which the first rows are at least ``row_low``, or the status.
+        """Return an optimum whose first rows are at least ``row_low``, or a status without one.
 
-        ``row_prices`` has the gain of one more unit of each row's limit. The search ends after
-        ``steps_max`` steps.
+        In the solution, ``row_prices`` has the gain from one more unit of each row's limit. The
+        search ends after ``steps_max`` steps.
         """
         most = STEPS_EACH_MAX * self._size
         most = most if steps_max is None else min(most, steps_max)
@@ -266,12 +269,12 @@ class Standing:
         # The type stubs of highspy lack this method.
         change = cast("Any", self._highs).changeRowsBounds
         change(count, rows, row_low, self._row_high[:count])
-        # Use the primal method from a given basis, and the dual method from HiGHS's own basis.
+        # With a given basis, use the primal method; with HiGHS's own basis, use the dual method.
         self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
         self._is_begun = True
         found = _answer(self._highs)
         if found is not Status.FAILED:
             return found
-        # Rounding made the method fail from the last basis; from scratch it may succeed.
+        # Rounding made the method fail from the last basis. From scratch, the method may succeed.
         self._highs.clearSolver()
         return _answer(self._highs)

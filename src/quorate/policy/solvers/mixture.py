@@ -1,8 +1,8 @@
-"""Finds the best mixture of columns within limits, by a small dense linear program.
+"""Finds the best mixture of columns within given limits, by a small dense linear program.
 
 The program has one row for each limit, and a row for the condition that the parts add up to 1. So
-the revised simplex method of Dantzig needs only a square matrix of this size. A solver made for
-large programs takes several times longer to start.
+the revised simplex method of Dantzig needs only a square matrix of this size. A solver for large
+programs would need several times as long, only to start.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 WORTH: Final = 1e-11
-"""A column enters the basis only if one unit of it adds at least this to the value."""
+"""A column enters the basis only if one unit of it raises the value by at least this."""
 PIVOT: Final = 1e-11
-"""The smallest pivot; smaller numbers are rounding errors."""
+"""The smallest accepted pivot; smaller numbers are rounding errors."""
 TIED: Final = 1e-12
-"""Parts that reach 0 within this distance of each other count as reaching 0 together."""
+"""Parts count as reaching 0 together if the points at which they reach 0 are this close to each
+other."""
 STEPS_PER_ROW: Final = 20
-"""After this many steps per row, the first column with a gain enters instead of the best column, so
-that the method does not cycle (Bland, 1977)."""
+"""After this many steps per row, not the best column enters the basis, but the first column with a
+gain. So the method cannot run in a cycle (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
 """After this many steps per row, the search ends without an answer."""
 ROOM: Final = 32
@@ -31,7 +32,7 @@ ROOM: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mix:
-    """The best mixture: the part of each column, the value, and the price of each limit."""
+    """The best mixture: the part of each column, the value, and the worth of each limit."""
 
     parts: Floats
     value: float
@@ -41,9 +42,9 @@ class Mix:
 class Mixture:
     """Columns that can be mixed, and the columns of the last best mixture.
 
-    Each limit is 1. Each column has a value, and uses a part of each limit; the parts of the
-    columns in a mixture add up to 1. Column 0 uses no part of any limit, so a feasible mixture
-    always exists. The slack of each limit is also a column, and slack columns come before all
+    Each limit is 1. Each column has a value, and uses a part of each limit. In a mixture, the parts
+    of all columns add up to 1. Column 0 uses no part of any limit, so a feasible mixture always
+    exists. The unused part (slack) of each limit is a column, too; slack columns come before all
     others.
     """
 
@@ -104,9 +105,9 @@ class Mixture:
 
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
-    """Return the row whose part first reaches 0 when a column enters; None if no part does.
+    """Return the row whose part is the first to reach 0 when a column enters, or None.
 
-    Of several rows, return the row with the lowest column.
+    None means that no part reaches 0. Of several rows, return the row with the lowest column.
     """
     until = [
         (max(part, 0.0) / by, column, place)

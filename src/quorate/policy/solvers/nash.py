@@ -1,9 +1,10 @@
 """The allocation with the largest product of rates, by an interior-point method.
 
-The objective is concave and the constraints are linear (Gavel, section 3.1), so Newton's method on
-the central path converges in about twenty steps. Each step solves a small system for every job, and
-a system with a row for each flavor. Many problems are solved side by side. The answer includes a
-proof: a logarithm is at most its tangent, and the prices bound the linear program of the tangents.
+The objective is concave and the constraints are linear (Gavel, section 3.1). So Newton's method on
+the central path converges in about twenty steps. Each step solves a small system of equations for
+every job, and one system with a row for each flavor. Many problems are solved side by side. The
+answer includes a proof of how good it is: a logarithm is at most its tangent, and the prices give
+an upper bound of the linear program with the tangents as its objective.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from quorate.policy.problem import Floats, Ints
 Bools = NDArray[np.bool_]
 
 STEPS_MAX: Final = 120
-"""The most steps; about twenty-five are usual."""
+"""The most steps of Newton's method; about twenty-five are usual."""
 CLOSE: Final = 1e-12
 NEAR: Final = 1e-10
-"""The search stops when the mean logarithm of the rates can gain at most ``CLOSE``. It also stops
-at ``NEAR`` if a step no longer halves the possible gain, because the gain is then rounding."""
+"""The search stops when the mean logarithm of the rates can gain at most ``CLOSE``. If a step no
+longer halves the possible gain, the search stops already at ``NEAR``, because such a gain is
+rounding."""
 LEFT: Final = 1e-3
-"""A problem that leaves out one job starts at a point of the problem with all jobs: the last point
-at which the mean logarithm could still gain at least this much."""
+"""A problem without one job starts from a point of the problem with all jobs: the last point at
+which the mean logarithm could still gain at least this much."""
 _EXACT: Final = 1e-11
 _CENTRE: Final = 0.1
 _SHORT_OF: Final = 0.995
@@ -35,7 +37,7 @@ _STIFF: Final = 1e-15
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Largest products of several problems: shares, rates, GPU prices, and possible gains.
+    """The largest products of several problems: shares, rates, GPU prices, and possible gains.
 
     ``missing`` is an upper bound on the remaining gain of the mean logarithm of the rates in each
     problem.
@@ -49,11 +51,11 @@ class Products:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Point:
-    """Shares, unused time and unused GPUs, and a price of each of them; all above 0.
+    """Shares, unused time and unused GPUs, and a price for each of these; all are above 0.
 
-    The unused amounts are stored, because computing them as 1 minus the used part would soon leave
-    only rounding errors. After a job was removed, the stored amounts may be less than the true
-    ones; the steps assign the difference.
+    The unused amounts are stored. If they were computed as 1 minus the used part, only rounding
+    errors would soon be left. After the removal of a job, the stored amounts may be less than the
+    true amounts; the next steps assign the difference.
     """
 
     shares: Floats
@@ -95,11 +97,11 @@ class _Asked:
 
 
 def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Products, Point]:
-    """Return the allocation with the largest product of all rates, and a point near to it.
+    """Return the allocation with the largest product of all rates, and a point near it.
 
     ``rates`` has the shape (jobs, flavors). Every job must make progress on some flavor, and every
-    flavor must have GPUs. The point is a good start for problems that leave out one job: it is
-    near the answer, and not on the boundary.
+    flavor must have GPUs. The point is a good start for problems without one of the jobs, because
+    it is near their answers, but not on the boundary.
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
@@ -120,11 +122,11 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
 def products_without(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats, start: Point
 ) -> Products:
-    """Return the allocations with the largest products of rates of the jobs in ``asked``.
+    """Return, for each problem, the allocation with the largest product of its jobs' rates.
 
-    ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
-    is a point near the answer with all jobs; the steps assign the GPUs that removed jobs leave
-    free.
+    ``asked`` has the shape (problems, jobs): 1 if the job is in the problem, else 0. ``start`` is a
+    point near the answer for all jobs; the steps of the method assign the GPUs that removed jobs
+    leave free.
     """
     problems = _asked_of(rates, scales, gpus, asked)
     point = start.of(np.zeros(len(asked), dtype=np.int64))
@@ -167,8 +169,8 @@ def _begin(asked: _Asked) -> Point:
 def _step(point: Point, asked: _Asked) -> Point:
     """Return the point after one step of Newton's method along the central path.
 
-    First, each job's step is computed from a small system. Then a system with a row for each flavor
-    gives the change of prices with which all these steps fit.
+    First, each job's step is computed from a small system of equations. Then a system with a row
+    for each flavor gives the change of prices by which the steps of all jobs fit together.
     """
     shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
     loads = asked.loads
@@ -201,7 +203,7 @@ def _step(point: Point, asked: _Asked) -> Point:
 
 
 def _moved(point: Point, by: Point) -> Point:
-    """Return ``point`` moved in the direction ``by``, as far as all values stay above 0."""
+    """Return ``point``, moved in the direction ``by`` so far that all values stay above 0."""
     length = np.minimum.reduce(
         [
             _reach(point.shares, by.shares),
@@ -237,7 +239,7 @@ def _load(loads: Floats, shares: Floats) -> Floats:
 
 
 def _distance(point: Point) -> Floats:
-    """Return each problem's distance from its optimum: the mean of values times prices."""
+    """Return each problem's distance from its optimum: the mean of a value times its price."""
     total = (
         (point.shares * point.floors).sum(axis=(1, 2))
         + (point.spare_time * point.times).sum(axis=1)
@@ -249,19 +251,20 @@ def _distance(point: Point) -> Floats:
 
 
 def _bends(point: Point, slopes: Floats) -> Floats:
-    """Return the second derivatives of each job's part of the objective, including barriers."""
+    """Return the second derivatives of each job's part of the objective, with the barriers."""
     found: Floats = np.einsum("bmi,bmj->bmij", slopes, slopes)
     found += (point.times / point.spare_time)[:, :, None, None]
     each = np.arange(slopes.shape[2])
     found[:, :, each, each] += point.floors / point.shares
-    # With many equally good shares the matrix is nearly singular, so these shares are kept fixed.
+    # If many shares are equally good, the matrix is nearly singular, so these shares are kept
+    # fixed.
     steepest = found[:, :, each, each].max(axis=2)
     found[:, :, each, each] += (_STIFF * steepest)[:, :, None]
     return found
 
 
 def _reach(values: Floats, moved: Floats) -> Floats:
-    """Return the part of a step that each problem can take with all ``values`` above 0."""
+    """Return the part of a step that each problem can take so that all ``values`` stay above 0."""
     ratio = np.where(moved < 0, -values / np.minimum(moved, -1e-300), np.inf)
     least = ratio.reshape(len(values), -1).min(axis=1)
     found: Floats = np.minimum(1.0, _SHORT_OF * least)
@@ -288,7 +291,7 @@ def _products_at(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Replace the products of ``best`` at ``places`` by those of ``found`` that miss less."""
+    """Replace the products of ``best`` at ``places`` where those of ``found`` miss less."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

@@ -1,8 +1,9 @@
-"""Approximates the first level of water filling by walls from prices, and gives a first basis.
+"""Approximates the first level of water filling by walls from prices, and finds a first basis.
 
-From scratch, the simplex method takes one or two steps for every job before it makes progress.
-Prices show in a few passes which flavors each job uses, and the program then only has to make the
-level exact. If the program takes too much work, the level that prices reach is the answer.
+From scratch, the simplex method takes one or two steps for every job before it makes progress. The
+price method shows in a few passes which flavors each job uses; the linear program then only has to
+make the level exact. If the program would take too much work, the level that prices reach is the
+answer.
 """
 
 from __future__ import annotations
@@ -25,27 +26,28 @@ from quorate.policy.solvers.walls import Wall, wall
 STEPS: Final = 2
 """The most times that the level is lowered at rough prices."""
 WITHIN: Final = (1e-3, 1e-6)
-"""The exactness of the prices in each search. Each search lowers the level to its wall, by much
-less than the search before."""
+"""How exact the prices of each search are. Each search lowers the level to its wall, and by much
+less than the search before it."""
 ABOVE: Final = 1e-6
-"""The program is first solved this far above the level found, so that there is a shortfall."""
+"""The program is first solved at a level this far above the found level, so that jobs miss the
+level and the answer gives a wall."""
 REACHED: Final = 1e-6
-"""The most by which the level that prices reach may be below the first level."""
+"""How far the level that prices reach may be below the true first level, relative to it."""
 LOWERED_MAX: Final = 20
 """The most times that the level is lowered until prices reach it; the usual number is 1 or 2."""
 TIED: Final = 1e-5
-"""A job may be moved to another flavor if it pays at most this much more there, relative to the
-worth of all GPUs."""
+"""A job may be moved to another flavor if its GPUs cost at most this much more there, relative to
+the worth of all GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Edges:
     """The choice of each job at ``prices`` for its ``need``.
 
-    A job uses a slow and a fast flavor for its whole time, or a fast flavor for part of its time;
-    in the second case, ``slow`` is the number of flavors. ``steep`` is the cost of one more unit of
-    the job's rate, ``over`` is the worth of one more unit of its time, and ``above`` is the
-    additional cost of each flavor over the cheapest, for all GPUs of the job.
+    A job uses a slow and a fast flavor for its whole time, or a fast flavor for part of its time.
+    In the second case, ``slow`` is the number of flavors, which stands for idle time. ``steep`` is
+    the cost of one more unit of the job's rate. ``over`` is the worth of one more unit of its time.
+    ``above`` is how much more each flavor costs than the cheapest one, for all GPUs of the job.
     """
 
     prices: Floats
@@ -59,7 +61,7 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Near:
-    """An upper bound slightly above the best level, and a simplex basis to start the exact LP.
+    """A level slightly above the best level, and a simplex basis to start the exact program.
 
     ``prices`` has the price of a GPU of each flavor; all GPUs together are worth 1.
     """
@@ -71,18 +73,18 @@ class Near:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Priced:
-    """Shares of the columns that reach the highest level but for ``REACHED``, and its wall."""
+    """Shares of the columns that miss the highest level by at most ``REACHED``, and a wall."""
 
     shares: Floats
     wall: Wall
 
 
 def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
-    """Return a start near the highest level of ``path``; None if the passes ran out.
+    """Return a start near the highest level of ``path``; None if the price method fails.
 
     The basis is for the program without pairs that minimises the largest shortfall of a job, in the
-    job's unit (``units``). Walls found during the search are only as exact as the prices: they
-    lower the level, but do not prove that a job is stuck.
+    job's unit (``units``). The walls of this search are only as exact as its prices. So they lower
+    the level, but do not prove that a job is stuck.
     """
     demand = _demand(scaled)
     level = _lowered(path, first, np.inf)
@@ -113,8 +115,8 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
 def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | None:
     """Return shares that, by prices alone, reach the highest level of ``path``.
 
-    The level may be missed by at most ``REACHED``. Return None if the passes ran out, or if the
-    level was lowered ``LOWERED_MAX`` times.
+    The shares may miss the level by at most ``REACHED``. Return None if the price method fails, or
+    if the level was lowered ``LOWERED_MAX`` times.
     """
     demand, level, prices = _demand(scaled), begun.level, begun.prices
     for _ in range(LOWERED_MAX):
@@ -133,14 +135,14 @@ def priced(scaled: Space, units: Floats, path: Path, begun: Near) -> Priced | No
 
 
 def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
-    """Return the wall that the choices of jobs at the prices of ``edges`` give."""
+    """Return the wall that follows from the choices of jobs at the prices of ``edges``."""
     loads = _loads(scaled)
     met = wall(scaled, loads * edges.steep, loads * edges.over, edges.prices)
     return replace(met, sums=met.sums / units)
 
 
 def _lowered(path: Path, met: Wall, level: float) -> float:
-    """Return the highest level, at most ``level``, that is within the wall ``met``."""
+    """Return the highest level within the wall ``met``, but at most ``level``."""
     return path.highest(met.sums[None], np.array([met.limit]), level)
 
 
@@ -173,10 +175,11 @@ def _edges(demand: Demand, prices: Floats, need: Floats) -> _Edges:
 
 
 def _balanced(demand: Demand, edges: _Edges) -> _Edges:
-    """Return edges in which jobs have moved from overfull flavors to other flavors.
+    """Return edges after moving jobs from overfull flavors to other flavors.
 
-    Only jobs with idle time move, because a move costs them little. Many equal jobs make equal
-    choices, and the simplex method would have to move them one by one.
+    Only jobs that have idle time are moved, because a move costs them little. Equal jobs make equal
+    choices, so many equal jobs may choose the same flavor; the simplex method would have to move
+    them one by one.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -203,10 +206,10 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 
 
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
-    """Return the basis with jobs on their edges, and as few jobs as possible on a third flavor.
+    """Return a basis with jobs on their edges, and as few jobs as possible on a third flavor.
 
-    The jobs that lose least use a third flavor. The number of such jobs is one less than the number
-    of flavors, which is enough to fill all flavors. The shortfall is also in the basis.
+    The jobs that lose least by it use a third flavor. There is one such job less than there are
+    flavors, which is enough to fill all flavors. The column of the shortfall is in the basis, too.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -232,9 +235,10 @@ def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
 def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]]:
     """Return the shares (job, flavor) that join the basis in addition to the edges.
 
-    A flavor after the last one means the job's idle time, and a job after the last one means idle
-    GPUs. Each share links the prices of two flavors that are not linked so far, or the price of a
-    flavor with idle time or idle GPUs. Shares with less additional cost come first.
+    The flavor number after the last flavor stands for the job's idle time. The job number after the
+    last job stands for idle GPUs. Each share links the prices of two flavors that were not linked
+    before, or links the price of a flavor to idle time or to idle GPUs. Shares with less additional
+    cost come first.
     """
     jobs, flavors = demand.rates.shape
     rows, moves = np.arange(jobs), edges.slow < flavors

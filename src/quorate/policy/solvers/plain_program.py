@@ -1,8 +1,10 @@
-"""Finds the highest common level of all jobs by one linear program, as oracle and fallback.
+"""Finds the highest common level of all jobs by one linear program.
+
+It is used for few jobs, if a faster method fails, and to check the other methods in tests.
 
 Needs that are not linear in the level are replaced by their tangents. Tangents lie below the needs,
-so the level of the program is an upper bound. The next tangents touch the needs at the level that
-the program's shares reach. Linear needs take one program.
+so the level of the program is an upper bound. The next program has the tangents at the level that
+the last program's shares reach. If the needs are linear, one program is enough.
 """
 
 from __future__ import annotations
@@ -19,31 +21,32 @@ from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Needs
 from quorate.policy.solvers.rough import rough
 
 PAIRS_AT_ONCE: Final = 2_000
-"""If there are more shares of pairs than this, the program begins with some of them."""
+"""If there are more shares of pairs than this, the program begins with some of these shares."""
 BEGINNING: Final = 5
-"""The rounds of rough choices for the first basis. More rounds do not help, because the simplex
-method does the rest."""
+"""The number of rounds of rough choices for the first basis. More rounds do not help, because the
+simplex method does the rest."""
 WIDEST: Final = 1e7
-"""A job's row is divided by the job's need, or by its fastest rate divided by this factor if that
-is larger, because a solver does not accept larger numbers."""
+"""A job's row is divided by the job's need. But if the need is tiny, the row is divided by the
+job's fastest rate divided by this factor, because a solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
-"""A job's row is divided at least by the growth of its need per unit of level, divided by this
-factor; if the need is not above 0, at least by the whole growth."""
+"""A job's row is divided by at least the growth of the job's need per unit of level, divided by
+this factor. If the need is 0 or less, the row is divided by at least the growth itself."""
 NARROWEST: Final = 1e5
-"""If a job's fastest rate is more than this many times its need, rounding may lose the need, and
-``_top_up`` gives the job the missing rate."""
+"""If a job's fastest rate is more than this many times the job's need, rounding may lose the need.
+``_top_up`` then gives the job the missing rate."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
-"""For needs that are not linear, the most programs (``TANGENTS_MAX``) and the usual number. After
-the usual number, the solver's tolerance is reduced, because its rounding may cause the shortage."""
+"""For needs that are not linear, ``TANGENTS_MAX`` is the most programs that are solved, and this is
+the usual number. After the usual number, the solver's tolerance is reduced, because its rounding
+may be why the level was not reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Shares:
-    """The shares that can be above 0: a column for each, with its entries in the program's rows.
+    """The shares that can be above 0. Each share has a column, with entries in the program's rows.
 
-    Each entry belongs to a row of the demand (``entry_of``); the share adds ``rate`` to the row's
-    rate and ``time`` to its time.
+    Each entry belongs to a row of the demand (``entry_of``): a whole share adds ``rate`` to the
+    rate of this row, and ``time`` to its time.
     """
 
     row: Ints
@@ -58,13 +61,13 @@ class _Shares:
 def level_by_program(
     demand: Demand, needs: Needs, worth: Floats | None = None
 ) -> Levelled | lp.Status:
-    """Return the highest level and shares that reach it, or the status of a failed program.
+    """Return the highest level with shares that reach it, or the status of a failed program.
 
     Every row of ``demand`` must make progress on some flavor that has GPUs. If needs are not
-    linear, the result is also ``Status.FAILED`` when the level has not reached its bound after
-    ``TANGENTS_MAX`` programs. If several shares reach the level and ``worth`` is given, the shares
-    with the largest sum of rate times worth are returned, unless there are more than
-    ``PAIRS_AT_ONCE`` shares of pairs.
+    linear, and the level has not reached its bound after ``TANGENTS_MAX`` programs, the result is
+    ``Status.FAILED``. If ``worth`` is given, the result has, among all shares that reach the level,
+    the largest sum of rate times worth. With more than ``PAIRS_AT_ONCE`` shares of pairs, ``worth``
+    is ignored.
     """
     shares = _shares(demand)
     level = needs.reached(_equal_rates(demand))
@@ -118,7 +121,7 @@ def _worth_most(
     solved: tuple[lp.Program, lp.Solution],
     worth: Floats,
 ) -> Floats | None:
-    """Return the shares with most ``worth`` at the level of ``solved``; None if none are found.
+    """Return the shares with most ``worth`` at the level of ``solved``; None without success.
 
     ``solved`` has a program and its optimum, from which the search continues.
     """
@@ -145,9 +148,9 @@ def _solve(
 ) -> lp.Solution | lp.Status:
     """Return the optimum of the program of a tangent.
 
-    If there are very many pairs, only the pairs that matter are used.
+    If there are very many pairs, the program uses only the pairs that matter.
 
-    ``way`` is the basis to start from, and whether the tolerance is ``lp.EXACT``.
+    ``way`` has the basis to start from, and whether the tolerance is ``lp.EXACT``.
     """
     start, is_exact = way
     is_alone = np.append(shares.row < len(demand.rates), True)
@@ -183,14 +186,14 @@ def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
 
 
 def _equal_rates(demand: Demand) -> Floats:
-    """Return the rates if every job has the same part of each flavor, at most its whole time."""
+    """Return the rates with an equal part of each flavor for every job, within its whole time."""
     part = demand.gpus / demand.loads.sum()
     rates: Floats = demand.rates @ (part / max(1.0, float(part.sum())))
     return rates
 
 
 def _shares(demand: Demand) -> _Shares:
-    """Return the useful shares: of flavors with GPUs on which the row makes progress."""
+    """Return the useful shares: those of flavors with GPUs, on which the row makes progress."""
     there = demand.gpus > 0
     row, flavor = np.nonzero((demand.rates > 0) & there)
     alone = len(row)
@@ -223,7 +226,7 @@ def _shares(demand: Demand) -> _Shares:
 def _first(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], is_alone: Bools
 ) -> lp.Basis:
-    """Return the basis in which every job has one flavor, and one flavor is full.
+    """Return the basis of an allocation in which every job has one flavor, and one flavor is full.
 
     ``is_alone`` is True for the columns of single jobs and for the column of the level, and False
     for columns of pairs.
@@ -244,10 +247,10 @@ def _first(
 def _program(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
 ) -> lp.Program:
-    """Return the program; its last column is the rise above the tangents' level, in ``unit``.
+    """Return the program. Its last column is the rise above the tangents' level, in ``unit``.
 
-    Rows of needs are divided by the need, up to ``WIDEST``, so that fast jobs are as exact as slow
-    jobs. A job that needs no rate at any level has no row.
+    The row of a job's need is divided by the need, up to ``WIDEST``, so that the program is as
+    exact for fast jobs as for slow jobs. A job that needs no rate at any level has no row.
     """
     need, growth = tangent
     about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))
@@ -300,7 +303,7 @@ def _spread(demand: Demand, shares: _Shares, x: Floats) -> Floats:
 
 
 def _feasible(demand: Demand, shares: Floats) -> Floats:
-    """Return shares that break no constraint: if any is broken, all shares are reduced slightly."""
+    """Return shares that break no constraint; if one is broken, reduce all shares slightly."""
     rows = len(demand.rates)
     time = shares.sum(axis=1)
     of_rows = time[:rows].copy()

@@ -1,11 +1,12 @@
 """Finds the highest level for many jobs by prices, exactly and with a certificate.
 
 Each flavor has a price per GPU, and all GPUs together are worth 1. The least cost of a level's
-needs gives a bound: a level that costs more than 1 cannot be reached (weak duality). The choices of
-each pass become a column of a small program. Its answer is a mixture of choices for which the GPUs
-suffice, and its prices are tried in the next pass, until the level of the mixture meets the bound.
-This is the decomposition of Dantzig and Wolfe (1960), with prices that stay near the prices of the
-mixture.
+needs gives a bound: a level whose needs cost more than 1 cannot be reached (weak duality). In each
+pass, jobs choose the cheapest shares at some prices; these choices become a column of a small
+program. The answer of the program is a mixture of choices for which there are enough GPUs. The
+prices of the program are tried in the next pass. The search ends when the level of the mixture
+meets the bound. This is the decomposition of Dantzig and Wolfe (1960), except that the prices stay
+near those of the mixture.
 """
 
 from __future__ import annotations
@@ -22,33 +23,39 @@ from quorate.policy.solvers.mixture import Mix, Mixture
 from quorate.policy.solvers.rough import rough_by_some
 
 PASSES_MAX: Final = 400
-"""After this many passes, the plain linear program is faster."""
+"""The most passes. After so many passes, the plain linear program is faster."""
 FIRST_STEPS: Final = 2
-"""The number of Newton's steps at the first prices, which find the levels to try."""
+"""The number of steps of Newton's method at the first prices. These steps find the levels to try.
+"""
 ABOVE: Final = 1.2
-"""If a level exists at which no job needs anything, the first level is this many times the level of
-rough choices. Choices at too high a level can be mixed with the empty choice."""
+"""If there is a level at which no job needs any rate, the first level to try is this many times the
+level of rough choices. It may be too high, because choices can be mixed with the empty choice, in
+which no job has GPUs."""
 NEAR: Final = 0.1
-"""The first steps end when the cost of needs exceeds 1 by at most this."""
+"""The first steps end when the needs of the level cost at most 1 plus this."""
 LEANING: Final = 0.9
-"""The part of the next prices that comes from the mixture; the rest comes from the program."""
+"""The part of the next prices that comes from the mixture; the other part comes from the program.
+"""
 KEPT: Final = 0.7
-"""The part of the best prices that the next prices keep if the last pass gained nothing."""
+"""The part of the best prices that is kept in the next prices if the last pass gained nothing."""
 SLOW: Final = 0.8
-"""If a gap is more than this part of the previous gap, the prices of the mixture gain little."""
+"""If a gap is more than this part of the previous gap, the prices of the mixture are not used,
+because they gain little."""
 HALF: Final = 0.5
 """If the part of the empty choice is above this, the prices of the mixture are not used yet."""
 SAME: Final = 0.01
-"""If a level has risen by at most this part of the gap, the mixture counts as unchanged, and no
-part of the best prices is kept. If the mixture's prices are the best, a pass with them ends the
+"""If the level has risen by at most this part of the gap, the mixture counts as unchanged. The next
+prices are then those of the program alone: if these are the best prices, a pass with them ends the
 search."""
 STUCK: Final = KEPT / 10
-"""If a smaller part than this is kept, the prices have gained nothing at least three times."""
+"""If the kept part of the prices is smaller than this, the passes have gained nothing at least
+three times."""
 PENALTY: Final = 100.0
-"""The value of the empty choice is at most this far below the level that the first steps reach, in
-units of the level that all GPUs can buy. If jobs have needs at every level, it is this far."""
+"""The value of the empty choice is at most this far below the level that the first steps reach. The
+unit is the amount of level that all GPUs can buy. If jobs have needs at every level, the value is
+exactly this far below."""
 NEGLIGIBLE: Final = 1e-9
-"""A smaller part of the empty choice in a mixture is rounding."""
+"""If the part of the empty choice in a mixture is smaller, it is a rounding error."""
 
 
 def level_by_prices(
@@ -56,10 +63,11 @@ def level_by_prices(
 ) -> Levelled | None:
     """Return the highest level and shares that reach it, or None if the passes ran out.
 
-    Every job (a row of ``demand``) must have a rate above 0 on some flavor that has GPUs, and must
-    reach its need at some level. The level is below its bound by at most the part ``within`` of the
-    bound. A pass reads every job and flavor once or twice; three flavors take about 15 passes,
-    eight about 50. ``start`` may have the prices of a similar problem, which saves a few passes.
+    Every job (a row of ``demand``) must have a rate above 0 on some flavor that has GPUs. For every
+    job there must be a level at which the job can reach its need. The level is below its bound by
+    at most the part ``within`` of the bound. A pass reads every job and flavor once or twice. With
+    three flavors, about 15 passes are needed; with eight, about 50. ``start`` may have the prices
+    of a similar problem, which saves a few passes.
     """
     there = demand.gpus > 0
     if there.all():
@@ -70,7 +78,7 @@ def level_by_prices(
 
 
 def _spread(found: Levelled, there: Bools) -> Levelled:
-    """Return the answer with shares of 0 added for the flavors without GPUs."""
+    """Return the answer, with shares of 0 added for the flavors that have no GPUs."""
     shares = np.zeros((len(found.shares), len(there)))
     shares[:, there] = found.shares
     prices = np.zeros(len(there))
@@ -126,9 +134,10 @@ class _Search:
     def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
         """Return the prices to try next.
 
-        Usually they are mostly the mean prices of the choices in the mixture: if used GPUs were
-        linear in prices, jobs would choose the mixture at this mean. If this gains nothing, the
-        next prices are between the best prices so far and the prices of the program.
+        Usually they are mostly the mean of the prices at which the choices of the mixture were
+        made: if the used GPUs were a linear function of the prices, jobs would choose the mixture
+        at this mean. If such prices gain nothing, the next prices are between the best prices so
+        far and the prices of the program.
         """
         asked = np.maximum(mix.prices, 0.0)
         total = float(asked.sum())
@@ -142,14 +151,14 @@ class _Search:
         return leaning * mean + (1.0 - leaning) * asked
 
     def _level(self, level: float, kept: float) -> float:
-        """Return the level to try: the bound, whose choices can be mixed with the empty choice.
+        """Return the level to try: the bound. Its choices can be mixed with the empty choice.
 
-        If the bound no longer gains, return the level of the mixture.
+        If trying the bound gains nothing any more, return the level of the mixture.
         """
         return level if kept < STUCK else self.bound
 
     def _begin(self) -> None:
-        """Take Newton's steps down from a level that is too high.
+        """Take steps of Newton's method down from a level that is too high.
 
         Costs are convex in the level, so no step goes below the level whose needs cost 1.
         """
@@ -174,9 +183,9 @@ class _Search:
         self.mixture.add((level - self.base) / self.unit, choice.used / self.demand.gpus)
 
     def _look(self, prices: Floats, level: float) -> int:
-        """Compute the choices of jobs at ``prices`` for ``level``; return their number.
+        """Compute the choices of jobs at ``prices`` for ``level``; return the choices' number.
 
-        The bound of these choices is kept if it is better than the bound so far.
+        The bound that these choices give is kept if it is lower than the bound so far.
         """
         need, growth = self._needs_at(level)
         per_gpu = prices / self.demand.gpus
@@ -192,7 +201,7 @@ class _Search:
         return len(self.choices) - 1
 
     def _needs_at(self, level: float) -> tuple[Floats, Floats]:
-        """Return the needs, at most the rates that jobs can reach, and their growth."""
+        """Return jobs' needs, limited to the rates that they can reach, and the needs' growth."""
         need, growth = self.needs.at(level)
         if need.min() < 0:
             growth = np.where(need < 0, 0.0, growth)
@@ -200,7 +209,7 @@ class _Search:
         return np.minimum(need, self.jobs.most), growth
 
     def _answer(self, parts: Floats) -> Levelled | None:
-        """Return the mixture as shares that break no constraint; None if it is not good enough."""
+        """Return the mixture as shares that break no constraint, or None if these are too bad."""
         parts = np.maximum(parts, 0.0)
         parts /= parts.sum()
         if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):

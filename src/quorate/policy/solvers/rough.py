@@ -1,9 +1,10 @@
 """Computes rough prices, and rough choices with one flavor per job, to start exact methods.
 
-For a few rounds, each row takes its cheapest flavor, and prices follow the demand for each flavor.
-Starting from these prices halves the passes of the price method. The simplex method starts from the
-basis in which one flavor is full and sets the level of all jobs. This basis meets all constraints,
-and the method then takes a third of the steps that it takes from an empty basis.
+For a few rounds, each row takes its cheapest flavor, and then prices follow the demand for each
+flavor. If the price method starts from these prices, it needs half the passes. The simplex method
+starts from the basis in which one flavor is full and so determines the level of all jobs. This
+basis meets all constraints, and from it the method needs a third of the steps that it needs from an
+empty basis.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 ROUNDS: Final = 8
-"""The rounds in which prices follow the demand; more rounds gain little."""
+"""The number of rounds in which prices follow the demand. More rounds gain little."""
 FOLLOWING: Final = 0.5
 SETTLING: Final = FOLLOWING / 3
-"""The exponents by which excess demand raises a price, at first and later."""
+"""The exponents that determine how much excess demand raises a price: in the first rounds, and
+later."""
 LEAST: Final = 0.1
-"""The demand for a flavor counts as at least this part of the largest demand."""
+"""The demand for a flavor is taken to be at least this part of the largest demand."""
 SAMPLE: Final = 512
 """The number of rows that is enough to estimate prices."""
 
@@ -43,9 +45,9 @@ class Rough:
 def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
     """Return rough prices, and a flavor for each row, if each row needs the rate ``need``.
 
-    The flavors are those of the best round, in which the fullest flavor is least full. No row
-    chooses a flavor that has no GPUs or on which the row makes no progress. Each row must have some
-    other flavor.
+    The flavors are those of the best round: the round in which the fullest flavor is least full. No
+    row chooses a flavor that has no GPUs, or on which the row makes no progress. For each row there
+    must be a flavor that it can choose.
     """
     usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
     time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)

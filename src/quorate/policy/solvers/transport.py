@@ -1,9 +1,9 @@
-"""The assignment of the least total cost if a column can take several rows.
+"""The assignment of least total cost, if a column can take several rows.
 
-As in ``assignment``, rows are added one after another, and each moves earlier rows along the
-cheapest path. Columns with the same cost for every row are merged into one column that takes more
-rows, so there are few columns. The least cost of a move from a full column to another is cached
-until the rows of the full column change.
+As in ``assignment``, rows are added one after another, and each added row moves earlier rows along
+the cheapest path. Columns that have the same cost for every row are merged into one column, which
+can take several rows, so there are few columns. For each full column, the least cost of moving one
+of its rows to another column is cached until the rows of the full column change.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NONE: Final = -1
 def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
     """Return the column of each row with the least total cost; None if no assignment exists.
 
-    ``rooms`` is the number of rows that a column can take. Columns are sorted by ``levels``; a
-    column is used only after a row is on the previous level. Of columns with the same cost, the
-    first is taken; of rows that can move at the same cost, the row added first. A cost may be
-    infinite, but not below 0.
+    ``rooms`` has the number of rows that each column can take. Columns are sorted by ``levels``. A
+    column is used only after a row is in a column of the previous level. Of several columns with
+    the same cost, the first is taken. Of several rows that can move at the same cost, the row that
+    was added first is moved. A cost may be infinite, but not below 0.
     """
     board = _Board(costs, rooms)
     ends = np.searchsorted(levels, np.unique(levels), side="right")
@@ -49,7 +49,7 @@ class _Board:
         self._left = rooms.copy()
         self._price = np.zeros(columns)
         self._rows: list[list[int]] = [[] for _ in range(columns)]
-        # The least cost of moving a row from a full column to another, and the row to move.
+        # The least cost of moving a row from a full column to another column, and the row to move.
         self._step = np.full((columns, columns), np.inf)
         self._mover = np.full((columns, columns), _NONE, dtype=np.int64)
         self.column_of = np.full(rows, _NONE, dtype=np.int64)
@@ -57,7 +57,8 @@ class _Board:
     def add(self, row: int, count: int) -> int | None:
         """Put ``row`` into one of the first ``count`` columns.
 
-        Return the column whose room has shrunk. If no path exists, change nothing and return None.
+        Return the column that now has room for one row less. If no path exists, change nothing and
+        return None.
         """
         price = self._price[:count]
         least = self._costs[row, :count] - price
@@ -83,7 +84,7 @@ class _Board:
         return column
 
     def _move(self, row: int, column: int, came_from: Ints) -> None:
-        """Move every row on the path to ``column`` one step, and insert ``row``."""
+        """Move every row on the path to ``column`` to its next column, and insert ``row``."""
         self._left[column] -= 1
         changed = [column]
         while came_from[column] != _NONE:

@@ -1,7 +1,7 @@
 """Walls: inequalities that every allocation satisfies, which prove that a job is stuck.
 
-A wall comes from dual prices by weak duality: the sum of the jobs' values, each times its factor in
-the wall, is at most the worth of all GPUs and time.
+A wall has a factor for each job. It follows from dual prices by weak duality: the sum of the jobs'
+values, each multiplied by its factor, is at most the worth of all GPUs and time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from quorate.policy.solvers.lp import Solution
 from quorate.policy.solvers.work_count import WorkCount
 
 _FIRST: Final = 16
-"""The number of walls for which memory is reserved at first; the memory is doubled when full."""
+"""The number of walls for which memory is reserved at first. When the memory is full, it is
+doubled."""
 _NEAREST: Final = 8
-"""The number of latest walls that are tried before the others."""
+"""The number of last added walls that are tried before all other walls."""
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 LEAST: Final = 1e-8
-"""The least factor of a job in a wall, relative to the wall's limit. Less counts as rounding."""
+"""The least factor of a job in a wall, relative to the wall's limit. A smaller factor is a rounding
+error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wall:
     """An inequality that holds for every allocation: ``sums @ filled <= limit``.
 
-    ``prices`` has the rise of the limit for one more GPU of each flavor.
+    ``prices`` has, for each flavor, the rise of the limit if there were one GPU more.
     """
 
     sums: Floats
@@ -61,9 +63,9 @@ class Walls:
     def highest(self, path: Path, known: float | None = None) -> float:
         """Return the highest level of ``path`` within all walls.
 
-        ``known`` is the highest level within all walls but the last. If it is None, the last few
-        walls are tried first, because they are usually the nearest. Another wall is tried only if
-        the level found so far breaks it.
+        ``known`` is the highest level within all walls but the last one, or None. If ``known`` is
+        None, the last few walls are tried first, because these are usually the nearest. Another
+        wall is tried only if the level found so far breaks this wall.
         """
         count = len(self.each)
         first = count - 1 if known is not None else max(0, count - _NEAREST)
@@ -80,7 +82,7 @@ class Walls:
         return path.highest(sums, self._limits[places], known)
 
     def left(self, filled: Floats, tops: Floats) -> Floats:
-        """Return the most by which each job could still be raised if no other job is lowered."""
+        """Return by how much each job could at most be raised without lowering other jobs."""
         count = len(self.each)
         sums, limits = self._sums[:count], self._limits[:count]
         self._work.spend(2 * sums.size)
@@ -93,9 +95,10 @@ class Walls:
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:
-    """Return the wall that ``answer`` gives; its objective is the shortfall, negated.
+    """Return the wall that ``answer`` gives. The objective of ``answer`` is minus the shortfall.
 
-    The rates of ``space`` should be near 1 for all jobs, so that factors in a wall are comparable.
+    The rates of ``space`` should be near 1 for all jobs, so that the factors of a wall can be
+    compared.
     """
     jobs, _ = space.problem.shape
     prices = answer.row_prices
@@ -111,11 +114,12 @@ def wall_of(space: Space, answer: Solution) -> Wall:
 def wall(
     space: Space, sums: Floats, times: Floats, prices: Floats, gains: Floats | None = None
 ) -> Wall:
-    """Return the wall of these dual prices, after correcting them so that the wall holds exactly.
+    """Return the wall of these dual prices, which are first corrected so that the wall is exact.
 
     The gain of a column must not exceed the cost of its jobs' time and of its GPUs (weak duality).
-    If it does, because of a solver's rounding, the price of its first job's time is raised. If
-    ``gains`` is given, the gains of the columns are added to the sums.
+    If the gain exceeds this cost because of a solver's rounding, the price of the time of the
+    column's first job is raised. If ``gains`` is given, the gains of the columns are added to the
+    sums.
     """
     count = len(space.rows)
     brought = added(space.columns, sums[space.jobs] * space.rates - times[space.jobs], count)
@@ -129,10 +133,10 @@ def wall(
 
 
 def _cleaned(found: Wall, short: float) -> Wall:
-    """Return ``found`` without its smallest sums, which are a solver's rounding.
+    """Return ``found`` without its smallest factors (``sums``), which are a solver's rounding.
 
-    The wall still holds, because no level is below 0. At most half of the shortfall ``short`` is
-    lost. The remaining sums are large enough to prove that a job is stuck.
+    The wall still holds, because no level is below 0. The wall becomes weaker by at most half of
+    the shortfall ``short``. The remaining factors are large enough to prove that a job is stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

@@ -1,7 +1,7 @@
 """Counts the work that a policy has done.
 
-Work is a count and never a time, so that equal problems have equal answers. The unit is the work to
-read and multiply one number. The cost of each part of the work in this unit was measured;
+Work is a count and not a time, so that equal problems have equal answers. The unit is the work of
+reading and multiplying one number. The costs below, in this unit, were measured;
 docs/adr/0050-work-and-costs-of-rounds.md has the figures.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 PER_BEGINNING: Final = 1_000
-"""The cost per column of passing a program to a solver the first time."""
+"""The cost, per column, of passing a program to a solver for the first time."""
 PER_PROGRAM: Final = 40
-"""The cost per column of solving a program, without the cost of steps."""
+"""The cost, per column, of solving a program, without the cost of the steps."""
 PER_STEP_AND_ROW: Final = 12
 PER_STEP_AND_COLUMN: Final = 2
 """The cost of each step of the simplex method for each row and column of the program."""
@@ -21,7 +21,7 @@ PER_STEP_AND_COLUMN: Final = 2
 
 @dataclass(slots=True)
 class WorkCount:
-    """The work that a policy may still do; None means no limit."""
+    """The work that a policy may still do. None means that there is no limit."""
 
     left: int | None
 
