@@ -1,6 +1,6 @@
 """Calculates decisions for a world: a fleet with its budgets and runs, given as one JSON value.
 
-There is no server, no ledger and no clock: a calculation knows only the objects of its world.
+A calculation needs no server, no ledger and no clock: it knows only the objects of its world.
 ``run`` does one calculation and returns JSON values. ``unmet`` lists the failed expectations and
 the violated invariants of a scenario. Each kind of calculation has its own module. A refusal is
 returned as ``error``, with its numbers. A world that cannot be read raises ``CalcInputError``.
@@ -40,9 +40,10 @@ KINDS: Final = tuple(_KINDS)
 
 
 def run(kind: str, world: object) -> dict[str, object]:
-    """Return the answer of ``kind`` to ``world``, which is parsed JSON.
+    """Return the result of the calculation ``kind`` for ``world``, which is parsed JSON.
 
-    Raises ``CalcInputError``, which names the path, if the world cannot be read.
+    Raises ``CalcInputError`` if the world cannot be read. The error names the path of the faulty
+    field.
     """
     if kind not in _KINDS:
         raise CalcInputError("kind", f"must be one of {', '.join(KINDS)}, got {kind!r}")

@@ -1,7 +1,7 @@
 """``calc bind``: divides the GPUs of a given placement among given payers.
 
-In the core, the placement and the payers of a run always match. Here the world gives both, and
-``calc bind`` reports a mismatch between them as ``error``.
+In the core, the placement and the payers of a run always match. Here both are in the world, so they
+may not match; ``calc bind`` reports a mismatch as ``error``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEGMENT: Final = frozenset({"budget", "envelope", "owner", "quantity", "borrowe
 _CHUNK_PARTS: Final = 2
 
 Chunk = tuple[str, int]
-"""A node, and the number of its GPUs that the placement takes."""
+"""A node, and how many of its GPUs the placement takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class _Segment:
 
 
 def bind(world: object) -> dict[str, object]:
-    """Return one slice per chunk and payer, those of spares last; or ``error``."""
+    """Return one slice for each chunk and payer, with the slices of spares last; or ``error``."""
     fields, at = open_world(world, ["bind"])
     asked = fields.required("bind", _asked)
     settle(at)
@@ -72,7 +72,7 @@ def bind(world: object) -> dict[str, object]:
 
 
 def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Iterator[str]:
-    """Yield the faults of single groups and segments, as texts."""
+    """Yield each fault of a group or of a segment, as a text."""
     for group in groups:
         for node, gpus in (*group.nodes, *group.spare_nodes):
             if gpus <= 0:
@@ -92,13 +92,13 @@ def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Itera
 
 
 class _Payers:
-    """The payers of a placement; when the GPUs of a segment are used up, the next segment pays."""
+    """The payers of a placement. When a segment has no GPUs left, the next segment pays."""
 
     def __init__(self, segments: tuple[_Segment, ...]) -> None:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]
 
     def take(self, gpus: int) -> Iterator[tuple[_Segment, int]]:
-        """Yield the payers of the next ``gpus`` GPUs; the segments must have that many left."""
+        """Yield who pays for the next ``gpus`` GPUs. The segments must have so many left."""
         while gpus:
             head = self._left[0]
             segment, left = head

@@ -1,9 +1,11 @@
 """``calc cover``: the payers of a number of GPUs of a flavor at a place.
 
-If the GPUs cannot be paid for, the answer has the refusal with its numbers, and a short name. The
-name is ``NoEnvelope`` if no envelope can pay for any GPU, ``BorrowLimit`` if the run's own limit on
-borrowing is reached, ``SearchLimit`` if the search took too many steps, and otherwise
-``InsufficientCapacity``.
+If the GPUs cannot be paid for, the answer has the refusal with its numbers, and a short name:
+
+- ``NoEnvelope`` if no envelope can pay for any GPU.
+- ``BorrowLimit`` if the run's own limit on borrowing is reached.
+- ``SearchLimit`` if the search took too many steps.
+- ``InsufficientCapacity`` in all other cases.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _hours = values.decimal_of(factor=HOUR_MS, unit="millisecond", low=1, high=DURAT
 _HOLD_MS: Final = 1
 """The hold of one GPU if the world states no duration.
 
-In that case no limit on GPU-hours applies.
+In that case, limits on GPU-hours are ignored.
 """
 
 
@@ -80,7 +82,7 @@ class _Question:
 
 
 def cover(world: object) -> dict[str, object]:
-    """Return the segments that together pay for the quantity, in cover order; or ``error``."""
+    """Return the segments that pay for the quantity together, in cover order; or ``error``."""
     fields, at = open_world(world, ["now", "budgets", "cover"])
     now_ms = fields.required("now", time_ms)
     question = fields.required("cover", _question)
@@ -108,7 +110,7 @@ def _where(location: dict[str, str] | None) -> str:
 
 
 def _state(funds: Funds, leases: tuple[WorldLease, ...], question: _Question, now_ms: int) -> State:
-    """Return a state with the budgets and the leases of the world."""
+    """Return a state that has the budgets and the leases of the world."""
     state = State()
     for owner in funds.owners:
         apply(state, OwnerApplied(at_ms=now_ms, actor=_ACTOR, owner=owner))
@@ -128,7 +130,8 @@ def _request(
 ) -> CoverRequest:
     left = question.borrow_gpus_max
     if left is not None and question.run is not None:
-        # The limit applies at every instant, so the GPUs that the run already borrows are counted.
+        # The limit is for all GPUs that the run borrows at one time, so the GPUs that it already
+        # borrows are counted.
         left -= sum(
             lease.gpus
             for lease in leases

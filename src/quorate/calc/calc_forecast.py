@@ -1,8 +1,8 @@
-"""``calc forecast``: when and where a run would start, who would pay, and why it waits until then.
+"""``calc forecast``: when and where a run would start, who would pay, and why it has to wait.
 
-The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. If
-the world lists other runs before this run, those with phase ``Pending`` and without a lease are
-submitted before it.
+The run is submitted to the world, and the answer has the figures that ``quorate plan`` shows. Runs
+that the world lists before this run are submitted before it if they have the phase ``Pending`` and
+no lease.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def forecast(world: object) -> dict[str, object]:
 
 
 def _asked(value: object, at: At) -> str | None:
-    """Return the name of the run to forecast; the other fields of ``forecast`` are ignored."""
+    """Return the name of the run to forecast; ignore the other fields of ``forecast``."""
     fields = fields_of(value, at, FORECAST)
     if fields is None:
         return None
@@ -66,7 +66,7 @@ def _asked(value: object, at: At) -> str | None:
 
 
 def _with_queue(standing: Standing, asked: str) -> State:
-    """Return the state with a chain for lotteries, and with the waiting runs before ``asked``."""
+    """Return the state, with a chain for lotteries and with the runs that wait before ``asked``."""
     state, now_ms = standing.state, standing.now_ms
     committed = LotteryCommitted(
         at_ms=now_ms, actor=ACTOR, commitment=dummy_seed(0).hex(), length=CHAIN_LENGTH
@@ -140,7 +140,7 @@ def _share(share: Share) -> dict[str, object]:
 
 
 def _first_payer(state: State, found: Forecast) -> str | None:
-    """Return the first payer of the forecast; if it has none, the first envelope in cover order."""
+    """Return the forecast's first payer or, without payers, the first envelope in cover order."""
     if found.payers:
         return state.envelopes[found.payers[0].payer].spec.name
     return first_asked(state, found.run)

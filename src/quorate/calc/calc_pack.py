@@ -1,4 +1,4 @@
-"""``calc pack``: a placement for a number of GPUs, ``classic`` unless the world says ``tight``."""
+"""``calc pack``: a placement for a number of GPUs, ``classic`` or, if asked for, ``tight``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Question:
 
 
 def pack(world: object) -> dict[str, object]:
-    """Return the groups with their nodes and spares, and the GPUs that stay free; or ``error``."""
+    """Return the groups with their nodes and spares, and the GPUs still free; or ``error``."""
     fields, at = open_world(world, ["nodes", "pack"])
     fleet = read_fleet(fields, at)
     question = fields.required("pack", _question)

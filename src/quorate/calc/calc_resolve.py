@@ -1,8 +1,8 @@
 """``calc resolve``: the cuts and the drawn runs by which a conflict would make room.
 
 The conflict frees ``deficit`` more GPUs in a scope, or makes room for a run of the world. If the
-world has no ``pool``, no minimum runtime applies, so every run may be drawn. If all cuts and draws
-together do not make enough room, nothing is cut.
+world declares no ``pool``, there is no minimum runtime, so every run may be drawn. If all cuts and
+draws together do not make enough room, nothing is cut.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Free ``deficit`` more GPUs in ``scope``, or make room for ``run``."""
+    """The request: free ``deficit`` more GPUs in ``scope``, or make room for ``run``."""
 
     deficit: int | None
     run: str | None
@@ -129,7 +129,7 @@ def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Q
 
 
 def _for_run(standing: Standing, at: At, name: str) -> Question | str | None:
-    """Return the conflict that makes room for a run, in the domains that lack the fewest GPUs."""
+    """Return the conflict that makes room for a run, in those domains that lack the fewest GPUs."""
     state, known = standing.state, standing.runs.get(name)
     place = at.child("resolve").child("run")
     if known is None:

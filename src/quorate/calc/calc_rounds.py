@@ -1,7 +1,7 @@
-"""``calc rounds``: plays the rounds of a recorded simulation again, with its recorded allocations.
+"""``calc rounds``: plays the rounds of a recorded simulation again, with the recorded allocations.
 
-The rounds follow the published mechanism, with its defects (``STRICT`` in
-``policy/rounds/round_book.py``), so that each number can be compared with the recording.
+The rounds follow Gavel's published mechanism, with its defects (``STRICT`` in
+``policy/rounds/round_book.py``). So each number can be compared with the recording.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, 
 
 
 def rounds(world: object) -> dict[str, object]:
-    """Return every round, and the results of the jobs, under the field names of the recording."""
+    """Return every round, and the results of the jobs, with the field names of the recording."""
     recording = read_recording(world)
     play = play_of(recording)
     try:

@@ -1,8 +1,8 @@
 """``calc scenario``: plays a script of steps on the production engine, with a ledger in memory.
 
 The answer has the state and the events after every step, the path of each failed expectation, and
-the violated invariants. One file holds a whole scenario, so that a fault that a simulation found
-can be kept and played again.
+the violated invariants. A whole scenario is one file. So a fault that a simulation has found can be
+kept, and played again.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _read(world: object) -> _Scenario:
     settle(at)
     if pool is None and "documents" not in fields:
         pool = plain_pool()
-    # Every ledger has the default pool, so a world does not have to declare it.
+    # Every ledger has the default pool, so a world need not declare this pool.
     pools = () if pool is None or pool == Pool(name=DEFAULT_POOL) else (pool,)
     specs = (*pools, *nodes, *_money(funds, runs), *documents)
     return _Scenario(
@@ -167,7 +167,7 @@ def _documents(value: object, at: At) -> tuple[Applied, ...] | None:
 
 
 def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
-    """Return all owners, also those that only a run names, and then all budgets."""
+    """Return all owners, including owners that only a run names, and then all budgets."""
     owners = {owner.name: owner for owner in funds.owners}
     for run in runs:
         for name in (run.spec.owner, *run.spec.funding.sponsors):
@@ -176,7 +176,7 @@ def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
 
 
 def _set(stage: Stage, script: _Scenario) -> None:
-    """Apply the world, submit and end the runs that are over, and submit the running runs."""
+    """Apply the world; submit and end the runs that are over; submit the runs that run."""
     if script.specs:
         _insist(stage.apply(script.specs))
     for run in script.runs:

@@ -1,4 +1,4 @@
-"""``calc topology``: the domains of one flavor, and how many GPUs each has in all and free."""
+"""``calc topology``: the domains of one flavor, with all GPUs and free GPUs of each domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from quorate.model.specs import DEFAULT_POOL
 
 
 def topology(world: object) -> dict[str, object]:
-    """Return the domains, most free GPUs first, then by key; ``error`` if a node has no domain."""
+    """Return the domains, most free GPUs first, then by key.
+
+    The answer is ``error`` if a node has no domain.
+    """
     fleet = read_fleet(*open_world(world, ["nodes"]))
     state = fleet_state(fleet)
     if isinstance(state, str):

@@ -16,7 +16,7 @@ _LEASES: Final = frozenset({"Lease", "GPULease"})
 
 
 def validate(world: object) -> dict[str, object]:
-    """Return ``ok``; if ``ok`` is false, also every problem with its path, message and remedy."""
+    """Return ``ok`` and, if ``ok`` is false, every problem with its path, message and remedy."""
     at = At((), [])
     fields_of(world, at, _FIELDS)
     settle(at)

@@ -1,8 +1,8 @@
 """Compares an expected JSON value with an actual one, and lists the mismatches.
 
-Of an object, only the expected fields are compared. A list is compared as a whole. The expected
-value may be an operator: ``atLeast`` and ``atMost`` bound a number, ``oneOf`` lists permitted
-values, and ``absent`` says whether a field must be missing.
+If the expected value is an object, only its fields are compared. A list is compared as a whole. The
+expected value may be an operator: ``atLeast`` and ``atMost`` are limits of a number, ``oneOf``
+lists permitted values, and ``absent: true`` says that a field must be missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Mismatch:
 
 
 def read_expected(value: object, at: At) -> dict[str, object] | None:
-    """Return the expected value; report a fault if it is no mapping or an operator is invalid."""
+    """Return the expected value; report a fault if it is no mapping, or has an invalid operator."""
     if not isinstance(value, dict):
         at.fault(f"must be a mapping, got {shown(value)}", "write the expected fields")
         return None

@@ -1,4 +1,4 @@
-"""Checks the manifest of a lease, for ``calc validate``. A service accepts no lease manifests."""
+"""Checks the manifest of a lease, for ``calc validate``. A service accepts no such manifest."""
 
 from __future__ import annotations
 

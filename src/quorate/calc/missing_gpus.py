@@ -1,4 +1,4 @@
-"""Finds the domains in which a run lacks the fewest GPUs now, and how many it lacks there."""
+"""Finds the domains in which a run lacks the fewest GPUs now, and how many GPUs it lacks there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from quorate.model.state.state_view import StateView
 
 
 def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
-    """Return how many GPUs are missing, in which slice, and whether the run fits an empty fleet.
+    """Return the number of missing GPUs, their slice, and whether the run fits an empty fleet.
 
-    The answer is for the least width of ``run`` and for its first flavor. The slice (GPUs by
-    domain) is the one that lacks the fewest GPUs. The slice is None if the pool has no node of the
-    flavor.
+    The answer is for the least width of ``run`` and for its first flavor. A slice has the number of
+    GPUs in each domain; the returned slice lacks the fewest GPUs. It is None if the pool has no
+    node of the flavor.
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])

@@ -18,8 +18,8 @@ def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: 
     """Return the rates of each row on each of ``flavors``, or raise ``CalcInputError``.
 
     All rates that the simulation may need are looked up first, so that a missing rate is reported
-    before the first round. The published mechanism does not distinguish GPUs that are together from
-    GPUs that are spread.
+    before the first round. The published mechanism does not distinguish GPUs of one node from GPUs
+    of several nodes.
     """
     keys = {job.name: type_key(recording.types[job.name], job.gpus) for job in recording.jobs}
     scales = {keys[job.name]: job.gpus for job in recording.jobs}

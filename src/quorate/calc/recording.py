@@ -38,7 +38,7 @@ RECORDING: Final = frozenset(
         "throughputs",
     }
 )
-"""The fields of a recording that are read. Other fields are ignored."""
+"""The fields of a recording that this module reads. Other fields are ignored."""
 JOB: Final = frozenset({"id", "type", "scale_factor", "total_steps", "arrival"})
 RESET: Final = frozenset({"t", "allocation"})
 ROUND: Final = frozenset({"reset", "priorities"})
@@ -62,7 +62,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A simulation to be played again. ``types`` has the type of each job, by the job's name."""
+    """A simulation that is to be played again. ``types`` has the type of each job, by its name."""
 
     policy: str
     seed: int
@@ -250,11 +250,11 @@ def _by_flavor_and_row(
 
 
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
-    """Return ``resets``, with the shares of missing pairs computed from their priorities.
+    """Return ``resets`` with the shares of missing pairs, computed from the pairs' priorities.
 
     A recording leaves out a pair if all its shares are below 1e-9. But even such a small share
-    decides which row gets GPUs that no other row wants. At a reset every row has had GPUs for the
-    same time, so the share of a pair is its priority divided by the number of rows.
+    matters: it decides which row gets GPUs that no other row wants. At a reset, all rows have had
+    GPUs for the same time. So the share of a pair is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

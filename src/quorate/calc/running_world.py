@@ -2,8 +2,8 @@
 
 Each lease is placed on the node that it names. If the world does not have this node, the lease
 takes no GPUs of the world. If the lease names no budget, an extra budget without limits pays for
-it. The groups of a malleable run are counted in order: the first make up its minimum, the others
-its steps.
+it. The groups of a malleable run are counted in order: the first groups make up the minimum of the
+run, and the other groups are its steps.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StandingLease:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a world at ``now_ms``, and all its runs, waiting ones included."""
+    """The state of a world at ``now_ms``, and all runs of the world, including waiting runs."""
 
     state: State
     now_ms: int
@@ -109,8 +109,8 @@ def read_standing(fields: Fields, at: At) -> Standing:
 def plain_pool() -> Pool:
     """Return the pool of a world that declares none.
 
-    The pool's minimum runtime is a minute. Runs are expected to take a day, unless they declare a
-    duration.
+    The pool's minimum runtime is a minute. A run that declares no duration is expected to take a
+    day.
     """
     return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)
 
@@ -129,7 +129,7 @@ def world_pool(fields: Fields) -> Pool | None:
 
 
 def _read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> list[StandingLease]:
-    """Return the open leases of a world; a lease without a name gets one."""
+    """Return the open leases of a world; give a name to each lease that has none."""
     read = _lease_reader(funds, now_ms)
     drafts = complete(fields.optional("leases", lambda v, a: listed(v, a, read), ()))
     settle(at)
@@ -199,7 +199,7 @@ def _group(value: object, at: At) -> int | None:
 
 
 def _payer(fields: Fields, funds: Funds) -> EnvelopeId | None:
-    """Return the payer that a lease names; None if it names none, or an unknown one."""
+    """Return the payer that a lease names; None if it names no payer, or an unknown payer."""
     budget_name = fields.maybe("budget", values.line)
     envelope_name = fields.maybe("envelope", values.line)
     namespace = fields.maybe("payerNamespace", values.line)
@@ -241,7 +241,7 @@ def _place(lease: StandingLease, known: Collection[str]) -> str:
 
 
 def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> Iterator[Event]:
-    """Yield the events that declare the world, and the budget for leases that name no budget."""
+    """Yield the events that declare the world, and a budget for the leases that name none."""
     yield PoolApplied(at_ms=now_ms, actor=ACTOR, pool=pool)
     for node in nodes:
         yield NodeApplied(at_ms=now_ms, actor=ACTOR, node=node)
@@ -268,7 +268,7 @@ def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> It
 def _submit(
     state: State, runs: dict[str, WorldRun], leases: Sequence[StandingLease], now_ms: int
 ) -> None:
-    """Record the submission of each run that has a lease, in the order of their first leases."""
+    """Record the submission of each run that has a lease; order runs by their first leases."""
     for lease in leases:
         if lease.run in state.runs:
             continue

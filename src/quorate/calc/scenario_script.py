@@ -1,8 +1,9 @@
 """Reads scripts: the steps of a scenario, as commands with their times.
 
 A step may have one deed (``submit``, ``failNode`` ...), the instant of the deed (``at``), and the
-state that is expected after the deed (``expect``). A step may also consist of ``op`` and arguments,
-as in the system that Quorate descends from. Such a step is read as the deed with the same effect.
+state that is expected after the deed (``expect``). A step may also consist of ``op`` and its
+arguments, as in the predecessor of Quorate. Such a step is read as the deed that has the same
+effect.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _phase = values.choice(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Submit ``run`` if the ledger does not have it; else carry out due actions."""
+    """Submit ``run`` if it is not in the ledger yet; otherwise carry out due actions."""
 
     run: Run
 
@@ -102,9 +103,9 @@ Deed = Command | Reconcile | Confirmed | Restart
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: ``deed`` happens at ``at_ms``, and then the state is compared with ``expected``.
+    """One step: ``deed`` is done at ``at_ms``; then the state is compared with ``expected``.
 
-    If ``at_ms`` is None, the step happens at the present time of the scenario.
+    If ``at_ms`` is None, the deed is done at the present time of the scenario.
     """
 
     word: str
@@ -114,7 +115,7 @@ class Step:
 
 
 class Script:
-    """Reads steps in their order, because a step may name a run that an earlier step adds."""
+    """Reads steps. It must read them in order, because a step may name a run of an earlier step."""
 
     def __init__(self, runs: Mapping[str, Run], owners: OwnerOf, *, now_ms: int) -> None:
         self._runs = dict(runs)
@@ -173,7 +174,7 @@ class Script:
     def _submit(self, value: object, at: At) -> Submit | None:
         """Return the submission of the run in ``value``.
 
-        ``value`` is the name of a run of the world, an object like those in the field ``runs`` of a
+        ``value`` is the name of a run of the world, a run like those in the field ``runs`` of a
         world, or a document.
         """
         if isinstance(value, str):
@@ -209,7 +210,7 @@ class Script:
         return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
 
     def _op(self, word: str, fields: Fields) -> Deed | None:
-        """Return the deed of an op; None if the op only adds a run to the world, or is invalid."""
+        """Return the deed of an op; None if the op is invalid, or only adds a run to the world."""
         match word:
             case "bind" | "reconcile":
                 run = self._known(fields)
@@ -228,7 +229,7 @@ class Script:
                 name = fields.required("node", values.line)
                 return None if name is None else MarkNode(name, NodeStatus.FAILED)
             case _:
-                # A script cannot set a start: the engine starts runs when it carries out due
+                # A script cannot start a run: the engine starts runs when it carries out due
                 # actions.
                 return Tick()
 
@@ -311,7 +312,7 @@ def _wiped(value: object, at: At) -> Wiped | None:
 
 
 def _confirm(value: object, at: At) -> Confirmed | None:
-    """Return which stopping leases end: those of a run, a single one or, for ``true``, all."""
+    """Return which stopping leases end: one lease, the leases of a run or, for ``true``, all."""
     if value is True:
         return Confirmed()
     if isinstance(value, str):
@@ -362,7 +363,8 @@ def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...]
         parsed = parse_tree(None, tree)
         if isinstance(parsed, Invalid):
             problem = parsed.problems[0]
-            # The path of a problem begins at its document, so the document's path is put before it.
+            # A problem's path begins at the document, so the path of the document is put before the
+            # problem's path.
             path = path_text(place.path)
             raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
         for document in parsed.items:

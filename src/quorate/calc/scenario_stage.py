@@ -1,8 +1,8 @@
 """Runs a scenario on the production engine, with a ledger in memory and a clock that it sets.
 
-Between two steps, the engine carries out each due action at the instant when it is due, as in a
-service. On a quiet stage, only the steps are carried out. With an executor, a stop is complete only
-when a step of the script confirms it.
+Between two steps, the engine carries out each due action at the instant at which it is due, as in a
+service. A *quiet* stage carries out only the steps. With an executor, a stop is complete only when
+a step of the script confirms it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.sim.simulation import LOTTERY_LENGTH
 
 ACTOR: Final = "scenario"
 DUE_MAX: Final = 10_000
-"""How often the engine may carry out due actions between two steps."""
+"""The most times that the engine may carry out due actions between two steps."""
 
 
 class StandstillError(Exception):
@@ -43,7 +43,7 @@ class _Clock:
 
 
 class PatientExecutor:
-    """An executor that runs no work: the script reports the results of its orders."""
+    """An executor that runs no work. The script reports the results of the executor's orders."""
 
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Accept the orders, and do nothing."""
@@ -52,11 +52,11 @@ class PatientExecutor:
         """Accept the orders for all open leases again, and do nothing."""
 
     def reports(self) -> Sequence[Report]:
-        """Return nothing: the script reports by ``confirm``, ``complete`` and ``fail``."""
+        """Return no reports: the script reports by ``confirm``, ``complete`` and ``fail``."""
         return ()
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: no work runs."""
+        """Return no steps, because no work runs."""
         del runs
         return {}
 
@@ -97,7 +97,7 @@ class Stage:
 
     @property
     def has_executor(self) -> bool:
-        """Whether stops wait for an executor to confirm them."""
+        """Whether a stop lasts until an executor confirms it."""
         return self._executor is not None
 
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
@@ -105,7 +105,7 @@ class Stage:
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:
-        """Carry out the actions due until ``to_ms``, unless the stage is quiet; set the clock."""
+        """Set the clock; if the stage is not quiet, carry out the actions due until ``to_ms``."""
         for _ in range(DUE_MAX):
             due_ms = None if self._quiet else Driver(self._engine).step()
             if due_ms is None or due_ms > to_ms:
@@ -115,13 +115,13 @@ class Stage:
             raise StandstillError(
                 f"more than {DUE_MAX} changes are due before this time; choose an earlier one"
             )
-        # A script may set the clock back, to test that the ledger's time does not go back.
+        # A script may set the clock back, in order to test that the ledger's time does not go back.
         self._clock.ms = to_ms
 
     def act(self, deed: Deed) -> tuple[Refusal, ...]:
-        """Carry out one deed and, unless the stage is quiet, the actions that are then due.
+        """Carry out one deed and, if the stage is not quiet, all actions that are due then.
 
-        Return the refusals of the deed, if there are any.
+        Return the refusals of the deed, or no refusals.
         """
         refusals = self._act(deed)
         if not self._quiet:
@@ -147,7 +147,7 @@ class Stage:
                 return self._do(deed)
 
     def _confirm(self, deed: Confirmed) -> tuple[Refusal, ...]:
-        """Confirm the ends of the stopping leases that ``deed`` names; return the refusals."""
+        """Confirm that the stopping leases that ``deed`` names have ended; return the refusals."""
         going = [
             name
             for name, lease in self.view.leases.items()
@@ -174,7 +174,7 @@ class Stage:
         return found
 
     def violations(self, *, whole: bool = False) -> list[Violation]:
-        """Return the violations in the state and, if ``whole``, in the whole history."""
+        """Return the violated invariants in the state and, if ``whole``, in the whole history."""
         found = sweep(self.view)
         if whole:
             found += audit(self._events, view=self.view)

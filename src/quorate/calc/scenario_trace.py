@@ -1,8 +1,10 @@
 """The state of a scenario after a step, as JSON values: its runs, reservations and conflicts.
 
-Some parts of the answer are not in the engine's state, and are collected from the events: the GPUs
-of ended leases by the reason of their end, the outcomes of reservations, and the last event of each
-run.
+Some parts of the answer are not in the engine's state, and are collected from the events:
+
+- the GPUs of ended leases, by the reason of their end;
+- the outcomes of reservations;
+- the last event of each run.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from quorate.model.state.state_view import StateView
 from quorate.views.refusal_answer import refusal_tree
 
 WAITING: Final = "Waiting"
-"""The phase, in a trace, of a run that waits for its upstreams."""
+"""The phase that a trace shows for a run that waits for its upstreams."""
 _UPSTREAM: Final = (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED)
 _MONEY: Final = (
     RefusalCode.INSUFFICIENT_FUNDS,
@@ -115,7 +117,7 @@ def state_tree(
     view: StateView, told: Chronicle, now_ms: int, *, has_executor: bool = False
 ) -> dict[str, object]:
     """Return the state after a step."""
-    # A script may set its clock back, but a plan is for an instant after the last event.
+    # A script may set its clock back, but a plan cannot be for an instant before the last event.
     foresight = Foresight.of(view, max(now_ms, view.at_ms), has_executor=has_executor)
     starts = _starts(view, foresight)
     return {
@@ -195,11 +197,11 @@ def _phase(record: RunRecord) -> str:
 
 
 def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
-    """Return the last event of a run as a text, or the upstreams that it waits for."""
+    """Return the last event of a run as a text, or the upstreams that the run waits for."""
     name = record.spec.name
     if _phase(record) == WAITING:
         names = unready_upstreams(view, record.spec)
-        # The run and its upstreams have the same namespace, so it is left out.
+        # The run and its upstreams have the same namespace, so the namespace is left out.
         return f"waiting for: {', '.join(up.rpartition('/')[2] for up in names)}"
     return told.messages.get(name, "")
 
@@ -221,7 +223,7 @@ def _width(record: RunRecord, allocated: int) -> dict[str, object]:
 
 
 def _funding(view: StateView, leases: Iterable[Lease]) -> dict[str, object]:
-    """Return how many GPUs are paid for in each tier, and how many by each lender."""
+    """Return the number of GPUs that each tier pays for, and that each lender pays for."""
     paid = dict.fromkeys(Tier, 0)
     sponsors: dict[str, int] = {}
     for lease in leases:
@@ -285,7 +287,7 @@ def _reservations(
     starts: dict[str, _Start],
     now_ms: int,
 ) -> dict[str, object]:
-    """Return, by run, the planned start if the run waits, else the outcome of its reservation."""
+    """Return for each run its planned start if it waits, else the outcome of its reservation."""
     found: dict[str, object] = {}
     for name, made in told.made.items():
         outcome = told.outcomes.get(name)
@@ -306,7 +308,7 @@ def _reservation(
     view: StateView, foresight: Foresight, start: _Start, now_ms: int
 ) -> dict[str, object]:
     record, start_ms, promise = view.runs[start.run], start.start_ms, start.promise
-    # The refusal that was recorded when the run began to wait may be out of date.
+    # The refusal that was recorded when the run began to wait may be outdated.
     refusal = foresight.refusal_of(record) or record.refusal
     deficit, scope, _ = missing_now(view, record.spec)
     if not deficit and refusal is not None and refusal.code in _MONEY:

@@ -27,8 +27,8 @@ def create_step(value: object, at: At) -> CreateOwner | None:
 def update_step(value: object, at: At) -> UpdateOwner | None:
     """Return the command that updates an owner.
 
-    The command sets the given fields of ``quota`` and ``parents``, and clears the fields in
-    ``unset``.
+    The command sets those fields of ``quota`` that are given, sets ``parents`` if they are given,
+    and clears the fields in ``unset``.
     """
     fields = fields_of(value, at, UPDATE)
     if fields is None or not isinstance(value, dict):
@@ -62,7 +62,7 @@ def update_step(value: object, at: At) -> UpdateOwner | None:
 
 
 def remove_step(value: object, at: At) -> RemoveOwner | None:
-    """Return the command that removes an owner, given by its name, or by name and version."""
+    """Return the command that removes an owner, which is given by name, or by name and version."""
     if isinstance(value, str):
         name = values.name(value, at)
         return None if name is None else RemoveOwner(name)

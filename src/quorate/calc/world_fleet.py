@@ -1,8 +1,8 @@
 """Reads the fleet of a world: its nodes, and how many GPUs of each node are in use.
 
 The region, cluster, domain and rack of a node are in its fields or its labels. If both state a
-value, the field counts. Only nodes of the requested flavor need topology labels, and only the usage
-of these nodes is checked.
+value, the field is used. Only nodes of the requested flavor need labels of their place. Only for
+these nodes the number of used GPUs is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state import State
 
 NODE_GPUS_MAX: Final = 4_096
-"""The most GPUs that a node of a world may have: more than a real node has."""
+"""The most GPUs that a node of a world may have: more than any real node has."""
 
 _NODE: Final = frozenset(
     {"name", "region", "cluster", "domain", "rack", "flavor", "gpus", "labels"}
@@ -31,7 +31,7 @@ _node_gpus = values.whole(low=0, high=NODE_GPUS_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraft:
-    """A node as the world states it: fields that the world leaves out are None."""
+    """A node as the world states it. A field is None if the world leaves it out."""
 
     name: str
     gpus: int
@@ -75,7 +75,7 @@ def read_fleet(fields: Fields, at: At) -> Fleet:
 
 
 def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
-    """Return the nodes of a world, of any flavor; raise if one lacks a field or has no GPUs."""
+    """Return the nodes of a world, of all flavors; raise if a node lacks a field or has no GPUs."""
     drafts = complete(fields.optional("nodes", _nodes, ())) or ()
     settle(at)
     found: dict[str, Node] = {}
@@ -93,13 +93,13 @@ def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
 
 
 def read_node(value: object, at: At) -> Node | None:
-    """Return one node; None, with the faults reported, if a field is missing or invalid."""
+    """Return one node; if a field is missing or invalid, report the fault and return None."""
     draft = _node(value, at)
     return None if draft is None else placed(draft, at)
 
 
 def placed(draft: NodeDraft, at: At) -> Node | None:
-    """Return ``draft`` as a node; None, with the faults reported, if a field is missing."""
+    """Return ``draft`` as a node; if a field is missing, report the fault and return None."""
     for name in ("flavor", "region", "cluster", "domain"):
         if getattr(draft, name) is None:
             at.child(name).fault("is required", f"add {name} to the node")
@@ -154,7 +154,7 @@ def _usage(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
 
 
 def fleet_state(fleet: Fleet) -> State | str:
-    """Return a state with the nodes of the fleet's flavor, or the first fault of a node as text."""
+    """Return a state with the fleet's nodes of the flavor, or the first fault of a node as text."""
     state = State()
     for draft in fleet.nodes:
         if draft.flavor != fleet.flavor:

@@ -1,7 +1,7 @@
 """Reads the owners and budgets of a world.
 
-The window of an envelope without start and end is from 2000 to 2100. With ``open: true`` this
-window has no bounds.
+If an envelope states no start and no end, its window is from 2000 to 2100. With ``open: true``,
+such a window has no bounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDE_START_MS: Final = 946_684_800_000  # 2000-01-01T00:00:00Z
 WIDE_END_MS: Final = 4_102_444_800_000  # 2100-01-01T00:00:00Z
 
 GPU_MS_UNBOUNDED: Final = 2**62
-"""More GPU-milliseconds than the runs of any world can need."""
+"""More GPU-milliseconds than the runs of any world can use."""
 
 _BUDGET: Final = frozenset({"name", "namespace", "owner", "parents", "envelopes", "aggregateCaps"})
 _ENVELOPE: Final = frozenset(
@@ -69,7 +69,7 @@ class Funds:
     owners: tuple[Owner, ...]
 
     def find(self, *, name: str, namespace: str | None) -> WorldBudget | None:
-        """Return the first budget called ``name``, in ``namespace`` unless it is None."""
+        """Return the first budget called ``name`` in ``namespace``, or anywhere if it is None."""
         for budget in self.budgets:
             if budget.name == name and namespace in (None, budget.namespace):
                 return budget
@@ -97,8 +97,8 @@ def read_funds(fields: Fields, at: At) -> Funds:
             name=budget.name,
             namespace=budget.namespace,
             parents=budget.parents,
-            # Budgets of different namespaces may have one name, but the ids of envelopes, which
-            # contain the name, must differ.
+            # Budgets of different namespaces may have the same name. But the ids of envelopes
+            # contain this name, and must differ.
             spec=replace(budget.spec, name=f"{budget.name}@{budget.namespace}"),
         )
         for budget in drafts
@@ -109,10 +109,10 @@ def read_funds(fields: Fields, at: At) -> Funds:
 
 
 def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None:
-    """Report the first cycle of parents, if there is one.
+    """Report the first cycle of parents as a fault, if there is a cycle.
 
-    ``declared`` are the owners whose parents the world states in its field ``owners``. The parents
-    of other owners are in their budgets.
+    ``declared`` are the owners whose parents are in the world's field ``owners``. The parents of
+    other owners are in the budgets of these owners.
     """
     parents = {owner.name: owner.parents for owner in family}
     for name in parents:
@@ -128,7 +128,7 @@ def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None
 
 
 def _family(budgets: tuple[WorldBudget, ...], owners: tuple[Owner, ...]) -> tuple[Owner, ...]:
-    """Return every owner that the world names, with all its parents."""
+    """Return every owner that the world names, with all parents of the owner."""
     parents: dict[str, dict[str, None]] = {
         owner.name: dict.fromkeys(owner.parents) for owner in owners
     }

@@ -1,7 +1,7 @@
 """Reads the leases of a world, and records them as events in a state, for ``calc cover``.
 
-The nodes of the leases do not matter, because cover only finds payers. A lease is open unless the
-world states its end or says that it is closed.
+The nodes of the leases do not matter, because ``calc cover`` only finds payers. A lease is open
+unless the world states its end or says that it is closed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WorldLease:
 def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[WorldLease, ...]:
     """Return the leases of a world.
 
-    The owner of a lease is the owner of its run or, if that is not known, of its budget.
+    The owner of a lease is the owner of its run or, if the run is not known, of its budget.
     """
     runs = complete(fields.optional("runs", lambda v, a: listed(v, a, _run), ())) or ()
     owners = dict(runs)
@@ -83,7 +83,7 @@ def read_leases(fields: Fields, at: At, funds: Funds, now_ms: int) -> tuple[Worl
 
 
 def _run(value: object, at: At) -> tuple[str, str] | None:
-    """Return the key of a run, ``namespace/name``, and its owner; other fields are ignored."""
+    """Return the key of a run, ``namespace/name``, and its owner; ignore other fields."""
     fields = fields_of(value, at, RUN)
     if fields is None:
         return None
@@ -131,7 +131,7 @@ def _lease(
 
 
 def tier_of(state: State, lease: WorldLease) -> Tier:
-    """Return the relation of the payer of ``lease`` to the run's owner."""
+    """Return the relation of the payer of ``lease`` to the owner of its run."""
     family = dict(family_payers(state, lease.owner, lease.flavor))
     return family.get(lease.payer, Tier.BORROWED)
 

@@ -1,4 +1,4 @@
-"""Reads worlds: JSON values, checked field by field. Every error has the path of its field.
+"""Reads worlds: JSON values that are checked field by field. Each error has the field's path.
 
 The readers of ``documents`` check the fields, with two differences: a field that is null counts as
 missing, and the first fault is raised as ``CalcInputError``.
@@ -21,7 +21,7 @@ WORLD: Final = "world"
 """The path of a fault that concerns the world as a whole."""
 
 any_whole = whole(low=-GPUS_MAX, high=GPUS_MAX)
-"""Reads a whole number of any sign; the calculation itself reports numbers that are too small."""
+"""Reads a whole number, even below 0; the calculation itself reports numbers that are too small."""
 
 _TOP: Final = frozenset(
     {
@@ -50,7 +50,7 @@ _TOP: Final = frozenset(
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
-    """Return the fields of ``world``, and its place; raise if a ``required`` field is missing."""
+    """Return the fields and the place of ``world``; raise if a ``required`` field is missing."""
     at = At((), [])
     fields = fields_of(without_nulls(world), at, _TOP)
     settle(at)
@@ -83,7 +83,7 @@ def without_nulls(tree: object, depth: int = 0) -> object:
 
 
 def link_or_hash(value: object, at: At) -> bytes | None:
-    """Return the bytes of a seed or secret in hex digits; for any other text, its SHA-256 hash."""
+    """Return the bytes of 64 hex digits; for any other text, return its SHA-256 hash."""
     text = line(value, at)
     if text is None:
         return None

@@ -1,8 +1,9 @@
 """Reads the runs of a world.
 
-A run with a namespace is called ``namespace/name``. If a run names no owner, its owner is that of
-the first budget in its namespace, else the namespace itself. If ``totalGPUs`` of a malleable run is
-outside its bounds, the nearer bound is used.
+A run with a namespace is called ``namespace/name``. If a run names no owner, its owner is the owner
+of the first budget in the run's namespace. If there is no such budget, the name of the namespace is
+the owner. If ``totalGPUs`` of a malleable run is below its minimum or above its maximum, the nearer
+of the two is used.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class WorldRun:
 
 
 OwnerOf = Callable[[str], str | None]
-"""Returns the owner of the runs of a namespace."""
+"""A function that returns the owner of the runs of a namespace."""
 
 
 def owner_of(funds: Funds) -> OwnerOf:
@@ -87,7 +88,7 @@ def read_runs(fields: Fields, at: At, funds: Funds) -> tuple[WorldRun, ...]:
 
 
 def run_reader(owners: OwnerOf) -> Callable[[object, At], WorldRun | None]:
-    """Return a reader of one run; ``owners`` gives the owner of a run that names none."""
+    """Return a reader of one run; ``owners`` returns the owner of a run that names none."""
 
     def read(value: object, at: At) -> WorldRun | None:
         fields = fields_of(value, at, RUN)
@@ -184,7 +185,7 @@ def _lines(value: object, at: At) -> tuple[str, ...] | None:
 
 
 def _follow_in(namespace: str) -> Callable[[object, At], Follow | None]:
-    """Return a reader of the field ``follow``, which looks for upstreams in ``namespace``."""
+    """Return a reader of the field ``follow``; the upstreams that it names are in ``namespace``."""
 
     def read(value: object, at: At) -> Follow | None:
         fields = fields_of(value, at, _FOLLOW)

@@ -12,13 +12,13 @@ from quorate.views.runs.instant import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a read, made on demand: ``tree`` for programs, ``lines`` for people.
+    """The answer to a read: functions that make a ``tree`` for programs, ``lines`` for people.
 
-    The argument of ``lines`` is whether the lines are wide. ``csv`` is for spreadsheets, if the
-    answer is a table. ``notes`` go to standard error or a header. ``done`` describes the recorded
-    changes, in case the output can no longer be printed. ``etag`` is the version of the one
-    resource that is shown. ``stream`` is set if the answer may be too long for memory: its lines,
-    each with its newline, are sent as they are made.
+    The argument of ``lines`` says whether the lines may be wide. ``csv`` is for spreadsheets, if
+    the answer is a table. ``notes`` go to standard error or a header. ``done`` describes the
+    recorded changes, for the case that the output can no longer be printed. ``etag`` is the version
+    of the resource if the answer shows one resource. ``stream`` is set if the answer may be too
+    long for memory: each line, with its newline, is sent as soon as it is made.
     """
 
     tree: Callable[[], Any]
@@ -31,7 +31,7 @@ class Answer:
 
 
 class Aside(Protocol):
-    """Additional output of an order, made from the state after its decision."""
+    """Additional output of an order, made from the state after the order's decision."""
 
     def lines(self, moment: Moment) -> list[str]:
         """Return the lines for people."""
@@ -44,7 +44,7 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A command to carry out; ``unchanged`` is the message if the command changes nothing.
+    """A command to carry out. ``unchanged`` is the message for a command that changes nothing.
 
     ``notes`` go to standard error or a header.
     """

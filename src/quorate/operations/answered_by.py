@@ -1,6 +1,6 @@
 """Which process answers each request, and how much CPU time an answer may use.
 
-So no read blocks the ledger.
+Reads are answered outside the ledger thread where possible, so that no read blocks the ledger.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
-"""The field with a past instant; the ledger is replayed up to this instant."""
+"""The field with a past instant. To answer the request, the ledger is replayed up to this instant.
+"""
 
 
 class Place(StrEnum):
     """Where a request is answered."""
 
     AT_ONCE = "at-once"
-    """In the receiving process: the answer depends on the caller and the tenants alone."""
+    """In the process that received the request: the answer depends on the caller and the tenants
+    alone."""
     PAGE = "page"
-    """By a reader process: the answer costs as much as reading one page of the state."""
+    """In a reader process: the answer costs as much as reading one page of the state."""
     QUEUE = "queue"
-    """By a reader process: the answer costs as much as planning the queue several times.
+    """In a reader process: the answer costs as much as planning the queue several times.
 
     Dry runs are answered here, too.
     """
     LEDGER = "ledger"
-    """By a reader process: the cost of the answer grows with the length of the ledger."""
+    """In a reader process: the cost of the answer grows with the length of the ledger."""
     WRITER = "writer"
-    """By the ledger thread: writes, and reads of data that only this thread has."""
+    """In the ledger thread: writes, and reads of data that only this thread has."""
 
 
 CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
-"""The CPU seconds that a reader may use for one answer; a request that needs more is refused."""
+"""The CPU seconds that a reader process may use for one answer. A request that needs more is
+refused."""
 
 
 def place_of(operation: Operation, asked: Struct) -> Place:
@@ -56,29 +59,29 @@ def place_of(operation: Operation, asked: Struct) -> Place:
 
 
 def is_for_writer(operation: Operation, asked: Struct | None = None) -> bool:
-    """Return whether only the ledger thread answers ``operation``.
+    """Return whether only the ledger thread can answer ``operation``.
 
-    If ``asked`` is None, the result is True if the ledger thread may have to answer ``operation``.
+    Without ``asked``, return whether there may be a request that only the ledger thread can answer.
     """
     return (operation.effect is Effect.WRITE and not is_dry_run(asked)) or operation.of_service
 
 
 def is_for_leader(operation: Operation, asked: Struct) -> bool:
-    """Return whether only the leader answers ``asked``, if several services share one ledger."""
+    """Return whether only the leader of several services of one ledger can answer ``asked``."""
     is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
     return is_order or operation.of_leader
 
 
 def is_dry_run(asked: Struct | None) -> bool:
-    """Return whether ``asked`` is a dry run, which a reader can answer: nothing is recorded."""
+    """Return whether ``asked`` is a dry run: a reader can answer it, because it records nothing."""
     return bool(getattr(asked, DRY_RUN, False))
 
 
 def takes_long(operation: Operation, asked: Struct) -> bool:
     """Return whether the answer to ``asked`` reads, or may read, the whole ledger or queue."""
     if isinstance(asked, ListEvents):
-        # A page reads a bounded number of events; a search for the last events about a resource
-        # reads all of them.
+        # A page reads a limited number of events. A search for the last events about a resource
+        # reads all events.
         is_chosen = asked.run is not None or asked.about is not None
         return asked.first is None and (is_chosen or asked.limit is None)
     if isinstance(asked, PictureRequest) and not isinstance(asked, WatchEvents):

@@ -36,10 +36,10 @@ def answer(context: AnyContext | CallerContext, operation: Operation, asked: Str
 def ordered_at_end(
     context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return the result of ``ordered``; if it refuses a command, try again at the ledger's end.
+    """Return the result of ``ordered``; if it refuses the request, try again at the ledger's end.
 
-    The ledger is read to its end first, because the command may be allowed there. For example,
-    another writer may have submitted the run that the command cancels.
+    Before the second try, the ledger is read to its end, where the request may be allowed. For
+    example, another writer may have submitted the run that the request cancels.
     """
     is_dry_run = getattr(asked, DRY_RUN, False)
     while True:
@@ -55,10 +55,10 @@ def ordered_at_end(
 
 
 def order_again(context: RequestContext, operation: Operation, asked: Struct) -> Order:
-    """Return the order for ``asked`` at the engine's head, after another writer has committed.
+    """Return the order for ``asked`` again, at the engine's head, after another writer's commit.
 
-    Raises ``CommandError`` if the caller may not give the order at this head, or a version has
-    changed.
+    Raises ``CommandError`` if the caller may not give the order at this head, or if a version that
+    the request names has changed.
     """
     found = ordered(replace(context, notes=[]), operation, asked)
     assert isinstance(found, Order), operation
@@ -68,10 +68,11 @@ def order_again(context: RequestContext, operation: Operation, asked: Struct) ->
 def ordered(
     context: AnyContext | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return the answer to ``asked``, or the order that has to be carried out to answer it.
+    """Return the answer to ``asked``, or the order that must be carried out for the answer.
 
     Raises ``CommandError`` if the caller lacks permission, or if its token was revoked after the
-    request was accepted. The command of an order has the request's idempotency key, if any.
+    request was accepted. The command of an order has the idempotency key of the request, if there
+    is one.
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)

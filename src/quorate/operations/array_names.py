@@ -19,7 +19,7 @@ from quorate.views.exits import CommandError, Exit
 Asked_ = TypeVar("Asked_", bound=Struct)
 _FIELD: Final = "run"
 _SEVERAL: Final = frozenset({"cancel-run"})
-"""The operations that accept several tasks of an array at once."""
+"""The operations that accept several tasks of an array in one field."""
 
 
 def named(word: str) -> tuple[str, ...]:
@@ -52,9 +52,10 @@ def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
 def with_tasks(
     view: StateView, caller: Caller, words: Sequence[str], *, keep_arrays: bool
 ) -> tuple[str, ...]:
-    """Return the runs that ``words`` name; tasks replace an array's name unless ``keep_arrays``.
+    """Return the runs that ``words`` name; the name of an array stands for all its tasks.
 
-    An array that the caller may not see is treated as missing.
+    If ``keep_arrays``, names of arrays are returned as they are. An array that the caller may not
+    see is treated as missing.
     """
     found: dict[str, None] = {}
     for word in words:
@@ -80,10 +81,11 @@ def tasks_named(view: StateView, array: str) -> tuple[str, ...]:
 def arrays_once(
     view: StateView, names: Iterable[str], query: RunQuery
 ) -> Iterator[tuple[str, str]]:
-    """Yield (name to list, run) for the runs ``names`` of ``query``, in order.
+    """Yield (name to list, run) for the runs ``names``, which are one page of ``query``, in order.
 
     An array is listed once, at the position of its first task. An array is left out if an earlier
-    page listed one of its tasks: a task up to ``query.after_seq``, or from ``query.before_seq`` on.
+    page listed one of its tasks. Earlier pages have the runs up to ``query.after_seq``, or those
+    from ``query.before_seq`` on.
     """
     seen: set[str] = set()
     for name in names:

@@ -1,8 +1,8 @@
-"""How much one request to a service may decide at once, while other requests wait.
+"""Limits of what one request to a service may decide at once, because other requests wait.
 
-Runs submitted together are accepted together or not at all. So such runs are one decision and one
-block, and no other request is decided meanwhile. Deciding tries a run at each of its widths, and
-each width costs about the same.
+Runs that are submitted together are accepted together or not at all. So they are one decision and
+one block, and no other request is decided meanwhile. A decision tries each run at each of its
+widths, and each width costs about the same.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from quorate.core.commands import Applied
 
 WIDTHS_MAX: Final = 1_000
-"""The most widths of all runs in one request to a service; deciding them takes at most 1 s."""
+"""The most widths of all runs in one request to a service. A decision about so many takes at most
+one second."""
 LARGE: Final = 100
-"""A request with more widths or documents than this waits while smaller requests are decided."""
+"""A request with more widths or documents than this waits until smaller requests are decided."""
 
 
 def check_count(documents: int, widths_max: int | None) -> None:
-    """Raise ``CommandError`` for too many ``documents``, which need not have been read yet."""
+    """Raise ``CommandError`` if there are too many ``documents``."""
     if widths_max is not None and documents > widths_max:
         raise _too_large(
             f"documents: {documents:,} in one request, over {widths_max:,}; send them in parts"
@@ -37,8 +38,8 @@ def check_count(documents: int, widths_max: int | None) -> None:
 def is_large(documents: Iterable[object]) -> bool:
     """Return whether deciding ``documents``, which are not checked yet, takes long.
 
-    A document that declares its widths in the expected form counts once for each width. Any other
-    document counts once.
+    A document that declares its widths in the expected form is counted once for each width. Any
+    other document is counted once.
     """
     left = LARGE
     for document in documents:
@@ -76,8 +77,8 @@ def _steps_of(malleable: object) -> int:
 def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | None) -> None:
     """Raise ``CommandError`` if deciding ``specs`` at once would block other requests for too long.
 
-    A run counts once for each of its widths. Any other document counts once or, if an admin sent
-    it, not at all, because an admin may describe a whole fleet.
+    A run is counted once for each of its widths. Any other document is counted once. If an admin
+    sent it, it is not counted, because an admin may describe a whole fleet.
     """
     if widths_max is None:
         return
@@ -93,7 +94,7 @@ def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | Non
 
 
 def too_long(command: object, started: int) -> CommandError:
-    """Return the error for a ``command`` whose decision was given up after ``started`` starts."""
+    """Return the error for ``command``, whose decision was stopped after ``started`` starts."""
     documents = len(getattr(command, "specs", ()))
     return _too_large(
         f"documents: deciding {documents:,} in one request would make other requests wait too "

@@ -1,4 +1,4 @@
-"""Checks that an admitted caller may continue; a watch may outlast the caller's permission."""
+"""Checks that a watching caller may continue: a watch may last longer than the caller's token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base types of requests. On the wire their field names are in camel case."""
+"""Base types of requests. In JSON, the names of their fields are in camel case."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Tree = dict[str, Any]
 
 
 class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Any request. Unknown fields are refused, so that none is silently ignored."""
+    """Any request. Unknown fields are refused, so that no field is silently ignored."""
 
 
 def within_a_page(asked: Asked_) -> Asked_:
-    """Return ``asked``, limited to ``PAGE_MAX`` if its own limit is null or was not sent."""
+    """Return ``asked``; if it has no limit, or a limit of null, set its limit to ``PAGE_MAX``."""
     if getattr(asked, _LIMIT, UNSET) is None:
         return replace(asked, **{_LIMIT: PAGE_MAX})
     return asked
@@ -38,12 +38,12 @@ class Nothing(Asked, kw_only=True, frozen=True):
 
 
 class Write(Asked, kw_only=True, frozen=True):
-    """Any request that changes something; a ``dry_run`` shows the changes and records none."""
+    """Any request that changes something. A ``dry_run`` shows the changes and records nothing."""
 
     dry_run: bool = False
 
 
 class KeyedWrite(Write, kw_only=True, frozen=True):
-    """A write that may have a key; if it is repeated within a day, it gets the first answer."""
+    """A write that may have a key. A repetition within a day then gets the first answer again."""
 
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None

@@ -1,4 +1,4 @@
-"""Base types of responses, for programs. New fields may be added: ignore unknown ones."""
+"""Base types of responses, for programs. Ignore unknown fields: new fields may be added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Change(Given, kw_only=True, frozen=True):
 
 
 class Place(Given, kw_only=True, frozen=True):
-    """The place of a change in the ledger; a ``receipt`` kept elsewhere proves the change."""
+    """The place of a change in the ledger. If kept elsewhere, the ``receipt`` proves the change."""
 
     height: int
     sequence: int
@@ -34,9 +34,9 @@ class Outcome(Given, kw_only=True, frozen=True):
     """The result of a command; ``head`` is null if nothing was recorded.
 
     ``effect`` is the effect on runs, and ``tenant`` has the fields of the tenant that have changed.
-    A request with an idempotency key gets no ``effect``, so that a repetition gets the same answer.
-    A dry run of the request shows the effect. ``other_events`` is the number of events of the
-    command that the caller may not see.
+    The answer to a request with an idempotency key has no ``effect``, so that a repetition can get
+    the same answer. A dry run of such a request shows the effect. ``other_events`` is the number of
+    events of the command that the caller may not see.
     """
 
     dry_run: bool

@@ -1,7 +1,7 @@
-"""A cursor: the sequence in the ledger after which a follower reads on.
+"""A cursor: the sequence of the last event that a follower of the ledger has read.
 
-Nothing is queued for a follower. The cursor is the follower's whole state, so another process can
-resume from it after any pause, without losing or repeating an event.
+No events are queued for a follower. The cursor is all that a follower remembers. So after any
+pause, even another process can continue from the cursor, and no event is lost or repeated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from quorate.views.exits import CommandError, Exit
 class Shown(NamedTuple):
     """One event or notice as a watcher receives it.
 
-    If names were redacted, ``seen`` are the owners whose names are shown, and only watchers that
-    see the same owners get this ``tree``. If nothing was redacted, ``seen`` is None and all
-    watchers share the tree, so it must not be changed. If ``is_common`` is false, the item is for
-    one watcher only, such as a part of a run's output that begins where this watcher reads on.
+    If names were removed from ``tree``, ``seen`` has the owners whose names are shown, and only
+    watchers that see exactly these owners get this ``tree``. If no names were removed, ``seen`` is
+    None, and all watchers share ``tree``, so it must not be changed. If ``is_common`` is false, the
+    item is for one watcher only: for example, a part of a run's output that begins at the line
+    where this watcher continues.
     """
 
     seq: int
@@ -40,7 +41,7 @@ class Cursor:
         self._recent = recent
         self.view = view
         self.seq = seq
-        # The position of the next event, found by the first read.
+        # The height of the block with the next event; the first read finds it.
         self._height = 0
 
     @property
@@ -49,11 +50,11 @@ class Cursor:
         return self.seq < self.end()
 
     def end(self) -> int:
-        """Return the last sequence that can be read: redaction needs the state after the event."""
+        """Return the last readable sequence. Hiding names of an event needs the state after it."""
         return min(self._recent.head().seq, self.view().seq)
 
     def page(self) -> Page:
-        """Return the block that has the next event, which must exist."""
+        """Return the block that has the next event. This event must exist."""
         if self._height == 0:
             self._height = self._recent.height_of(self.seq + 1)
         page = self._recent.page(self._height)
@@ -64,9 +65,9 @@ class Cursor:
 
 
 def cursor_at(context: RequestContext, first: int | None) -> Cursor:
-    """Return the cursor before event ``first``, or at the end of the ledger.
+    """Return the cursor directly before event ``first``; without ``first``, at the ledger's end.
 
-    Raises ``CommandError`` if the ledger is shorter.
+    Raises ``CommandError`` if the ledger ends before event ``first`` - 1.
     """
     end = context.engine.head.seq
     if first is not None and first > end + 1:

@@ -1,4 +1,4 @@
-"""Versions of applied documents, as ETags: an owner's version, else a hash of the document."""
+"""Versions of applied documents, as ETags: a number for an owner, else a hash of the document."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from quorate.views.exits import CommandError, Exit
 _HEX: Final = 32
 ANY: Final = "*"
 VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "system"})
-"""The kinds that have versions: their resources are changed by applying whole documents."""
+"""The kinds that have versions: those whose resources are changed by applying whole documents."""
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
     """Return the spec that was applied under ``name``; None if there is none.
 
-    For kinds without versions, such as runs, which never change, the result is None.
+    The result is also None for kinds without versions, such as runs, whose documents never change.
     """
     match kind:
         case "node":
@@ -51,9 +51,9 @@ def etag_of(view: StateView, kind: str, name: str) -> str:
 
 
 def check_match(kind: str, name: str, now: str, if_match: str | None) -> None:
-    """Raise ``CommandError`` unless ``if_match`` names ``now``, the resource's version.
+    """Raise ``CommandError`` if ``if_match`` does not name ``now``, the resource's version.
 
-    ``now`` is empty if the resource does not exist, or the caller may not see it.
+    ``now`` is empty if the resource does not exist, or if the caller may not see it.
     """
     if if_match is None:
         return

@@ -1,4 +1,4 @@
-"""Carries out orders on the ledger, or tries them in a dry run, and returns their results."""
+"""Carries out orders on the ledger, or tries them in a dry run, and returns the results."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ from quorate.views.runs.run_history import touched
 def carry_out(
     context: RequestContext, order: Order, again: Callable[[], Order], *, dry_run: bool
 ) -> Answer:
-    """Carry out ``order``, or only try it if ``dry_run``, and return the result.
+    """Carry out ``order`` and return the result; if ``dry_run``, only try the order.
 
-    ``again`` makes the order again at the engine's new head if another writer committed first.
-    Raises ``CommandError`` if the order is refused; then nothing was recorded.
+    If another writer committed first, ``again`` is called to make the order again at the engine's
+    new head. Raises ``CommandError`` if the order is refused; nothing was recorded then.
     """
     engine, actor = context.engine, context.caller.actor
     prior = _Prior.of(context, order)
@@ -86,8 +86,9 @@ def carry_out(
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(order.command, Keyed):
-            # The caller also gets the conflicts that were settled afterwards. A request with a key
-            # does not get them, because its repetition is answered from its own events alone.
+            # The caller also gets the conflicts that were settled after the order. A request with a
+            # key does not get these, because a repetition is answered only from the events of the
+            # first request.
             decision, head = _with_settled(engine, decision, head)
     if decision.refusals:
         redaction = Sight(engine.view, context.caller).redaction
@@ -104,7 +105,7 @@ def carry_out(
 def recorded_answer(
     receipt: Receipt, sight: Sight, *, is_repeated: bool = False, notes: tuple[str, ...] = ()
 ) -> Answer:
-    """Return the answer to a command from its ``receipt`` alone, whichever process committed it.
+    """Return the answer to a command from its ``receipt`` alone. Any process may have committed it.
 
     ``notes`` are the notes on the request. Raises ``CommandError`` if the command was refused.
     """
@@ -131,10 +132,10 @@ def recorded_answer(
 
 @dataclass(frozen=True, slots=True)
 class _Leases:
-    """The leases that were open before an order, and which of them were stopping.
+    """The leases that were open before an order, and which of these were stopping.
 
-    A commit changes lease records in place. Only the leases that are shown are restored to their
-    former state.
+    A commit changes the records of leases in place. Only leases that are shown are restored to
+    their former state.
     """
 
     open: Mapping[str, Lease]
@@ -147,9 +148,9 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the leases of the runs that ``events`` are about, as they were before the order.
+        """Return the leases, as before the order, of the runs that ``events`` are about.
 
-        If one of ``events`` marks a node, return all leases.
+        If one of ``events`` changes the status of a node, return all leases.
         """
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
@@ -168,9 +169,9 @@ class _Leases:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """The state before an order: the head, the leases, and the runs if the effect on them is shown.
+    """The state before an order: the head, the leases, and a picture of the runs.
 
-    ``picture`` is None if the effect is not shown.
+    ``picture`` is None if the effect of the order on runs will not be shown.
     """
 
     head: Head
@@ -230,7 +231,7 @@ class _Outcome:
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return the changes of the named resources, then the effects, then the receipt."""
+        """Return the changes of the named resources, then the effects on runs, then the receipt."""
         del wide
         is_dry = self.head is None
         decision, others = _shown(self.decision, self.sight)
@@ -257,10 +258,10 @@ class _Outcome:
 
 
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
-    """Return ``decision`` with the events that the caller may see, and the number of hidden events.
+    """Return ``decision`` with only the events that the caller may see; count the hidden events.
 
-    The event that records the request itself (``request-kept``) is not counted, because it is the
-    caller's own.
+    The event ``request-kept`` is not counted as hidden, because it records the caller's own
+    request.
     """
     seen = [event for event in decision.events if sight.sees(event)]
     others = sum(
@@ -273,9 +274,9 @@ def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
 
 
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
-    """Return ``decision`` as a tree with the events that the caller may see; others are counted.
+    """Return ``decision`` as a tree with the events that the caller may see; count the others.
 
-    The first event has the sequence after ``seq``.
+    The first event of ``decision`` has the sequence ``seq`` + 1.
     """
     shown, others = _shown(decision, sight)
     numbers = (n for n, event in enumerate(decision.events, seq + 1) if sight.sees(event))
@@ -284,14 +285,14 @@ def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -
 
 
 def _changes_others(command: Command) -> bool:
-    """Return whether ``command`` may affect runs, so that its effect on them is shown."""
+    """Return whether ``command`` may affect runs. If so, its effect on runs is shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner | Remove)
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
-    """Return a ``Picture`` of the state after all changes that are due by now."""
+    """Return a ``Picture`` of the state, with all changes that are due by now."""
     settled = engine.view.overlay()
     due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
     apply_all(settled, due.events)
@@ -300,11 +301,11 @@ def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
 
 
 def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decision, Head]:
-    """Return ``decision``, recorded at ``head``, together with the blocks that follow from it.
+    """Return ``decision``, recorded at ``head``, with the events that the engine recorded after it.
 
-    Due conflicts are settled, and due rounds begun, in blocks of their own, so that no draw can be
-    known before its conflict is recorded. The caller gets these blocks as part of the result. The
-    returned head is the one after the last block.
+    The engine settles due conflicts and begins due rounds in separate blocks after the decision, so
+    that no draw can be known before its conflict is recorded. The events of these blocks are a part
+    of the caller's result. The returned head is the head after the last of these blocks.
     """
     if engine.head == head:
         return decision, head
@@ -319,7 +320,7 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, which is an overlay for a dry run, and the events."""
+    """Return the state after ``decision``, in a dry run as an overlay, and the events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:
@@ -334,7 +335,7 @@ def _moment(
 def _settle(over: State) -> list[Event]:
     """Settle the due conflicts of a dry run that need no lottery; return the events.
 
-    The draw of a lottery cannot be predicted.
+    Conflicts that need a lottery are left open, because a draw cannot be predicted.
     """
     found: list[Event] = []
     for name in list(over.open_conflicts):

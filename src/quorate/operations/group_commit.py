@@ -1,4 +1,4 @@
-"""Group commit: submits that wait at the same time share one block and one flush."""
+"""Group commit: submits that wait at the same time share one block and one write to disk."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from quorate.operations.visible_events import Sight
 from quorate.ports.errors import BlockTooLargeError, QuorateError
 
 GROUP_MAX: Final = 512
-"""The most runs in one block; the block's last request may exceed it."""
+"""The most runs in one block. The last request of a block may exceed this number."""
 _GROUPED: Final = frozenset({"submit-run", "submit-runs"})
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A pending request: the caller's context, the operation, and the request itself."""
+    """A waiting request: the caller's context, the operation, and the request itself."""
 
     context: RequestContext
     operation: Operation
@@ -42,8 +42,9 @@ class Asking:
 def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
     """Return whether the request may share its block with others.
 
-    Only submits may share a block. Their permission depends on owners and callers alone, which no
-    submit changes, so it can be checked before earlier submits are decided.
+    Only submits may share a block. Whether a submit is permitted depends on owners and callers
+    alone. No submit changes these, so the permission can be checked before earlier submits are
+    decided.
     """
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 
@@ -53,13 +54,13 @@ def answer_together(
 ) -> list[Answer | Exception]:
     """Return the answer or the refusal of each of ``askings``, in order.
 
-    All recorded changes are durable by then. When ``go_on`` returns False, the remaining requests
-    get no answer and have no effect. The first request is always answered. An error of one request
-    is returned for that request, and the other requests continue. Raises a ``StoreError`` if the
-    block cannot be committed; then no request had an effect.
+    When the answers are returned, all recorded changes are durable. When ``go_on`` returns False,
+    the remaining requests get no answer and have no effect. The first request is always answered.
+    An error of one request is returned for this request, and does not affect the others. Raises a
+    ``StoreError`` if the block cannot be committed; no request has had an effect then.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
-    # Before an order is refused, the ledger is read to its end, which may move the head.
+    # Before an order is refused, the ledger is read to its end, and so the head may move.
     orders = [(_order(asking), engine.head) for asking in askings]
     wanted = [
         Asked(
@@ -101,17 +102,18 @@ def _order(asking: Asking) -> Order | Exception:
 
 
 def _command(asking: Asking) -> Command:
-    """Return the command of ``asking`` at the engine's head, after other writers have committed."""
+    """Return the command of ``asking``, made again at the engine's head after others' commits."""
     return order_again(asking.context, asking.operation, asking.asked).command
 
 
 def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
-    """Return for each of ``wanted`` its receipt, or the error that kept it from being recorded.
+    """Return, for each of ``wanted``, the receipt, or the error because of which there is none.
 
-    Commands for which there was no time left (``go_on``), or no space in the block, are left out.
+    If there was no time (``go_on``) or no space in the block for the last commands, these have no
+    result.
 
-    A bug, or a command that is too large, fails the block before it is committed. After such a
-    failure, each command is tried in a block of its own.
+    If one command is too large, or hits a bug, the whole block fails before it is committed. Then
+    each command is tried again in a separate block.
     """
     before = engine.head
     try:

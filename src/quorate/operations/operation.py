@@ -1,4 +1,4 @@
-"""The type of an operation: its name, its types, its permitted roles, and its address."""
+"""The type of operations: the name, the types, the permitted roles, and the address of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.operations.caller import CLAIM, Role
 
 
 class Area(StrEnum):
-    """The subject of operations; a token may be limited to some areas."""
+    """The subject of operations. A token may be limited to some areas."""
 
     RUNS = "runs"
     FLEET = "fleet"
@@ -25,7 +25,7 @@ class Area(StrEnum):
 
 
 class Scope(StrEnum):
-    """The scopes of a token: areas, which limit it, and rights, which extend it."""
+    """The scopes of a token: areas limit what the token may do; rights extend it."""
 
     RUNS = "runs"
     FLEET = "fleet"
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 
 
 class Effect(StrEnum):
-    """The effect of a request."""
+    """The kind of effect that a request has."""
 
     READ = "read"
     WRITE = "write"
@@ -51,14 +51,15 @@ EVENT_STREAM: Final = "text/event-stream"
 
 
 class Repeat(StrEnum):
-    """The effect of a repeated request."""
+    """The kind of effect that a request has if it is repeated."""
 
     SAFE = "safe"
     """A read: it changes nothing."""
     SAME = "same"
-    """The repetition changes nothing, because the state is already as requested."""
+    """The repetition changes nothing, because the state is as requested already."""
     KEYED = "keyed"
-    """The repetition is a new request, unless it has the idempotency key of the first request."""
+    """Without an idempotency key, the repetition is a new request. With the key of the first
+    request, it changes nothing."""
     ANEW = "anew"
     """Each repetition is carried out again."""
 
@@ -66,21 +67,24 @@ class Repeat(StrEnum):
 class Operation(Struct, frozen=True, kw_only=True):
     """One operation: its types, its addresses, and the function that answers it.
 
-    ``handler`` is ``module:function``, imported on first use. In ``path``, which is below
-    ``/api/v1``, a name in braces is a field of ``takes``. The other fields are in the query or, if
-    the method has a body, in the body. ``about`` is the kind of resource, if one handler serves
-    several kinds. ``cli`` are the commands of the operation. ``rpc`` is its gRPC name if that name
-    is not made from ``name``. ``media`` is the media type of a REST response; if the response has
-    several documents, ``gives`` is the type of each.
+    ``handler`` is ``module:function``, imported on first use. ``path`` is below ``/api/v1``; a name
+    in braces in ``path`` is a field of ``takes``. The other fields of ``takes`` are in the query
+    or, if the method has a body, in the body. ``about`` is the kind of resource, if one handler
+    serves several kinds. ``cli`` are the commands of the operation. ``rpc`` is the gRPC name if it
+    is not made from ``name``. ``media`` is the media type of a REST response. If the response has
+    several documents, ``gives`` is the type of each document.
 
-    An operation ``of_blocks`` reads only blocks, and works even if the state cannot be read. An
-    operation that ``is_long`` changes nothing, and its cost grows with the ledger, the queue or the
-    request. If it is also ``of_queue``, its cost does not grow with the ledger. An operation that
-    ``is_apart`` reads only the request. If ``is_for_any_scope``, a token that is limited to any
-    areas may call the operation; if the areas depend on the request, its command is checked for
-    them later (``check_command``). The result of an operation ``of_caller`` depends on the caller
-    and the tenants alone. An operation ``of_service`` needs a running service. An operation
-    ``of_leader`` needs the leader, if several services share one ledger.
+    These fields are flags:
+
+    - ``of_blocks``: the operation reads only blocks, and works even if the state cannot be read.
+    - ``is_long``: it changes nothing, and its cost grows with the ledger, the queue or the request.
+    - ``of_queue``: its cost does not grow with the ledger, although it ``is_long``.
+    - ``is_apart``: it reads only the request.
+    - ``is_for_any_scope``: tokens may call it whatever areas they are limited to. If the needed
+      area depends on the request, ``check_command`` checks the area later.
+    - ``of_caller``: its result depends on the caller and the tenants alone.
+    - ``of_service``: it needs a running service.
+    - ``of_leader``: if several services share one ledger, it needs the leader.
     """
 
     name: str
@@ -129,8 +133,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 KEY: Final = "idempotency_key"
 """The field that distinguishes a repetition from a new request."""
 ASIDE: Final = {"if_match": "If-Match", KEY: "Idempotency-Key"}
-"""Fields that REST sends in a header, not in the body."""
+"""The fields that REST sends in a header, not in the body."""
 NOTES: Final = "quorate-notes"
-"""The REST header with the notes for people, as JSON, beside a response for programs."""
+"""The REST header with the notes for people, as JSON, that comes with a response for programs."""
 DRY_RUN: Final = "dry_run"
 """The field of every write that REST sends in the query."""

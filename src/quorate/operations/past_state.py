@@ -14,10 +14,10 @@ from quorate.views.runs.instant import Moment
 
 
 def as_it_was(context: RequestContext, at: str) -> Moment:
-    """Return the state at the RFC 3339 time ``at``, with holds settled; a note names the block.
+    """Return the state at the time ``at`` (RFC 3339), with holds settled.
 
-    Only callers that see the whole ledger may ask, because the ledger is replayed up to this time.
-    A future time is refused.
+    A note names the last block up to this time. Only callers that may see everything may ask for a
+    past state, which is replayed from the whole ledger. A future time is refused.
     """
     if not context.caller.oversees:
         raise CommandError(

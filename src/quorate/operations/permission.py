@@ -1,11 +1,14 @@
-"""Which callers may give which commands. Everything that is not allowed here is denied.
+"""Which callers may give which commands. Whatever this module does not allow is denied.
 
-Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
-envelopes and caps. A tenant-admin may lower envelopes and caps of its own tenants, and set sharing
-and lending. Users act on the runs of their own tenant. An accounting system sets limits and budgets
-of the owners that are linked to it, and nothing else. The owner of a run comes from the token
-(docs/adr/0019). Claiming nodes takes the scope ``claim``, which only an admin grants, because a
-claim cannot be cut (docs/adr/0027).
+- Only an admin creates owners, and sets parents, targets and weights.
+- Only an admin creates, raises or extends envelopes and caps. A tenant-admin may lower envelopes
+  and caps of its own tenants, and set sharing and lending.
+- Users act on the runs of their own tenant.
+- An accounting system sets limits and budgets of the owners that are linked to it, and nothing
+  else.
+
+The owner of a run comes from the caller's token (docs/adr/0019). To claim nodes, a caller needs the
+scope ``claim``. Only an admin grants this scope, because a claim cannot be cut (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -50,9 +53,10 @@ _LIMITS: Final = (
     "gpu_ms_budget",
     "node_ms_budget",
 )
-"""The limits that a tenant-admin may lower, and an accounting system sets for linked owners."""
+"""The limits that a tenant-admin may lower, and that an accounting system sets for linked owners.
+"""
 _CALLED: Final = {field: typed for typed, field in QUOTA_FIELDS.items()}
-"""A field of a quota -> its name in requests."""
+"""For each field of a quota, its name in requests."""
 AREAS: Final[dict[type, Area]] = {
     Node: Area.FLEET,
     Pool: Area.FLEET,
@@ -61,7 +65,8 @@ AREAS: Final[dict[type, Area]] = {
     Run: Area.RUNS,
     System: Area.SERVICE,
 }
-"""The type of a document -> its area; a token for other areas may not apply it."""
+"""For each type of document, its area. A token that is limited to other areas may not apply such a
+document."""
 
 
 def check_command(view: StateView, caller: Caller, command: Command) -> None:
@@ -88,7 +93,7 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _of_people(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller``, who is not an admin, may not give ``command``."""
+    """Return why ``caller``, who is no admin, may not give ``command``; empty if it may."""
     why = "only an admin may do this"
     match command:
         case RevokeToken(token=name) if name == caller.token:
@@ -123,9 +128,9 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _out_of_scope(caller: Caller, command: Command) -> str:
-    """Return why the content of ``command`` is outside the areas of the token; empty if it is not.
+    """Return why the token's areas do not permit the content of ``command``; empty if they do.
 
-    ``check_role`` checks the area of the operation.
+    The area of the operation itself is checked by ``check_role``.
     """
     limits = f"your token is limited to {', '.join(sorted(caller.areas))}"
     match command:
@@ -147,7 +152,7 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
 
 
 def _of_claim(caller: Caller, command: Command) -> str:
-    """Return why ``caller`` may not claim nodes, or grant that right, by ``command``."""
+    """Return why ``command`` may not claim nodes, or grant this right; empty if it may."""
     match command:
         case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
             return (
@@ -183,9 +188,10 @@ def _no_claim(caller: Caller) -> str:
 
 
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
-    """Raise ``CommandError`` if ``runs`` name runs or sponsors that the caller may not see.
+    """Raise ``CommandError`` if one of ``runs`` names runs or sponsors hidden from the caller.
 
-    The error has the text for a name that does not exist, so that it does not reveal the name.
+    The error has the same text as for a name that does not exist, so that it does not reveal
+    whether the name exists.
     """
     sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
     new |= {run.array.name for run in runs if run.array is not None}
@@ -205,7 +211,7 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
 
 
 def _lends(view: StateView, lender: str, owner: str) -> bool:
-    """Return whether ``lender`` lends to ``owner``; if so, ``owner`` may know its name."""
+    """Return whether ``lender`` lends to ``owner``, who may then know the lender's name."""
     return any(
         line.lending.allow and line.lending.admits(owner)
         for name in view.owner_budgets.get(lender, ())
@@ -222,9 +228,10 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
 
 
 def _acts_for(view: StateView, caller: Caller, owner: str) -> bool:
-    """Return whether the caller may act on the runs of ``owner``.
+    """Return whether ``caller`` may act on the runs of ``owner``.
 
-    A user may act on runs of its own tenant, a tenant-admin also on runs of the tenants below.
+    A user may act on the runs of its own tenant. A tenant-admin may also act on the runs of the
+    tenants below its own.
     """
     is_near = owner == caller.tenant or caller.role is Role.TENANT_ADMIN
     return is_near and sees_owner(view, caller, owner)
@@ -234,8 +241,8 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
     record = view.runs.get(name)
     if record is None or _acts_for(view, caller, record.spec.owner):
         return ""
-    # A hidden resource is refused with the text for a missing one, so that its existence is not
-    # revealed.
+    # A request about a hidden resource is refused with the same text as for a missing one, so that
+    # the text does not reveal whether the resource exists.
     if not sees_owner(view, caller, record.spec.owner):
         raise _missing(f"there is no run {name!r}", "list them: quorate get runs")
     return f"run {name!r}: its owner is {record.spec.owner!r}, but you act for {caller.tenant!r}"
@@ -267,7 +274,7 @@ def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
 
 
 def _missing(subject: str, remedy: str) -> CommandError:
-    """Return the error for a name that does not exist; hidden names get the same text and code."""
+    """Return the error for a missing name; for a hidden name, text and code are the same."""
     return refused([Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)])
 
 
@@ -281,7 +288,7 @@ def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
 
 def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
     old = view.budgets.get(new.name)
-    # A hidden resource gets the same text as one that does not exist.
+    # The text for a hidden resource is the same as for a resource that does not exist.
     if old is None or not sees_owner(view, caller, old.owner):
         return f"budget {new.name!r}: only an admin creates budgets"
     if new.owner != old.owner:
@@ -303,7 +310,7 @@ def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
 
 
 def _raised(old: Envelope, new: Envelope) -> str:
-    """Return how ``new`` grants more than ``old``, or has another purpose; empty if neither."""
+    """Return how ``new`` grants more than ``old``, or serves another purpose; empty if neither."""
     kept = {"sharing", "lending"}
     if new.concurrency > old.concurrency:
         return f"raises its concurrency from {old.concurrency} to {new.concurrency}"
@@ -323,7 +330,7 @@ def _raised(old: Envelope, new: Envelope) -> str:
 
 
 def _loosened(old: Cap, new: Cap | None, kept: set[str]) -> str:
-    """Return how ``new`` limits the envelopes ``kept`` less than ``old``; empty if it does not.
+    """Return how ``new`` limits the envelopes ``kept`` less than ``old``; empty if not.
 
     ``new`` is None if the cap is removed.
     """

@@ -1,4 +1,4 @@
-"""Checks the policies that pools name. Policies are imported only if a command names a policy."""
+"""Checks the policies that pools name; imports policies only if a command names a policy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
-    """Raise ``CommandError`` for the first pool whose policy does not exist, or needs costs.
+    """Raise ``CommandError`` for the first pool whose policy does not exist or lacks costs.
 
-    Also raise the error if a pool gets a policy that takes too long for the runs that the pool
-    already has.
+    Also raise the error if a pool gets a policy that would take too long for the runs that the pool
+    has already.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
@@ -51,7 +51,10 @@ def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
 
 
 def _has(view: StateView, pool: Pool, node: Node) -> bool:
-    """Return whether ``pool`` would have ``node``; ``default`` has nodes that no pool selects."""
+    """Return whether ``node`` would be in ``pool``.
+
+    The pool ``default`` has the nodes that no other pool selects.
+    """
     if pool.name == DEFAULT_POOL:
         return view.pool_of(node) == DEFAULT_POOL
     return matches(pool.selector, dict(node.labels) | node.location)
@@ -82,7 +85,7 @@ def _check(pool: Pool) -> Policy:
             Exit.INVALID,
             f"{where}: there is no policy {pool.policy!r}; use one of: {names}{policies.hint()}",
         )
-    # Only rates on GPUs of one node decide which runs can share GPUs.
+    # Only the rates on GPUs of one node decide which runs can share GPUs.
     together = [each for each in pool.throughputs if not each.flavor.endswith(SPREAD_SUFFIX)]
     has_pairs = any(each.beside for flavor in together for each in flavor.types)
     if known.reads_pairs and not has_pairs:

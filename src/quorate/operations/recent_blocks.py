@@ -1,6 +1,6 @@
-"""The blocks that were decoded last, shared by all followers of a ledger.
+"""The last decoded blocks of a ledger, which all followers of the ledger share.
 
-Nothing is queued for followers: a late follower reads the store again (docs/adr/0019).
+No events are queued for followers: a follower that is late reads the store again (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from quorate.views.notices.notice import KnownView, Notice
 from quorate.views.notices.notice_feed import notices_of
 
 RECENT_EVENTS_MAX: Final = 20_000
-"""The most events that are kept decoded, in whole blocks; the newest block is always kept."""
+"""The most events that are kept decoded. Whole blocks are kept, and the newest block is always
+kept."""
 
 
 class Page:
-    """One decoded block; the trees of its events are made once, on demand."""
+    """One decoded block. The tree of an event is made when it is first needed, and kept."""
 
     __slots__ = ("_notices", "_told", "events", "first_seq", "head")
 
     def __init__(self, block: Block) -> None:
-        # This checks the block's hash. The link to the block before it was checked when the ledger
-        # was opened.
+        # This checks the hash of the block. Its link to the previous block was checked when the
+        # ledger was opened.
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         self.events: Sequence[Event] = open_block(block, after=before)
         self.first_seq = block.first_seq
@@ -38,7 +39,7 @@ class Page:
         self._notices: list[Notice] | None = None
 
     def told(self, seq: int) -> dict[str, Any]:
-        """Return the event ``seq`` for programs; the tree is shared and must not be changed."""
+        """Return the tree of event ``seq`` for programs. It is shared and must not be changed."""
         index = seq - self.first_seq
         found = self._told[index]
         if found is None:
@@ -46,7 +47,7 @@ class Page:
         return found
 
     def notices(self, view: StateView) -> Sequence[Notice]:
-        """Return the notices of the block; all callers share them.
+        """Return the notices of the block, which all callers share.
 
         The state ``view`` must include the block's events.
         """
@@ -83,7 +84,7 @@ class Recent:
     def height_of(self, seq: int) -> int:
         """Return the height of the block that has the event ``seq``, which must exist.
 
-        The block is found by bisection; no block is decoded.
+        The block is found by bisection, without decoding blocks.
         """
         low, high = 1, self.head().height
         while low < high:
@@ -95,8 +96,8 @@ class Recent:
         return low
 
     def _block(self, height: int) -> Block:
-        # A store reads several blocks at a time, so a reader that continues uses the blocks that
-        # were read ahead.
+        # A store reads several blocks at a time. A reader that continues uses the blocks that were
+        # read ahead.
         block = next(self._ahead, None) if height == self._ahead_height else None
         if block is None:
             self._ahead = self._store.blocks(from_height=height)

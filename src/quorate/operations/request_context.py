@@ -1,8 +1,8 @@
 """The request context: a ledger as of now, and the caller.
 
-For readers, changes that are due since the last event, such as holds that ran out, are made in an
-overlay. So amounts are right to the millisecond. The next command that writes records these
-changes.
+Since the last event, changes may have become due, such as the end of a hold. For a read, these
+changes are made in an overlay, so that amounts are right to the millisecond. The next command that
+writes records the changes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
 
 Signer = Callable[[State, Head, int], Checkpoint]
-"""Signs the end of a ledger, given its state and the time, with the ledger's key."""
+"""A function that signs the end of a ledger with the ledger's key, given the state and the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideLedger:
-    """The signer, logs, reports and mail domains with which a service answers requests.
+    """What a service needs besides its ledger: the signer, logs, reports and mail domains.
 
-    Unlike the ledger, they can be used on any thread and in any process. The fields are those of
-    ``RequestContext``.
+    Unlike the ledger, these can be used on any thread and in any process. The fields mean the same
+    as in ``RequestContext``.
     """
 
     name: str = "the ledger"
@@ -56,9 +56,9 @@ ONLY_A_LEDGER: Final = BesideLedger()
 
 
 class Instant:
-    """A state at one instant, and values derived from it; all requests about the instant share it.
+    """A state at one instant, with values derived from it, for all requests about the instant.
 
-    The state must not change while the instant is used.
+    The state must not change while this object is used.
     """
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool) -> None:
@@ -77,13 +77,13 @@ class Instant:
 
     @cached_property
     def stopped(self) -> tuple[str, ...]:
-        """The runs whose money has ended, although no event records it yet."""
+        """The runs whose money has ended, although no event has recorded this yet."""
         events = self._log.events
         return tuple(event.run for event in events if isinstance(event, RunRequeued))
 
     @cached_property
     def shown(self) -> Outlook:
-        """The outlook on the state with holds settled; the recorded outlook if nothing was due."""
+        """The outlook on the state with holds settled, or the recorded one if nothing is due."""
         if not self._log.events:
             return self.outlook
         return Outlook(self._log.view, self.now_ms, has_executor=self.outlook.has_executor)
@@ -93,17 +93,22 @@ class Instant:
 class RequestContext:
     """The context of one request. ``prefix`` are the CLI options that reach the same ledger.
 
-    If ``signer`` is None, no checkpoint can be signed. ``recent`` are the decoded blocks that all
-    followers of the ledger share; if it is None, each follower reads the store. ``logs`` has the
-    output of runs, ``reports`` the reports of simulations, ``accounting`` the status of the link to
-    an accounting system, ``clock_control`` the check of the wall clock, and ``quorum`` the services
-    of the ledger; each is None if it does not exist. ``mail_domains`` are the domains to which the
-    service sends the mail that runs ask for; None without a service. ``is_executed`` means that the
-    executor of another engine runs the work; the engine here only reads. ``instant`` is the shared
-    instant of answers to several callers; if it is None, the answer is as of now. ``widths_max`` is
-    the most widths of all runs in one request if other requests wait for the same ledger
-    (``batch_bounds.py``); None means no limit. When ``go_on`` returns False, the decision of an
-    order is given up.
+    - ``signer`` signs checkpoints. If it is None, no checkpoint can be signed.
+    - ``recent`` has the decoded blocks that all followers of the ledger share. If it is None, each
+      follower reads the store.
+    - ``logs`` has the output of runs, ``reports`` the reports of simulations, ``accounting`` the
+      status of the link to an accounting system, ``clock_control`` the check of the wall clock, and
+      ``quorum`` the services of the ledger. Each of these is None if it does not exist.
+    - ``mail_domains`` are the domains to which the service sends the mail that runs ask for. It is
+      None without a service.
+    - ``is_executed`` means that the executor of another engine runs the work, and that the engine
+      here only reads.
+    - ``instant`` is the instant that answers to several callers share. If it is None, the answer is
+      as of now.
+    - ``widths_max`` is the most widths of all runs in one request, if other requests wait for the
+      same ledger (``batch_bounds.py``). None means no limit.
+    - ``go_on`` is called during the decision of an order. When it returns False, the decision is
+      stopped.
     """
 
     engine: Engine
@@ -126,7 +131,7 @@ class RequestContext:
 
     @property
     def has_executor(self) -> bool:
-        """Whether a stop lasts until an executor confirms it."""
+        """Whether a stop is complete only when an executor confirms it."""
         return self.is_executed or self.engine.executor is not None
 
     @property
@@ -157,12 +162,12 @@ class RequestContext:
 
     @property
     def outlook(self) -> Outlook:
-        """Values derived from the recorded state, as of now."""
+        """The outlook as of now: values derived from the recorded state."""
         return self._instant.outlook
 
     @cached_property
     def moment(self) -> Moment:
-        """The state with holds settled; a note names the caller's runs whose money has ended."""
+        """The state with holds settled. A note names the caller's runs whose money has ended."""
         shown = self._instant.shown
         found = Moment(
             shown.view,
@@ -188,7 +193,7 @@ class RequestContext:
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksContext:
-    """A context that reads the blocks alone: for a ledger that cannot be folded."""
+    """A context that reads only blocks, for a ledger from which no state can be computed."""
 
     store: EventStore
     clock: Clock
@@ -198,13 +203,13 @@ class BlocksContext:
 
     @property
     def now_ms(self) -> int:
-        """The time; it may go back, because there is no state to compare it with."""
+        """The time of the clock, even if it went back: there is no state to compare it with."""
         return self.clock.now_ms()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallerContext:
-    """A request context for requests of a caller about itself; no ledger is read."""
+    """The context for requests of a caller about itself, which read no ledger."""
 
     caller: Caller
     tenants: Tenants

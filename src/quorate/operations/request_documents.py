@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from quorate.model.state.state_view import StateView
 
 RUNS: Final = Bare("Run")
-"""A document to submit or plan is a run, with or without ``kind: Run``."""
+"""The default kind of documents to submit or plan: ``kind: Run`` may be left out."""
 
 
 def read_trees(
     trees: Sequence[dict[str, Any]], tenant: str = "", *, bare: Bare | None = None
 ) -> list[Document]:
-    """Parse ``trees`` as documents, or raise an error with every fault of all of them.
+    """Parse ``trees`` as documents, or raise one error with every fault of every document.
 
     Runs without an owner belong to ``tenant``, if there is one. ``bare`` is the kind of a document
     without ``apiVersion`` and ``kind``.
@@ -63,7 +63,7 @@ def _owned(document: Document, tenant: str) -> Document:
 def changed_document(
     tree: dict[str, Any], assignments: Sequence[str], *, source: str, needs_owner: bool = True
 ) -> Document:
-    """Apply ``assignments`` to ``tree``, and parse the result as a document.
+    """Set the fields of ``assignments`` in ``tree``, and parse the result as a document.
 
     Raises ``CommandError`` with the faults of the result.
     """
@@ -88,9 +88,9 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
-    """Return the specs of ``documents``: the client's defaults are added, arrays become tasks."""
-    # The imported module needs the ledger's tables. A client that only sends documents needs
-    # neither.
+    """Return the specs of ``documents``, with the caller's defaults, and with arrays as tasks."""
+    # The imported module needs the tables of the ledger. A client that only sends documents needs
+    # neither the module nor the tables.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()

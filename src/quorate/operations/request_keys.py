@@ -1,7 +1,8 @@
 """Idempotency keys: how a request with a key is identified in the ledger.
 
-A key belongs to its caller: the same text from another caller is another key. A digest of the
-request's content is recorded, so that a key cannot be used for two different requests.
+A key belongs to its caller: the same text from another caller is a different key. With the key, the
+ledger records a digest of the request's content, so that a key cannot be used for two different
+requests.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 
 
 def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
-    """Return whether the ledger remembers a request with the key and the content of ``asked``.
+    """Return whether the ledger still has a request with the key and the content of ``asked``.
 
-    If so, the effects of this first request are in the ledger. For example, a resource that the
-    first request removed is gone.
+    If so, this first request already had its effects. For example, a resource that it removed is
+    gone, so the repetition must not be refused because of a missing resource.
     """
     key = getattr(asked, KEY, None)
     if key is None or getattr(asked, DRY_RUN, False):
@@ -56,9 +57,9 @@ def _digest(operation: Operation, asked: Struct) -> str:
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return the key as the ledger records it: ``TENANT/USER/KEY``, for the caller and ``key``.
+    """Return the key of the caller as the ledger records it: ``TENANT/USER/KEY``.
 
-    Slashes in the names of the tenant and the user are encoded.
+    Slashes in the name of the tenant and in the name of the user are encoded.
     """
     return f"{quote(caller.tenant, safe='')}/{quote(caller.user, safe='@')}/{key}"
 

@@ -1,8 +1,8 @@
-"""Document fields that only Quorate writes: callers may repeat such a field, but not set it.
+"""Document fields that only Quorate writes: callers may repeat their values, but not set them.
 
-A workload is started and stopped with the run that names it. So whoever may set the field may start
-and stop the workload. The service that admits Jobs writes the field, for the owner of the namespace
-(docs/adr/0047).
+Quorate starts and stops a workload together with the run that names it. So a caller that could set
+this field could start and stop any workload. The service that admits Jobs writes the field, for the
+owner of the namespace (docs/adr/0047).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from quorate.model.state.state_view import StateView
 
 
 def own_field_faults(view: StateView, command: Command) -> list[Refusal]:
-    """Return a refusal for each run of ``command`` that sets a field that only Quorate writes.
+    """Return a refusal for each run of ``command`` that sets a field which only Quorate writes.
 
-    An unchanged run sets no field, so a document that a caller has read can be applied again.
+    A run that is unchanged sets no field, so a caller can apply a document again that it has read.
     """
     return [
         Refusal(

@@ -1,4 +1,4 @@
-"""Notes and reasons that people write; the ledger records each as one printable line."""
+"""Notes and reasons that people write. The ledger records each of them as one printable line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ _NOTES: Final = ("note", "reason")
 
 
 def checked_line(text: str, field: str) -> str:
-    """Return ``text``, which may be empty; raises ``CommandError`` unless it is one line."""
+    """Return ``text``, which may be empty; raise ``CommandError`` if it is not one line."""
     if text.isprintable():
         return text
     raise CommandError(Exit.INVALID, f"{field}: must be one printable line")
 
 
 def check_notes(asked: Struct) -> None:
-    """Raise ``CommandError`` unless the note or reason of a request is one printable line.
+    """Raise ``CommandError`` if a note or reason of the request is not one printable line.
 
-    Otherwise a note could imitate further lines of the log, or send control codes to a terminal.
+    A note of several lines could imitate lines of the log, and other characters could control a
+    terminal.
     """
     for field in _NOTES:
         checked_line(getattr(asked, field, "") or "", field)

@@ -1,8 +1,9 @@
 """The table of all operations; docs/reference/operations.md is generated from it.
 
-CLI, REST, gRPC and clients are registered from it, and a test checks that each of them has every
-operation. A command needs one operation, and importing all request types would take longer than the
-command itself. So modules are imported one by one, until one has the requested operation.
+The CLI, REST, gRPC and the clients get their operations from this table, and a test checks that
+each of them has every operation. A command needs only one operation, and importing all request
+types would take longer than the command itself. So modules are imported one by one, until a module
+has the requested operation.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _MODULES: Final = (
     "quorate.operations.service.report_operations",
     "quorate.operations.fleet.observe_operations",
 )
-"""The modules with operations; the modules of the most frequent commands come first."""
+"""The modules that have operations. The modules of the most frequent commands come first."""
 
 
 class _Operations(Mapping[str, Operation]):
-    """Name -> operation, in the order of the modules."""
+    """A mapping from name to operation, in the order of the modules."""
 
     def __init__(self) -> None:
         self._found: dict[str, Operation] = {}
@@ -56,7 +57,7 @@ class _Operations(Mapping[str, Operation]):
         return self._found
 
     def _read_on(self, name: str) -> None:
-        """Import a module, unless it was imported; safe if two threads do so at once."""
+        """Import the module ``name``, if it is not imported yet. Two threads may do so at once."""
         if name not in self._read:
             module = import_module(name)
             self._found.update({each.name: each for each in module.OPERATIONS})
@@ -64,4 +65,4 @@ class _Operations(Mapping[str, Operation]):
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = _Operations()
-"""Name -> operation."""
+"""All operations, by name."""

@@ -1,6 +1,7 @@
 """Errors for names that do not exist, with the nearest name that the caller may see.
 
-A resource that the caller may not see gets the same error, so that its existence is not revealed.
+The error for a resource that the caller may not see is the same, so that it does not reveal whether
+the resource exists.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
     """Return the error that there is no ``kind`` with the name ``name``.
 
     The error suggests the nearest name, or else the command that lists the names. ``more`` is added
-    in either case.
+    to the text in both cases.
     """
     known = _known(view, caller, kind)
     tasks = array_tasks(view, caller, name) if kind == "run" else None
@@ -47,7 +48,7 @@ def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "
 def array_tasks(view: StateView, caller: Caller, name: str) -> str | None:
     """Return the text that lists the tasks of an array, if ``name`` looks like one of its tasks.
 
-    None if ``name`` does not look like a task of an array that the caller may see.
+    The result is None if ``name`` does not look like a task of an array that the caller may see.
     """
     array, underscore, index = name.rpartition("_")
     if not (underscore and index.isdecimal() and sees_array(view, caller, array)):
@@ -58,7 +59,7 @@ def array_tasks(view: StateView, caller: Caller, name: str) -> str | None:
 
 
 def _begun(name: str, known: Collection[str]) -> str | None:
-    """Return the first of ``known`` that begins with ``name`` and a dash, like a generated name."""
+    """Return the first of ``known`` that begins with ``name`` and a dash, as generated names do."""
     return next((each for each in known if each.startswith(f"{name}-")), None)
 
 
@@ -73,7 +74,7 @@ def check_run(context: RequestContext, name: str, kind: str = "run", more: str =
 
 
 def _is_array(view: StateView, name: str) -> CommandError:
-    """Return the error for the name of an array if the name of one run is needed."""
+    """Return the error for the name of an array where the name of one run is needed."""
     spec = view.runs[view.arrays[name].first].spec
     assert spec.array is not None, spec
     return CommandError(
@@ -84,9 +85,10 @@ def _is_array(view: StateView, name: str) -> CommandError:
 
 
 def check_run_owners(context: RequestContext, runs: Iterable[Run]) -> None:
-    """Raise ``CommandError`` if a run's owner does not exist and a similar name does.
+    """Raise ``CommandError`` if a run's owner does not exist, but one of a similar name does.
 
-    Other unknown owners are left to the decision, which reports all faults of a run together.
+    If no owner has a similar name, there is no error here: the decision reports all faults of a run
+    together.
     """
     view, caller = context.recorded, context.caller
     for run in runs:
@@ -123,7 +125,7 @@ def newest_runs(view: StateView, caller: Caller, kind: str) -> list[str]:
 
 
 def _known(view: StateView, caller: Caller, kind: str) -> Collection[str]:
-    """Return the names of ``kind`` that an unknown name is compared with."""
+    """Return the names of ``kind`` with which an unknown name is compared."""
     match kind:
         case "run" | "claim":
             return newest_runs(view, caller, kind)

@@ -1,6 +1,7 @@
-"""Visibility: all callers see the fleet and its rules; tenants see their own resources.
+"""Visibility: all callers see the fleet and its rules; a tenant sees only its own resources.
 
-A tenant sees itself and its descendants. Admins and auditors see everything.
+To a tenant belong its own resources and those of its descendants. Admins and auditors see
+everything.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Tenants:
 
 
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
-    """Return the tenants whose resources ``caller`` sees: its own and all below it.
+    """Return the tenants whose resources ``caller`` sees: its own tenant, and all below it.
 
     An accounting system sees the linked tenants, but no tenants below them.
     """
@@ -64,7 +65,7 @@ def _seen(
 
 
 def seen_by(view: StateView, caller: Caller) -> frozenset[str] | None:
-    """Return the tenants whose resources ``caller`` may see; None means all."""
+    """Return the tenants whose resources ``caller`` may see; None means all tenants."""
     return None if caller.oversees else tenants_of(view, caller)
 
 
@@ -112,7 +113,8 @@ OWNERS: Final[dict[str, Callable[[StateView, str], str]]] = {
     "claim": _run_owner,
     "charge": lambda view, name: _run_owner(view, name.partition("/")[0]),
 }
-"""Kind -> the owner of a resource. Kinds that are not here are visible to all callers."""
+"""For each kind, a function that returns the owner of a resource. Kinds that are not here are
+visible to all callers."""
 
 
 def visible(view: StateView, caller: Caller, kind: Kind, names: Sequence[str]) -> list[str]:

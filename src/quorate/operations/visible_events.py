@@ -1,8 +1,8 @@
 """Which callers may see which events of the ledger.
 
-All callers see events of the fleet, its rules and conflicts. Events of runs, budgets and tenants
-are visible to their tenant and the tenants above it. An event type that is not listed here is
-visible to admins and auditors only.
+All callers see the events about the fleet, its rules and conflicts. An event about a run, a budget
+or a tenant is visible to the tenant concerned, and to the tenants above it. An event type that is
+not listed here is visible only to admins and auditors.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _EVERYBODYS: Final = (
 
 
 class Sight:
-    """Decides, for one answer, which events and names a caller may see in the state ``view``."""
+    """Decides for one answer which events and names a caller may see, in the state ``view``."""
 
     def __init__(self, view: StateView, caller: Caller) -> None:
         self._view = view
         self._sees_all = caller.oversees
         self._mine = tenants_of(view, caller)
-        # The owners of runs in earlier events; None if there is no such run. A run's owner never
-        # changes.
+        # The owners of runs that were looked up before; None if there is no such run. The owner of
+        # a run never changes.
         self._owners: dict[str, str | None] = {}
         self.redaction = Redaction(view, seen_by(view, caller))
 
@@ -81,9 +81,10 @@ class Sight:
         return self.redaction.event(event)
 
     def warnings(self, decision: Decision) -> tuple[str, ...]:
-        """Return the warnings of ``decision`` that the caller may see: all of them, or none.
+        """Return the warnings of ``decision`` if the caller may see them; otherwise return none.
 
-        Warnings mention targets of siblings, and the sum that all envelopes grant.
+        Not every caller may see them, because they mention targets of siblings, and the sum of all
+        envelopes.
         """
         return decision.warnings if self._sees_all else ()
 
@@ -110,8 +111,8 @@ class Sight:
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
-                # Stored, so that later events about the run need no lookup, not even in the
-                # archive.
+                # The owner is stored, so that later events about the run need no lookup, which may
+                # have to read the archive.
                 self._owners[event.run.name] = event.run.owner
                 return {event.run.owner}
             case _:
@@ -126,7 +127,7 @@ class Sight:
 
 
 def _runs_of(event: Event) -> set[str]:
-    """Return the runs that ``event`` is about; both runs for a filled spare or a recalled loan."""
+    """Return the runs that ``event`` is about: two runs for a filled spare or a recalled loan."""
     match event:
         case ConflictWithdrawn():
             return set(event.runs)

@@ -1,1 +1,1 @@
-"""Operations on nodes, claims, conflicts, logs and passing time, and on the fleet as a whole."""
+"""Operations on nodes, claims, conflicts, logs and due changes, and on the whole fleet."""

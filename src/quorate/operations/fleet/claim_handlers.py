@@ -1,4 +1,4 @@
-"""Claims: whole nodes for one user until a stated end, and their early release."""
+"""Claims: whole nodes for one user until a stated end, and the early release of a claim."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def claim_document(
 ) -> Document:
     """Return the claim of ``gpus`` as a document.
 
-    Raises ``CommandError`` with every fault; ``words`` has the names that faults use for fields.
+    Raises ``CommandError`` with every fault. ``words`` has the field names that the texts of faults
+    use.
     """
     spec: dict[str, Any] = {
         "resources": {"gpuType": asked.flavor, "totalGPUs": gpus},
@@ -91,7 +92,7 @@ def claim_document(
 
 
 def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
-    """Return the number of GPUs of each requested node; raises an error if the nodes differ."""
+    """Return how many GPUs each requested node has; raise an error if the nodes differ."""
     pool, flavor = asked.pool or _DEFAULT_POOL, asked.flavor
     wanted = selector_of(asked.selector)
     sizes = {

@@ -32,8 +32,8 @@ class MarkNode(Write, kw_only=True, frozen=True):
 class NodeWiped(Write, kw_only=True, frozen=True):
     """A report that a node is clean or, if ``failed``, could not be wiped.
 
-    If ``after`` names a claim, the report counts only if this claim was the last one on the node.
-    So a late report does not free a node that was claimed again.
+    If ``after`` names a claim, the report is ignored unless this claim was the last claim on the
+    node. So a late report does not free a node that was claimed again.
     """
 
     node: Name
@@ -43,10 +43,10 @@ class NodeWiped(Write, kw_only=True, frozen=True):
 
 
 class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
-    """A claim of whole ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``.
+    """A claim of ``nodes`` whole nodes, or of ``gpus`` GPUs of whole nodes, for a ``duration``.
 
-    A duration is like 8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the
-    token; ``name`` is generated if it is missing.
+    A duration is a text such as 8h or 2d. Without ``owner`` and ``user``, the claim is for the
+    tenant and the user of the token. Without ``name``, a name is generated.
     """
 
     flavor: Name
@@ -70,13 +70,14 @@ class ReleaseClaim(Write, kw_only=True, frozen=True):
 
 
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
-    """How many GPUs to free, in addition to those that are free, and in which scope.
+    """How many GPUs to free, in addition to GPUs that are free already, and in which scope.
 
     If no domains are given, the scope has all domains. A domain is given by its key,
-    region/cluster/domain, or by the last part of its key if that part is unique. ``regions`` and
-    ``clusters`` limit the domains to those within them. A ``cap``, given as BUDGET/CAP, replaces
-    flavor, domains and pool: GPUs that the cap bounds are freed. Without ``pool``, the pool is
-    ``default`` if it has the flavor, else the only pool that has it.
+    region/cluster/domain, or by the last part of the key if no other domain has the same last part.
+    ``regions`` and ``clusters`` limit the scope to domains in these regions and clusters. If a
+    ``cap`` is given, as BUDGET/CAP, the scope is the GPUs that this cap limits; do not give a
+    flavor, domains or a pool then. Without ``pool``, the pool is ``default`` if it has nodes of the
+    flavor, else the only pool that has such nodes.
     """
 
     deficit: Count
@@ -95,8 +96,8 @@ class Tick(Write, kw_only=True, frozen=True):
 class Resolution(Given, kw_only=True, frozen=True):
     """The result of freeing GPUs by hand.
 
-    A dry run has only the ``contest``: the cuts, the runs that would enter the lottery with their
-    odds, and a dummy draw. An answer that is not a dry run has all fields of an outcome.
+    The answer to a dry run has only the ``contest``: the cuts, the runs that would enter the
+    lottery, with their odds, and a simulated draw. Any other answer has all fields of an outcome.
     """
 
     dry_run: bool

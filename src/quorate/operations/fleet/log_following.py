@@ -1,4 +1,4 @@
-"""Following the output of a run: its lines from a number on, until the run is over."""
+"""Follows the output of a run: the lines from a line number on, until the run is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate.ports.log_port import Logs, Output
 class LogFollower:
     """Reads the output of ``run`` from line ``next`` on.
 
-    Only the ledger thread may call ``check``. ``read`` reads files, so other threads call it.
+    Only the ledger thread may call ``check``. Other threads call ``read``, because it reads files.
     """
 
     def __init__(self, logs: Logs, run: str, first: int) -> None:
@@ -27,17 +27,18 @@ class LogFollower:
         self.is_over = False
 
     def check(self, context: RequestContext) -> None:
-        """Check whether the run is over; raises ``CommandError`` if the caller may not see it.
+        """Check whether the run is over; raise ``CommandError`` if the caller may not see it.
 
-        A run that is over writes nothing more, so a read after this check gets all output.
+        A run that is over writes nothing more. So if the run is over, a read after this check gets
+        all of its remaining output.
         """
         check_run(context, self.run)
         self._is_run_over = context.recorded.runs[self.run].phase in TERMINAL
 
     def read(self) -> dict[str, Any] | None:
-        """Return the next lines, as ``run-logs`` does; None if there are none now.
+        """Return the next lines, in the form of ``run-logs``; None if there are no more lines now.
 
-        The last result has ``ended``, and may have no lines.
+        The last result of a run that is over has ``ended``, even if it has no lines.
         """
         is_run_over = self._is_run_over
         found = self._logs.read(self.run, first=self.next, limit=LINES_MAX)

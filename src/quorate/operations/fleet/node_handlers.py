@@ -1,4 +1,4 @@
-"""Nodes: status reports by people and monitors, and the wipe after a claim."""
+"""Nodes: changes of status by people and monitors, and reports of the wipe after a claim."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _INSTEAD: Final = {
     ("recover", NodeStatus.CORDONED): "uncordon",
     ("uncordon", NodeStatus.FAILED): "recover",
 }
-"""A verb that does not fit the status of a node -> the verb to use instead."""
+"""For each verb, the verb to use instead if the first one does not fit the status of a node."""
 
 
 def mark_node(
     context: RequestContext, asked: fleet_operations.MarkNode, operation: Operation
 ) -> Order:
-    """Return the order to give a node the status of the operation, such as cordoned."""
+    """Return the order to give a node the status that the operation names, such as cordoned."""
     verb, name = operation.about, asked.node
     check_node(context, name)
     now = context.recorded.node_status.get(name, NodeStatus.READY)

@@ -1,7 +1,7 @@
 """The fleet in summary, and the output of a run.
 
-Every caller may see how much of the fleet is in use, but only its own tenants' names. Output exists
-if an executor keeps it.
+Every caller may see how much of the fleet is in use, but only the names of its own tenants. The
+output of a run can be shown if an executor keeps the output.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _check_pool(context: RequestContext, pool: str | None) -> None:
 
 
 NO_LOGS: Final = "no-logs"
-"""The fault of a request for output that is not kept."""
+"""The fault code of a request for output that no executor keeps."""
 
 
 def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> Answer:
@@ -79,12 +79,12 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     found = logs.read(name, first=first, limit=limit)
     notes: tuple[str, ...] = ()
     if found is None:
-        # A follower gets the first lines when they are written.
+        # A follower will get the first lines as soon as these are written.
         found = Output(lines=(), first=asked.from_, is_last=True)
         notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
     # A run that is over writes nothing more: its leases have ended, and no process is left.
     ended = found.is_last and context.recorded.runs[name].phase in TERMINAL
-    # The request does not include lines that were written during the read.
+    # Lines that were written during the read are not in this answer.
     more = not found.is_last and (asked.tail is None or len(found.lines) < limit)
     return Answer(
         tree=lambda: logs_tree(name, found, ended=ended, more=more),
@@ -94,7 +94,7 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
 
 
 def kept_logs(context: RequestContext, name: str) -> Logs:
-    """Return the logs that have, or will have, the output of a run.
+    """Return the object from which the output of a run can be read, now or later.
 
     Raises ``CommandError`` if no executor keeps the output.
     """
@@ -118,7 +118,7 @@ def kept_logs(context: RequestContext, name: str) -> Logs:
 
 
 def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
-    """Raise an error, which names the command to use, if the pool's cluster keeps the output."""
+    """Raise an error if the pool's cluster keeps the output; it names the command to use."""
     name, owner = record.spec.name, record.spec.owner
     pool = context.moment.view.pools[record.spec.pool]
     if pool.executor is not PoolExecutor.KUBERNETES:

@@ -107,9 +107,9 @@ class NodeColumns(Given, kw_only=True, frozen=True):
 
 
 class LeaseColumns(Given, kw_only=True, frozen=True):
-    """Leases as columns; the names of other tenants are withheld.
+    """Leases as columns, without the names of tenants that the caller may not see.
 
-    Each lease began at ``startMs`` and is paid until ``untilMs``.
+    Each lease began at ``startMs``, and is paid for until ``untilMs``.
     """
 
     name: tuple[str, ...]
@@ -133,7 +133,7 @@ class HeldColumns(Given, kw_only=True, frozen=True):
 
 
 class MapGiven(Given, kw_only=True, frozen=True):
-    """Every node and the leases on its GPUs, as of the event ``sequence``."""
+    """Every node, and the leases on its GPUs, after the event with the number ``sequence``."""
 
     sequence: int
     nodes: NodeColumns
@@ -144,7 +144,8 @@ class MapGiven(Given, kw_only=True, frozen=True):
 class LogLine(Given, kw_only=True, frozen=True):
     """One line of output; ``stream`` is ``out`` or ``err``.
 
-    ``rank`` is the process that wrote it; null for a line that the executor itself wrote.
+    ``rank`` is the number of the process that wrote the line. It is null if the executor itself
+    wrote the line.
     """
 
     number: int
@@ -158,7 +159,8 @@ class LogLine(Given, kw_only=True, frozen=True):
 class Logs(Given, kw_only=True, frozen=True):
     """Lines in order; ``next`` is the number of the next line to request.
 
-    ``more`` means that further lines exist now, ``ended`` that no further line will be written.
+    ``more`` means that further lines exist now. ``ended`` means that no further line will be
+    written.
     """
 
     run: str
@@ -184,8 +186,8 @@ class RunProgress(Given, kw_only=True, frozen=True):
     """The reports of a run: its last step, and the reports before it, oldest first.
 
     ``total`` is the number of steps that the run declares, or reports as the figure ``total``.
-    ``steps_per_second`` is the rate since the run's processes last started, as far back as reports
-    are kept.
+    ``steps_per_second`` is the rate since the run's processes last started, or since the oldest
+    report that is kept.
     """
 
     run: str

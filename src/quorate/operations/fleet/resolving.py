@@ -1,4 +1,4 @@
-"""Conflicts that an operator declares by hand, and the recording of due changes."""
+"""Conflicts that an operator declares by hand, and the command that records due changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quorate.views.word_forms import until
 def resolve(
     context: RequestContext, asked: fleet_operations.Resolve, operation: Operation
 ) -> Answer | Order:
-    """Return the order to free GPUs in a scope; for a dry run, the expected result."""
+    """Return the order to free GPUs in a scope; for a dry run, return the expected result."""
     del operation
     command = _command(context.recorded, asked)
     if asked.dry_run:
@@ -49,7 +49,7 @@ def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Opera
 
 
 def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
-    """Return the command; raises ``CommandError`` for unknown names."""
+    """Return the command to free the requested GPUs; raise ``CommandError`` for unknown names."""
     flavor = asked.flavor
     if asked.cap is not None:
         if flavor is not None or asked.domains or asked.regions or asked.clusters:
@@ -76,7 +76,7 @@ def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
 
 
 def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
-    """Return the pool if none is named: the default one, or the only one with the flavor."""
+    """Return the pool for a request without one: ``default``, or the only pool with ``flavor``."""
     if DEFAULT_POOL in pools or not pools:
         return DEFAULT_POOL
     if len(pools) > 1:
@@ -85,7 +85,7 @@ def _only_pool(pools: AbstractSet[str], flavor: str) -> str:
 
 
 def _within(asked: fleet_operations.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
-    """Return the domains of ``known`` that are in the requested regions and clusters."""
+    """Return those domains of ``known`` that are in the requested regions and clusters."""
     places = {key: tuple(key.split("/")) for key in known}
     for number, (what, wanted) in enumerate(
         (("region", asked.regions), ("cluster", asked.clusters))
@@ -100,7 +100,7 @@ def _within(asked: fleet_operations.Resolve, known: Sequence[str], flavor: str) 
 
 
 def _domain(word: str, known: Sequence[str], flavor: str) -> str:
-    """Return the key of the domain that ``word`` means, by its whole key or its last part."""
+    """Return the key of the domain that ``word`` names, by the whole key or by its last part."""
     if word in known:
         return word
     matching = [key for key in known if key.endswith(f"/{word}")]
@@ -117,7 +117,7 @@ def _missing(what: str, known: Iterable[str]) -> CommandError:
 
 
 def _expected_result(context: RequestContext, command: Resolve) -> Answer:
-    """Return the expected result of the conflict in the present state; nothing is recorded."""
+    """Return the result that the conflict would have in the present state; record nothing."""
     view, now_ms = context.recorded, context.now_ms
     question = by_hand(view, command)
     found = foresee(view, question, now_ms + view.pools[question.scope.pool].notice_ms)

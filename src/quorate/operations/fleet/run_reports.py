@@ -18,7 +18,7 @@ from quorate.views.runs.progress_view import (
 
 
 def progress_in(context: RequestContext, record: RunRecord) -> Progress | None:
-    """Return the progress of a run; None if no report of it is kept."""
+    """Return the progress of a run; None if no report of the run is kept."""
     if context.logs is None:
         return None
     rounds = record.spec.rounds

@@ -1,1 +1,1 @@
-"""Operations that plan, explain and watch, and operations on the ledger itself."""
+"""Operations that plan runs, explain waits and watch events; operations on the ledger itself."""

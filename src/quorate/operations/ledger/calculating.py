@@ -1,4 +1,4 @@
-"""The calculus: computes a decision from the state in the request, and from nothing else."""
+"""Calculations: compute a decision from the state in the request, and from nothing else."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ ROUNDS: Final = "rounds"
 STEPS_MAX: Final = 100
 """The most steps of a scenario that a service plays."""
 THINGS_MAX: Final = 500
-"""The most nodes, runs and documents in the world of a scenario; each step shows all of them."""
+"""The most nodes, runs and documents in the world of a scenario. The limit is needed because the
+answer shows all of them after each step."""
 _THINGS: Final = ("nodes", "runs", "documents")
 
 
 def calculate(context: AnyContext, asked: Calculate, operation: Operation) -> Answer:
-    """Return the decision in the given world; the ledger is not read."""
+    """Return the decision in the given world, without reading the ledger."""
     del context, operation
     if asked.kind == SCENARIO:
         _check_size(asked.world)

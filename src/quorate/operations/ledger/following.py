@@ -1,4 +1,4 @@
-"""Following a ledger: the events that a caller may see, from a cursor on."""
+"""Follows a ledger: reads the events that a caller may see, from a cursor on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from quorate.operations.request_context import RequestContext
 from quorate.operations.visible_events import Sight
 
 LOOKED_AT_MAX: Final = 10_000
-"""The most events that one read covers, so that hidden events cannot delay other callers."""
+"""The most events that one read examines. Without this limit, a read that skips many hidden events
+would delay other callers."""
 
 
 class Follower:
-    """Reads events from a cursor on, for ``caller``."""
+    """Reads events for ``caller``, from a cursor on."""
 
     def __init__(self, place: Cursor, caller: Caller, watched: Watched) -> None:
         self._place = place
@@ -38,8 +39,8 @@ class Follower:
     def read(self, limit: int) -> list[Shown]:
         """Return the next events that the caller may see, at most ``limit``.
 
-        An empty list does not mean that the end is reached, because hidden events move the cursor,
-        too. ``is_behind`` says whether there is more to read.
+        The list may be empty before the end of the ledger is reached, because a read may find only
+        hidden events. ``is_behind`` says whether there is more to read.
         """
         assert limit > 0, limit
         found: list[Shown] = []
@@ -53,7 +54,8 @@ class Follower:
                 place.seq = seq
                 if sight.sees(event) and self._watched.concerns(event, view):
                     told = sight.told(event)
-                    # Only trees without redaction are made once and shared by all watchers.
+                    # A tree from which no names are removed is made only once, and all watchers
+                    # share it.
                     found.append(
                         Shown(seq, page.told(seq))
                         if told is event
@@ -65,7 +67,7 @@ class Follower:
 
 
 def watch_events(context: RequestContext, asked: WatchEvents, operation: Operation) -> Follower:
-    """Return a follower from the requested event on, or from now on."""
+    """Return a follower that begins with the requested event, or with the next event."""
     del operation
     watched = watched_of(asked)
     watched.check(context.recorded, context.caller)

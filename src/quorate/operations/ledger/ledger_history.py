@@ -1,4 +1,4 @@
-"""The ledger itself: lists its events, signs its end, exports all of it."""
+"""The ledger itself: lists its events, signs its end, and exports the whole ledger."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ EXPORT_FORMAT: Final = "quorate-export/1"
 
 
 LOOKED_AT_MAX: Final = 100_000
-"""The most events that one page reads; the answer says where to continue."""
+"""The most events that are read for one page. The answer says where to continue."""
 BACK_BLOCKS: Final = 128
 """The most blocks in one read while the ledger is read backwards from its end."""
 
 
 def list_events(context: RequestContext, asked: ListEvents, operation: Operation) -> Answer:
-    """Return events that the caller may see: the first from a sequence on, or the last."""
+    """Return events that the caller may see: the first from a sequence on, or the last ones."""
     del operation
     view = context.recorded
     wanted = _Wanted(view, Sight(view, context.caller), asked)
@@ -71,7 +71,7 @@ class _Wanted:
         self._sight = sight
         self._is_chosen, run = _chosen(view, sight, asked)
         self.is_about_one = asked.run is not None or asked.about is not None
-        # No event about a run comes before its submission.
+        # No event about a run comes before the submission of the run.
         record = None if run is None else view.runs.get(run)
         self.first = 1 if record is None else record.seq
 
@@ -88,8 +88,8 @@ def _first_from(
     """Return the first ``limit`` events from ``first`` on, and the sequence to continue from."""
     end = context.recorded.seq
     if limit is None:
-        # Only the user that opened the ledger's file may list all of it; a service lists a page at
-        # most.
+        # Only a user that opened the ledger's file may list all events at once. A service lists at
+        # most one page.
         return list(wanted.of(_entries_from(context, first))), max(first, end + 1)
     looked_at = islice(_entries_from(context, first), LOOKED_AT_MAX)
     found = list(islice(wanted.of(looked_at), limit))
@@ -101,10 +101,10 @@ def _first_from(
 def _last(
     context: RequestContext, wanted: _Wanted, limit: int | None
 ) -> tuple[Sequence[Entry], tuple[str, ...]]:
-    """Return the last ``limit`` events, and a note if not all earlier events were read."""
+    """Return the last ``limit`` events, and a note if earlier events were not searched."""
     if limit is None or wanted.is_about_one:
-        # The requested events may be anywhere, so the ledger is read from the first possible event
-        # on.
+        # The requested events may be anywhere in the ledger, so it is read from the first possible
+        # event on.
         return deque(wanted.of(_entries_from(context, wanted.first)), maxlen=limit), ()
     found: deque[Entry] = deque()
     looked_at = 0
@@ -134,9 +134,10 @@ def _pages_back(context: RequestContext) -> Iterator[Page]:
 
 
 def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
-    """Yield the events from sequence ``first`` on, up to the end of the state.
+    """Yield the events from sequence ``first`` on, up to the last event of the state.
 
-    Blocks before ``first`` are not read, so a page costs the same everywhere in the ledger.
+    Blocks before ``first`` are not read, so the cost of a page does not depend on its position in
+    the ledger.
     """
     end = context.recorded.seq
     if first > end:
@@ -154,7 +155,7 @@ def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
 def _chosen(
     view: StateView, sight: Sight, asked: ListEvents
 ) -> tuple[Callable[[Event], bool], str | None]:
-    """Return a test for events about the requested resource, and the resource's run, if any.
+    """Return a test for events about the requested resource, and the run of the resource or None.
 
     Raises ``CommandError`` if there is no such resource.
     """
@@ -189,14 +190,14 @@ def _is_there(view: StateView, sight: Sight, kind: str, name: str) -> bool:
             return name in view.conflicts
         case "reservation":
             # A closed reservation is not in the state, but its events are in the ledger. So the
-            # check is whether the caller sees its run.
+            # check is whether the caller may see the run of the reservation.
             return sight.sees_run(name.rpartition("@")[0])
         case _:
             return sight.sees_run(name)
 
 
 def sign_checkpoint(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return a signed checkpoint of the ledger's end, after verifying the chain up to this end."""
+    """Verify the chain up to the ledger's end, and return a signed checkpoint of this end."""
     del asked, operation
     if context.signer is None:
         raise CommandError(

@@ -16,21 +16,22 @@ from quorate.operations.operation import EVENT_STREAM, JSON_LINES, Area, Effect,
 CHECKPOINTS_MAX: Final = 100
 """The most checkpoints, and the most receipts, in one request."""
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
-"""The sequence of an event, up to the largest integer that every JSON parser reads exactly."""
+"""The sequence of an event. The limit is the largest integer that every JSON parser reads exactly.
+"""
 
 
 class WatchEvents(PictureRequest, kw_only=True, frozen=True):
-    """Events from the event ``from`` on; without ``from``, events that are recorded from now on."""
+    """Events from the event ``from`` on. Without ``from``, the events recorded from now on."""
 
     first: Seq | None = field(default=None, name="from")
 
 
 class ListEvents(Asked, kw_only=True, frozen=True):
-    """At most ``limit`` events: from the event ``from`` on or, without ``from``, the last ones.
+    """At most ``limit`` events: those from the event ``from`` on or, without ``from``, the last.
 
     To read on, set ``from`` to ``next`` of the answer, until ``next`` is beyond the ledger's end.
-    ``run`` and ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select
-    events.
+    ``run`` selects the events about one run. ``about`` selects the events about one resource, given
+    as ``KIND/NAME``, with the kind run, claim, node, reservation or resolveroutcome.
     """
 
     first: Seq | None = field(default=None, name="from")
@@ -40,7 +41,10 @@ class ListEvents(Asked, kw_only=True, frozen=True):
 
 
 class VerifyLedger(Asked, kw_only=True, frozen=True):
-    """``deep`` also checks every event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
+    """Which checks to make. ``deep`` also checks every event and invariant.
+
+    Every ``receipt`` (BLOCK:HASH) must match the ledger.
+    """
 
     deep: bool = False
     receipts: Annotated[tuple[str, ...], Meta(max_length=CHECKPOINTS_MAX)] = field(
@@ -56,7 +60,7 @@ class KeptCheckpoint(Asked, kw_only=True, frozen=True):
 
 
 class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
-    """A verification against ``checkpoints`` that were kept elsewhere; each must agree."""
+    """A verification against ``checkpoints`` that were kept elsewhere. Each of them must agree."""
 
     checkpoints: Annotated[
         tuple[KeptCheckpoint, ...], Meta(min_length=1, max_length=CHECKPOINTS_MAX)
@@ -71,7 +75,7 @@ class Calculate(Asked, kw_only=True, frozen=True):
 
 
 class EventTold(Struct, kw_only=True, frozen=True):
-    """One event; its further fields are those of its ``tag``: docs/reference/events.md."""
+    """One event. Its ``tag`` determines its further fields: docs/reference/events.md."""
 
     seq: int
     tag: str
@@ -96,8 +100,8 @@ class EventListed(EventTold, kw_only=True, frozen=True):
 class Events(Given, kw_only=True, frozen=True):
     """Events in order; to read on, set ``from`` to ``next``.
 
-    An empty or short page need not be the last page: a page reads a bounded number of events, and
-    the caller may not see all of them.
+    An empty or short page need not be the last page: for each page, a limited number of events is
+    read, and the caller may not see all of these.
     """
 
     items: tuple[EventListed, ...]
@@ -121,10 +125,10 @@ class Agreed(Given, kw_only=True, frozen=True):
 
 
 class Verification(Given, kw_only=True, frozen=True):
-    """Everything that was checked is correct; otherwise the answer is an error.
+    """The result if everything that was checked is correct; otherwise the answer is an error.
 
-    ``end_known`` is false if there is no record of the ledger's end besides the ledger. Without
-    such a record, a ledger that was cut short would still verify.
+    ``end_known`` is false if the ledger's end is recorded nowhere but in the ledger. A ledger that
+    was cut short would then still verify.
     """
 
     verifies: bool
@@ -164,7 +168,7 @@ class ExportedBlock(Struct, kw_only=True, frozen=True):
 
 
 class Lottery(Given, kw_only=True, frozen=True):
-    """The committed chain, and how far it is revealed.
+    """The committed chain, and how much of the chain has been revealed.
 
     ``commitment`` is null if the ledger has no lottery.
     """
@@ -178,7 +182,7 @@ class Lottery(Given, kw_only=True, frozen=True):
 
 
 class Redrawn(Given, kw_only=True, frozen=True):
-    """Every lottery gives the published result; otherwise the answer is an error."""
+    """The answer if every lottery gives the published result; otherwise the answer is an error."""
 
     verifies: bool
     events: int

@@ -1,4 +1,4 @@
-"""The lottery: how far its chain is revealed, and a verification that repeats every draw."""
+"""The lottery: how much of its chain is revealed, and a check that repeats every draw."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from quorate.views.table import pairs
 
 
 def show_lottery(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the commitment, and how far the chain is revealed."""
+    """Return the commitment, and how much of the chain is revealed."""
     del asked, operation
     view = context.recorded
     known, waiting = view.lottery, list(view.open_conflicts)
@@ -64,7 +64,7 @@ def show_lottery(context: RequestContext, asked: Nothing, operation: Operation) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrawn:
-    """Every lottery that was drawn gives the published result."""
+    """The result of the check if every lottery that was drawn gives the published result."""
 
     name: str
     events: int
@@ -98,15 +98,15 @@ class Redrawn:
 
 
 def verify_lottery(context: AnyContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return the result of repeating every draw; raises ``CommandError`` with every fault."""
+    """Repeat every draw, and return the result; raise ``CommandError`` with every fault."""
     del asked, operation
     return redraw(TITLE, context.store.blocks, context.name).answer()
 
 
 def redraw(title: str, blocks: Callable[[], Iterable[Block]], name: str | None = None) -> Redrawn:
-    """Return the result of repeating the draws of ``blocks``, which are verified first.
+    """Verify ``blocks``, repeat the draws in them, and return the result.
 
-    ``title`` is the name of the ledger in the answer, ``name`` its name in faults.
+    ``title`` is the name of the ledger in the answer, and ``name`` is its name in faults.
     """
     verify(title, blocks, Checks(), name)
     books, faults = Lotteries(), list[str]()

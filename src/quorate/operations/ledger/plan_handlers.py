@@ -1,4 +1,4 @@
-"""Forecasts and explanations: when runs (submitted or not) start, and why runs wait."""
+"""Forecasts and explanations: when runs start, submitted or not, and why runs wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan_run(
 
 
 def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) -> Forecast:
-    """Return the forecast of a submitted run; if ``is_exact``, also beyond the planning depth."""
+    """Return the forecast of a submitted run; if ``is_exact``, even beyond the planning depth."""
     view = context.recorded
     found = foretell(
         view,
@@ -65,7 +65,7 @@ def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) ->
 def queue_starts(
     context: RequestContext, asked: plan_operations.QueueStarts, operation: Operation
 ) -> Answer:
-    """Return when the first waiting runs start, with P50, P90 and odds."""
+    """Return when the first runs of the queue start, with P50, P90 and odds."""
     del operation
     view, caller, outlook = context.recorded, context.caller, context.outlook
     if asked.owner is not None and not (
@@ -111,7 +111,7 @@ def plan_runs(
             "plan an array of fewer tasks, such as tasks: 0-3",
         )
     if not context.caller.oversees:
-        # The forecast of a run that the caller may not submit would reveal money and runs of
+        # If the caller may not submit a run, the run's forecast would reveal money and runs of
         # others.
         for run in runs:
             check_command(context.recorded, context.caller, Submit(run))
@@ -130,7 +130,7 @@ def plan_runs(
 
 
 def _planned(context: RequestContext, found: Sequence[Forecast], source: str) -> Answer:
-    """Return the forecasts of runs that are not submitted; ``source`` is the name of their file."""
+    """Return the forecasts of runs that are not submitted. ``source`` names their file."""
 
     def tree() -> Any:
         trees = [forecast_tree(each, context.prefix, source=source) for each in found]
@@ -149,7 +149,7 @@ def _planned(context: RequestContext, found: Sequence[Forecast], source: str) ->
 def explain_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return why a run waits, and which changes would start it now."""
+    """Return why a run waits, and which changes would start the run now."""
     del operation
     name, moment = asked.run.removeprefix("run/"), context.moment
     check_run(context, name)

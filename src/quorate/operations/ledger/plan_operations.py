@@ -13,18 +13,20 @@ from quorate.operations.fleet.observe_operations import RunProgress
 from quorate.operations.operation import Area, Operation
 
 PLANNED_MAX: Final = 50
-"""The most runs that one request may plan; each is decided after all runs before it."""
+"""The most runs that one request may plan. For each run, the runs before it are decided, too."""
 
 QUEUE_STARTS: Final = 25
 QUEUE_STARTS_MAX: Final = 100
-"""The most waiting runs whose start and odds one request may ask for; each is computed."""
+"""The most waiting runs for which one request may ask. The start and the odds of each are computed
+for the answer."""
 
 
 class AboutRun(Asked, kw_only=True, frozen=True):
     """A submitted run.
 
     If ``exact``, the start is computed even if the run is beyond the planning depth of its pool.
-    All runs ahead of it are then planned for this answer, up to a bound that the answer states.
+    All runs ahead of the run are then planned for this answer, up to a number that the answer
+    states.
     """
 
     run: Name
@@ -34,8 +36,9 @@ class AboutRun(Asked, kw_only=True, frozen=True):
 class PlanRuns(Asked, kw_only=True, frozen=True):
     """Run documents that are not submitted, in the order of their submission.
 
-    ``source`` is the name of their file in the proposed commands. If ``exact``, there must be one
-    document only, and its start is computed even beyond the planning depth of the pool.
+    ``source`` is the name of their file, for the commands that the answer proposes. If ``exact``,
+    there must be only one document, and its start is computed even beyond the planning depth of the
+    pool.
     """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
@@ -51,7 +54,7 @@ class QueueStarts(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """The run, the pool or all pools to show; with ``reservations``, only the firm starts."""
+    """What to show: a run, a pool or all pools; with ``reservations``, only the firm starts."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -59,14 +62,14 @@ class PictureRequest(Asked, kw_only=True, frozen=True):
 
 
 class Forecast(Given, kw_only=True, frozen=True):
-    """When a run starts, and the conditions of that start; unknown fields are null.
+    """When a run starts, and the conditions of that start. Unknown values are null.
 
-    ``exact`` is set if the start was searched beyond the pool's depth. Its field ``reached`` says
-    whether the search reached the run, and ``runs`` how many waiting runs the search planned, at
-    most ``runsMax``. The run starts by ``p50Start`` in half of all cases, and by ``p90Start`` in
-    nine of ten. Both instants are estimated from how long the owners' last runs took.
-    ``closingWindows`` has the payers whose window closes before ``expectedEnd``, and when it
-    closes.
+    ``exact`` is set if the start was searched beyond the pool's planning depth. Its field
+    ``reached`` says whether the search reached the run. Its field ``runs`` is the number of waiting
+    runs that the search planned, at most ``runsMax``. The run starts by ``p50Start`` in half of all
+    cases, and by ``p90Start`` in nine of ten. Both instants are estimated from how long the last
+    runs of the owners took. ``closingWindows`` has the payers whose window closes before
+    ``expectedEnd``, and when it closes.
     """
 
     run: str
@@ -106,16 +109,19 @@ class Forecast(Given, kw_only=True, frozen=True):
 
 
 class OwnerOdds(Given, kw_only=True, frozen=True):
-    """The probability that an owner is drawn first, as a fraction; other owners are not named."""
+    """The probability that an owner is drawn first, as a fraction.
+
+    Owners that the caller may not see are not named.
+    """
 
     owner: str
     odds: str
 
 
 class QueueStart(Given, kw_only=True, frozen=True):
-    """The start of a waiting run: as planned, P50 and P90; an unknown instant is null.
+    """The start of a waiting run: planned, P50 and P90. An unknown instant is null.
 
-    ``odds`` are the odds of the owners in the conflict that is to make room for the run.
+    If a conflict is to make room for the run, ``odds`` are the odds of the owners in it.
     """
 
     run: str
@@ -128,17 +134,18 @@ class QueueStart(Given, kw_only=True, frozen=True):
 
 
 class QueueStartsGiven(Given, kw_only=True, frozen=True):
-    """Starts in the order of the queue; runs without a planned start are left out."""
+    """Starts in the order of the queue, without runs that have no planned start."""
 
     as_of: str
     items: tuple[QueueStart, ...]
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """The state of a run, its cause, and the changes that would start the run.
+    """The state of a run, the cause of this state, and the changes that would start the run.
 
-    Each of these changes was tried in a dry run. ``wait`` is how long the run had no GPUs since its
-    submission, in milliseconds: ``totalMs``, and its parts ``byCause``, which add up to it.
+    Each of these changes was tried in a dry run. ``wait`` has the time since the run's submission
+    in which it had no GPUs, in milliseconds: ``totalMs`` is the whole time, and ``byCause`` divides
+    it by the causes of the wait.
     """
 
     run: str
@@ -167,7 +174,7 @@ class Shown(Given, kw_only=True, frozen=True):
 
 
 class Picture(Given, kw_only=True, frozen=True):
-    """The state of a run, of reservations or of a pool, as of a sequence.
+    """The state of a run, of reservations or of a pool, after the event ``sequence``.
 
     The picture of a run has its ``forecast``, and the ``progress`` that it has reported.
     """

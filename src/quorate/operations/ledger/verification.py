@@ -1,4 +1,4 @@
-"""Verifies that a ledger is unchanged: the chain, checkpoints and receipts, the invariants.
+"""Verifies that a ledger is unchanged: its chain, checkpoints, receipts and invariants.
 
 A ledger file and an export are verified in the same way: both consist of blocks.
 """
@@ -52,7 +52,7 @@ _RECEIPT: Final = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt that a writing command printed: the end of the ledger at that time."""
+    """The receipt that a writing command printed: the end of the ledger after the command."""
 
     height: int
     hash: bytes
@@ -62,7 +62,7 @@ class Receipt:
 
 
 def read_receipt(text: str) -> Receipt:
-    """Parse ``text`` as a receipt; raises ``CommandError`` for any other text."""
+    """Parse ``text`` as a receipt; raise ``CommandError`` if it is not a receipt."""
     found = _RECEIPT.fullmatch(text.strip())
     if found is None:
         raise CommandError(
@@ -75,7 +75,7 @@ def read_receipt(text: str) -> Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """The checks besides the chain; checkpoints come with the names of their files."""
+    """The checks that are made in addition to the check of the chain."""
 
     deep: bool = False
     checkpoints: tuple[tuple[str, Checkpoint], ...] = ()
@@ -83,7 +83,7 @@ class Checks:
 
     @classmethod
     def of(cls, asked: VerifyLedger) -> Checks:
-        """Return the requested checks; raises ``CommandError`` when they cannot be read."""
+        """Return the requested checks; raise ``CommandError`` if they cannot be read."""
         kept = asked.checkpoints if isinstance(asked, VerifyAgainst) else ()
         return cls(
             deep=asked.deep,
@@ -126,7 +126,7 @@ class Sound:
         return lines
 
     def _doubt(self) -> str:
-        """Return which events at the end may be missing, and how to find out."""
+        """Return a text: which events at the end may be missing, and how to find out."""
         if self.is_shared:
             return (
                 "the servers that store the ledger agree on its end; only a checkpoint kept "
@@ -167,7 +167,7 @@ class Sound:
 
 
 def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation) -> Answer:
-    """Return the result of the verification; raises ``CommandError`` with every fault found."""
+    """Return the result of the verification; raise ``CommandError`` with every found fault."""
     del operation
     checks = Checks.of(asked)
     end = context.store.kept_end()
@@ -182,7 +182,7 @@ def verify_ledger(context: AnyContext, asked: VerifyLedger, operation: Operation
 
 
 def _check_signature(end: Checkpoint, context: AnyContext) -> None:
-    """Raise ``CommandError`` if the record of the end is not signed by the ledger's key."""
+    """Raise ``CommandError`` unless the ledger's key signed the record of the ledger's end."""
     first = next(iter(context.store.blocks()))
     opened = open_block(first, after=GENESIS)[0]
     is_ours = isinstance(opened, LedgerOpened) and opened.public_key == end.public_key.hex()
@@ -203,10 +203,10 @@ def verify(
     *,
     is_end_known: bool = False,
 ) -> Sound:
-    """Verify ``blocks``; their name is ``title`` in the answer and ``name`` in faults.
+    """Verify ``blocks``, which are called ``title`` in the answer, and ``name`` in faults.
 
-    ``is_end_known`` means that ``blocks`` reach the end that was recorded separately. Raises
-    ``CommandError`` with every fault that was found.
+    ``is_end_known`` means that the end of the ledger was also recorded separately, and that
+    ``blocks`` reach this end. Raises ``CommandError`` with every fault that was found.
     """
     name = title if name is None else name
     hashes: dict[int, bytes] = {}
@@ -244,10 +244,10 @@ def verify(
 
 
 def _check_snapshot(store: EventStore, name: str) -> None:
-    """Raise ``CommandError`` if the kept snapshot differs from the fold of the events before it.
+    """Raise ``CommandError`` if the stored snapshot differs from the state that its events give.
 
-    Archived runs are part of the snapshot. The snapshot is a cache, but commands start from it, so
-    a wrong snapshot gives wrong results.
+    Archived runs are a part of the snapshot. The snapshot is only a cache. But commands start from
+    it, so a wrong snapshot would give wrong results.
     """
     kept = store.load_snapshot()
     if kept is None:
@@ -274,7 +274,7 @@ def _check_snapshot(store: EventStore, name: str) -> None:
 def _watched(
     blocks: Iterable[Block], wanted: Container[int], hashes: dict[int, bytes]
 ) -> Iterator[Block]:
-    """Yield ``blocks`` unchanged, and record the hashes at the ``wanted`` heights."""
+    """Yield ``blocks`` unchanged, and put the hashes of the ``wanted`` heights in ``hashes``."""
     for block in blocks:
         if block.height in wanted:
             hashes[block.height] = block.hash
@@ -311,8 +311,8 @@ def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
     """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # Folding a history with a fault can fail, so the history is audited first. Reading it
-        # twice takes less memory than keeping all of it.
+        # Folding a history that has a fault can fail, so the history is audited first. It is read
+        # twice, because this takes less memory than keeping all of it.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

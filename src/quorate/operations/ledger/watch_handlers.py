@@ -1,4 +1,4 @@
-"""The target of a watch and its picture: the present state of a run, reservations or a pool."""
+"""What a watch shows: the picture (present state) of a run, of reservations or of a pool."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The target of a watch: a run, a pool or all pools; or only the reservations of pools."""
+    """The target of a watch: a run, a pool, all pools, or only the reservations of pools."""
 
     run: str | None = None
     reservations: bool = False
@@ -58,11 +58,11 @@ class Watched:
             raise unknown(view, caller, "pool", self.pool)
 
     def is_over(self, view: StateView) -> bool:
-        """Return whether no further event can be about the target."""
+        """Return whether the target is over, so that no further event can be about it."""
         return self.run is not None and view.runs[self.run].phase in TERMINAL
 
     def concerns(self, event: Event, view: StateView) -> bool:
-        """Return whether ``event`` is about the target; ``view`` is the state after the event."""
+        """Return whether ``event`` is about the target. ``view`` is the state after ``event``."""
         if self.run is not None:
             return self.run in _runs_of(event, view)
         if self.reservations and reservation_of(event) is None and conflict_of(event) is None:
@@ -71,7 +71,7 @@ class Watched:
 
 
 def watched_of(asked: PictureRequest) -> Watched:
-    """Return the target to watch; raises ``CommandError`` if the request names two targets."""
+    """Return the target to watch; raise ``CommandError`` if the request names two targets."""
     run = None if asked.run is None else asked.run.removeprefix("run/")
     if run is not None and (asked.pool is not None or asked.reservations):
         raise CommandError(
@@ -81,7 +81,7 @@ def watched_of(asked: PictureRequest) -> Watched:
 
 
 def _runs_of(event: Event, view: StateView) -> set[str]:
-    """Return the runs that ``event`` concerns, including those that enter a conflict."""
+    """Return the runs that ``event`` concerns, including the entrants of a conflict."""
     name = run_of(event)
     found = set() if name is None else {name}
     match event:
@@ -176,7 +176,8 @@ def picture_lines(  # noqa: PLR0913 - what is shown, to whom, and what is asked 
 ) -> Iterator[str]:
     """Yield the state of ``watched`` for people.
 
-    For a run, ``forecast`` and ``progress`` return its forecast and its reported progress.
+    If the target is a run, ``forecast`` returns its forecast, and ``progress`` returns its reported
+    progress.
     """
     if watched.run is not None:
         yield from forecast_lines(forecast(watched.run), prefix)

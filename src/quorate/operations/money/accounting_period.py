@@ -1,7 +1,7 @@
-"""A ledger's events up to an instant, and the state after them: the input of usage and statements.
+"""The input of usage and statements: a ledger's events up to an instant, and the state then.
 
-Holds that have run out without a record are settled first, as for every read. So amounts are exact
-to the millisecond.
+As for every read, holds that have run out are settled first, even if no event records it yet. So
+amounts are exact to the millisecond.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.views.runs.event_text import entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The ``events`` before ``end_ms``, and ``view``, the state after these events.
+    """``events`` has the events before ``end_ms``, and ``view`` the state after these events.
 
     ``events`` can be read only once. If ``end_ms`` is the present, events at ``end_ms`` itself are
     included.
@@ -36,9 +36,9 @@ class Accounts:
 
 
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
-    """Return the accounts as of ``end_ms``, or as of now if ``end_ms`` is later.
+    """Return the accounts as of ``end_ms``; if that is None or in the future, as of now.
 
-    For accounts as of now, the context gets a note about runs whose money has ended although no
+    For accounts as of now, a note is added to the context if the money of a run has ended and no
     event records it yet. The cost grows with the length of the ledger.
     """
     now_ms = context.now_ms
@@ -58,6 +58,6 @@ def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
 def _settled(store: EventStore, recorded: StateView, *, now_ms: int, end_ms: int) -> Accounts:
     log = DecisionLog(recorded, now_ms=now_ms, actor="reader")
     settle_holds(log)
-    # Another process may have appended to the ledger since it was read.
+    # Another process may have appended to the ledger after it was read.
     known = (entry.event for entry in islice(entries(store.blocks()), recorded.seq))
     return Accounts(view=log.view, end_ms=end_ms, events=chain(known, log.events))

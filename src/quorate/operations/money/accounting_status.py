@@ -1,4 +1,4 @@
-"""The status of links to an accounting system: whose figure counts, and reports that wait."""
+"""The status of links to an accounting system: whose figure is used, and reports that wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 
 def accounting_status(context: RequestContext, asked: ask.Nothing, operation: Operation) -> Answer:
-    """Return the status of each linked owner and, in a linked service, waiting reports."""
+    """Return the status of each linked owner and, if the service is linked, the waiting reports."""
     del asked, operation
     return Answer(
         tree=lambda: _tree(context),

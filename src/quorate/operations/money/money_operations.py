@@ -13,10 +13,10 @@ from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Operation
 
 DAYS_MAX: Final = 3_660
-"""The most days back for which usage is shown."""
+"""The most days, back from now, for which usage is shown."""
 SHARE_DAYS: Final = 7
 SHARE_DAYS_MAX: Final = 365
-"""The most days back for which shares are shown: meters keep their hours for a year."""
+"""The most days, back from now, for which shares are shown: meters keep the hours of one year."""
 PRICES_MAX: Final = 200
 """The most prices in one request for a statement."""
 USER_CHARS_MAX: Final = 256
@@ -24,7 +24,7 @@ Days = Annotated[int, Meta(ge=1, le=DAYS_MAX)]
 
 
 class TenantUsageRequest(Asked, kw_only=True, frozen=True):
-    """The tenant, and the number of days back from now; default: the System's budgetPeriodDays."""
+    """The tenant, and the number of days back from now (default: budgetPeriodDays of System)."""
 
     id: Name
     days: Days | None = None
@@ -45,7 +45,9 @@ class UserUsageRequest(Asked, kw_only=True, frozen=True):
 
 
 class GetStatement(Asked, kw_only=True, frozen=True):
-    """A ``month`` like 2026-11, by default this month up to now; one budget or tenant, or all.
+    """A ``month`` such as 2026-11, for one budget or tenant, or for all.
+
+    The default is this month up to now.
 
     ``prices`` are the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``.
     """
@@ -60,11 +62,11 @@ class GetStatement(Asked, kw_only=True, frozen=True):
 
 Number = int | float
 Cost = int | float | UnsetType
-"""Present only if the request gives prices."""
+"""The cost; present only if the request gives prices."""
 
 
 class Named(Given, kw_only=True, frozen=True):
-    """The name of the tenant, the user or the period that a document is about."""
+    """The name of what a document is about: a tenant, a user or a period."""
 
     name: str
 
@@ -121,11 +123,11 @@ class UserUsages(Given, kw_only=True, frozen=True):
 
 
 class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
-    """The usage of a tenant's own runs in a period, and its soft budgets, null without one.
+    """What a tenant's own runs used in a period, and its soft budgets; null without a budget.
 
-    ``fraction`` is the larger of the two used fractions. It is null without a budget, and for any
-    use of a budget of 0. ``budget_source`` is the source of the remaining hours: an accounting
-    system that the tenant is linked to, or the ledger.
+    ``fraction`` is the larger of the used fractions of the two budgets. It is null if there is no
+    budget, or if a budget of 0 was used. ``budget_source`` says who states the remaining hours: the
+    accounting system that the tenant is linked to, or the ledger.
     """
 
     period_start: str
@@ -182,7 +184,7 @@ class Borrowed(Given, kw_only=True, frozen=True):
 
 
 class Money(Given, kw_only=True, frozen=True):
-    """The amounts of an envelope, or sums of them; granted always equals spent + held + free."""
+    """The amounts of an envelope, or sums over envelopes: granted = spent + held + free."""
 
     name: str
     granted_gpu_ms: int = field(name="grantedGPUMs")
@@ -213,7 +215,7 @@ class StatedSum(Money, kw_only=True, frozen=True):
 
 
 class StatementStatus(Given, kw_only=True, frozen=True):
-    """The amounts of every envelope ``from`` one instant ``until`` another."""
+    """The amounts of every envelope, ``from`` one instant ``until`` another."""
 
     from_: str = field(name="from")
     until: str
@@ -227,7 +229,7 @@ class StatementStatus(Given, kw_only=True, frozen=True):
 
 
 class Statement(Given, kw_only=True, frozen=True):
-    """The statement of a month; the month is its name."""
+    """The statement of a month. Its name is the month."""
 
     api_version: str
     kind: str
@@ -236,7 +238,7 @@ class Statement(Given, kw_only=True, frozen=True):
 
 
 class LinkedTenant(Given, kw_only=True, frozen=True):
-    """A tenant that is linked to an accounting system, and the source of its budget's figure.
+    """A tenant that is linked to an accounting system, and who states its remaining hours.
 
     ``last_answer`` is null if there was no answer since the service started.
     """
@@ -252,7 +254,7 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 
 
 class AccountingStatus(Given, kw_only=True, frozen=True):
-    """The status of links; ``waiting`` counts the amounts still to be sent, null without a link."""
+    """The status of links. ``waiting`` are the amounts still to be sent; null without a link."""
 
     items: tuple[LinkedTenant, ...]
     waiting: int | None
@@ -271,7 +273,7 @@ class FlavorSharesGiven(Given, kw_only=True, frozen=True):
 
 
 class OwnerShares(Given, kw_only=True, frozen=True):
-    """Shares over time: a step begins at each of ``stepsMs``; the last one ends at ``until``."""
+    """Shares over time: a step begins at each of ``stepsMs``. The last step ends at ``until``."""
 
     owner: str
     from_: str = field(name="from")

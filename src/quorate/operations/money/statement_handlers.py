@@ -28,7 +28,7 @@ _PRICE: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 
 
 def prices_named(texts: Sequence[str], field: str) -> dict[str, int]:
-    """Return the price of a GPU-hour of each flavor, in millionths; errors name ``field``."""
+    """Return the price of a GPU-hour of each flavor, in millionths. Errors name ``field``."""
     found: dict[str, int] = {}
     for text in texts:
         flavor, _, price = text.rpartition("=")
@@ -50,7 +50,7 @@ def get_statement(context: RequestContext, asked: GetStatement, operation: Opera
     prices = prices_named(asked.prices, "prices")
     named = None if asked.month is None else month_named(asked.month, "month")
     opened = accounts(context, end_ms=_end_ms(named, context.now_ms))
-    # Permission to read an owner's amounts is as of now, even for an earlier month.
+    # The present permission to read an owner's amounts decides, even for an earlier month.
     mine = None if context.caller.oversees else tenants_of(context.recorded, context.caller)
     _check(opened.view, asked, prices, mine)
     month = month_of(opened.end_ms) if named is None else named
@@ -76,7 +76,7 @@ def get_statement(context: RequestContext, asked: GetStatement, operation: Opera
 
 
 def _end_ms(named: Month | None, now_ms: int) -> int | None:
-    """Return the end of the month ``named``; raises an error for a future month."""
+    """Return the end of the month ``named``; raise an error for a future month."""
     if named is None:
         return None
     if named.from_ms > now_ms:
@@ -95,7 +95,7 @@ def _check(
     prices: Mapping[str, int],
     mine: frozenset[str] | None,
 ) -> None:
-    """Raise ``CommandError`` for an unknown name, because the statement would just be empty.
+    """Raise ``CommandError`` for an unknown name; otherwise its statement would just be empty.
 
     Owners that are not in ``mine``, and their budgets, are unknown to the caller. If ``mine`` is
     None, the caller knows all names.
@@ -122,7 +122,7 @@ def _check(
 
 
 def _missing(kind: str, name: str, known: Collection[str], listing: str) -> str:
-    """Return the error for a name that does not exist, with the nearest one of ``known``."""
+    """Return the error for a name that does not exist; it suggests the nearest of ``known``."""
     near = nearest_name(name, known)
     hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate {listing}"
     return f"there is no {kind} {name!r}; {hint}"

@@ -1,4 +1,4 @@
-"""The usage of a tenant's or a user's runs in the last days, for permitted callers."""
+"""The usage of the runs of a tenant or a user in the last days, for permitted callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tenant_usage(
     from_ms, until_ms = period.from_ms, period.until_ms
     owner = opened.view.owners.get(name)
     users = books.users(owner=name, from_ms=from_ms, until_ms=until_ms)
-    # An owner that was removed is still listed, with its usage.
+    # An owner that was removed is still listed, with its earlier usage.
     if owner is None and not users:
         raise _no_owner(context, name)
     report = TenantReport(
@@ -69,7 +69,7 @@ def owner_shares(
 def user_usage(
     context: RequestContext, asked: money_operations.UserUsageRequest, operation: Operation
 ) -> Answer:
-    """Return the usage of a user's runs, by default the caller's: a row for each owner."""
+    """Return the usage of a user's runs, a row for each owner; without a user, the caller's."""
     del operation
     caller = context.caller
     name = caller.user if asked.user is None else checked_line(asked.user, "user")
@@ -93,7 +93,7 @@ def user_usage(
 
 
 def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[UserUsage, ...]:
-    """Return the rows that the caller may see: those of its own tenants.
+    """Return the rows that the caller may see: those of the tenants that the caller sees.
 
     Each tenant names its own users, so a user of the same name in another tenant may be another
     person.

@@ -1,7 +1,7 @@
 """Lists and watches the notices that concern the caller, from the blocks of the ledger.
 
-A tenant-admin gets the notices of its tenant and the tenants below it; a user gets the notices of
-the user's own runs in the tenant. Admins and auditors get all notices.
+A tenant-admin gets the notices of its tenant and of all tenants below it. A user gets the notices
+about the user's own runs in the tenant. Admins and auditors get all notices.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from quorate.views.notices.notice import Notice, notice_tree
 from quorate.views.table import Column, right, table, wide
 
 LOOKED_AT_MAX: Final = 100_000
-"""The most events that one list reads; the answer says where to continue."""
+"""The most events that are read for one list. The answer says where to continue."""
 WATCHED_AT_MAX: Final = 10_000
-"""The most events that one read of a watch covers before other callers are answered."""
+"""The most events that one read of a watch examines. Then other callers are answered."""
 COLUMNS: Final = (
     right("SEQ"),
     Column("TIME"),
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def concerns(caller: Caller, mine: frozenset[str], notice: Notice) -> bool:
-    """Return whether ``caller``, who sees the tenants ``mine``, gets ``notice``."""
+    """Return whether ``caller``, who may see the tenants ``mine``, gets ``notice``."""
     if caller.oversees:
         return True
     if notice.owner not in mine:
@@ -86,7 +86,7 @@ def concerns(caller: Caller, mine: frozenset[str], notice: Notice) -> bool:
 
 
 def list_notices(context: RequestContext, asked: ListNotices, operation: Operation) -> Answer:
-    """Return notices that concern the caller: the first from an event on, or the last."""
+    """Return notices that concern the caller: the first ones from an event on, or the last ones."""
     del operation
     wanted = Wanted(context.recorded, context.caller, asked)
     wanted.check()
@@ -121,7 +121,7 @@ def row(notice: Notice) -> tuple[str, ...]:
 
 
 def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int]:
-    """Return the last ``limit`` notices, and where to continue after them."""
+    """Return the last ``limit`` notices, and the event from which to continue after them."""
     end = min(recent.head().seq, wanted.view.seq)
     found: list[Notice] = []
     height = recent.height_of(end)
@@ -135,7 +135,7 @@ def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int
 
 
 def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple[list[Notice], int]:
-    """Return the first ``limit`` notices from an event on, and the event to continue from."""
+    """Return the first ``limit`` notices from event ``first`` on, and where to continue."""
     place = Cursor(recent, lambda: wanted.view, first - 1)
     reading = NoticeReading(place, wanted.caller, wanted.asked)
     found: list[Notice] = []
@@ -146,9 +146,9 @@ def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple
 
 
 class NoticeReading:
-    """Reads notices from a cursor on, for ``caller``.
+    """Reads notices for ``caller``, from a cursor on.
 
-    All notices of an event are sent together, so that the cursor shows which were sent.
+    All notices of one event are sent together, so that the cursor shows which notices were sent.
     """
 
     def __init__(self, place: Cursor, caller: Caller, asked: WatchNotices) -> None:
@@ -167,14 +167,14 @@ class NoticeReading:
         return self._place.is_behind
 
     def read(self, limit: int) -> list[Shown]:
-        """Return the next notices for programs; all receivers of a notice share its tree."""
+        """Return the next notices for programs. All receivers of a notice share one tree."""
         return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
-        """Return the next notices: ``limit`` at most, but all notices of one event together.
+        """Return the next notices: about ``limit``, because notices of one event stay together.
 
-        An empty list does not mean that the end is reached. ``is_behind`` says whether there is
-        more to read.
+        The list may be empty before the end of the ledger is reached. ``is_behind`` says whether
+        there is more to read.
         """
         assert limit > 0, limit
         place = self._place
@@ -197,7 +197,7 @@ class NoticeReading:
 def watch_notices(
     context: RequestContext, asked: WatchNotices, operation: Operation
 ) -> NoticeReading:
-    """Return a reader from the requested event on, or from now on."""
+    """Return a reader that begins with the requested event, or with the next event."""
     del operation
     Wanted(context.recorded, context.caller, asked).check()
     return NoticeReading(cursor_at(context, asked.first), context.caller, asked)

@@ -15,11 +15,11 @@ from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 NOTICES_SHOWN: Final = 50
 """The default number of notices in one answer."""
 KINDS_MAX: Final = 32
-"""The most kinds in one request: more than there are kinds."""
+"""The most kinds in one request. There are fewer kinds than this."""
 
 
 class WatchNotices(Asked, kw_only=True, frozen=True):
-    """Notices from the event ``from`` on; without ``from``, notices that are recorded from now on.
+    """Notices from the event ``from`` on. Without ``from``, these are the notices from now on.
 
     ``kind`` (several may be given) and ``owner`` select notices.
     """
@@ -33,8 +33,8 @@ class ListNotices(WatchNotices, kw_only=True, frozen=True):
     """The first ``limit`` notices from the event ``from`` on or, without ``from``, the last ones.
 
     To read on, set ``from`` to ``next`` of the answer. All notices of one event stay together, so
-    there may be a few more than ``limit``. ``kind`` (several may be given) and ``owner`` select
-    notices.
+    there may be a few notices more than ``limit``. ``kind`` (several may be given) and ``owner``
+    select notices.
     """
 
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = NOTICES_SHOWN
@@ -43,8 +43,8 @@ class ListNotices(WatchNotices, kw_only=True, frozen=True):
 class Notice(Given, kw_only=True, frozen=True):
     """One notice: docs/notices.md has the kinds and their ``facts``.
 
-    ``id`` is its permanent name in the ledger. ``user`` is empty for a notice to the admins of the
-    owner; ``run`` is empty for a notice about no run, or about several.
+    ``id`` is the permanent name of the notice in the ledger. ``user`` is empty if the notice is for
+    the admins of the owner. ``run`` is empty if the notice is about no run, or about several runs.
     """
 
     id: str

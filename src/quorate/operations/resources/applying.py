@@ -1,4 +1,4 @@
-"""Applies all documents of a request or one by its name, changes fields, and removes documents."""
+"""Applies all documents of a request, or one by its name; changes fields; removes documents."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def delete_thing(
 
 
 def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
-    """Return the order to apply ``specs``; raises an error for an unknown policy."""
+    """Return the order to apply ``specs``; raise an error for an unknown policy."""
     check_policies(context.recorded, specs)
     return Order(command=Apply(specs))
 
@@ -107,7 +107,7 @@ def patch_system(
 
 
 def _seen(context: RequestContext, kind: str, name: str) -> Applied | None:
-    """Return the spec that was applied under ``name``; None if it does not exist or is hidden."""
+    """Return the spec that was applied under ``name``; None if there is none, or it is hidden."""
     spec = spec_of(context.recorded, kind, name)
     if spec is None or not visible(context.recorded, context.caller, KIND_OF[kind], [name]):
         return None

@@ -20,9 +20,9 @@ from quorate.views.runs.instant import Moment
 
 
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
-    """Return the page of runs after the cursor, and the cursor of the next page if there is one.
+    """Return the page of runs after the cursor, and the cursor of the next page; empty without.
 
-    Little more than the returned runs is read, even if there are many more.
+    Few runs are read besides the returned ones, even if there are many more.
     """
     runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
     owners = seen
@@ -58,7 +58,7 @@ def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tu
 
 
 def is_first_page(asked: ListThings) -> bool:
-    """Return whether the request is for the first resources, without a filter."""
+    """Return whether the request asks for the first resources, without a filter."""
     plain = ListRuns(limit=asked.limit, at=asked.at)
     return asked.limit is not None and asked == plain
 
@@ -66,7 +66,7 @@ def is_first_page(asked: ListThings) -> bool:
 def first_of_queue(
     context: RequestContext, moment: Moment, limit: int | None
 ) -> tuple[list[str], str]:
-    """Return the first ``limit`` waiting runs, and the cursor of the next page if there is one.
+    """Return the first ``limit`` waiting runs, and the cursor of the next page; empty without.
 
     Only the first part of the queue is ordered, even if many more runs wait.
     """
@@ -76,7 +76,7 @@ def first_of_queue(
 
 
 def check_phase(phase: str | None) -> None:
-    """Raise ``CommandError`` unless ``phase`` is a phase, in upper or lower case, or None."""
+    """Raise ``CommandError`` if ``phase`` is neither None nor a phase, in upper or lower case."""
     names = [each.value for each in Phase]
     if phase is not None and phase.lower() not in map(str.lower, names):
         raise CommandError(
@@ -107,7 +107,8 @@ def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]
     """
     owner, phase = asked.owner, asked.phase
     records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over. A hidden owner counts as missing.
+    # An owner that was removed may still have runs that are over. A hidden owner is treated as
+    # missing.
     if not (
         owner is None
         or (owner in moment.view.owners and moment.redaction.shows_owner(owner))
@@ -125,7 +126,7 @@ def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]
 def page(
     names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
 ) -> tuple[list[str], str]:
-    """Return the page after ``cursor``, and the cursor of the next page if there is one.
+    """Return the page after ``cursor``, and the cursor of the next page; empty without.
 
     If ``newest``, return the page before ``cursor``.
     """

@@ -52,13 +52,13 @@ from quorate.views.runs.wait_view import wait_of
 from quorate.views.table import table
 
 _PART: Final = re.compile("[/@]")
-"""The separators of the parts of a name; the first part alone matches the name, too."""
+"""The separators of the parts of a name. A request may give only the first part of a name."""
 _DIGITS_MAX: Final = 9
 """The most digits in the number of a reservation."""
 
 
 def list_things(context: RequestContext, asked: ListThings, operation: Operation) -> Answer:
-    """Return the resources of a kind; a page of them if the request has a limit."""
+    """Return the resources of a kind, or a page of them if the request has a limit."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, asked.names, asked.at)
     named = asked.names
@@ -185,9 +185,9 @@ def _with_history(context: RequestContext, moment: Moment, name: str, *, is_now:
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
-    """Return the requested state, with the closed reservations among ``names``.
+    """Return the requested state, with those closed reservations that ``names`` has.
 
-    The state does not keep closed reservations; they are read from the whole ledger.
+    Closed reservations are not in the state, so they are read from the whole ledger.
     """
     moment = context.moment if at is None else as_it_was(context, at)
     if kind.name != RESERVATION.name:
@@ -213,7 +213,7 @@ def _is_over(moment: Moment, name: str) -> bool:
 def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
     """Return those of ``names`` that exist; all resources if no name is given.
 
-    The part of a name before ``/`` or ``@`` is enough. Hidden resources count as missing.
+    The part of a name before ``/`` or ``@`` is enough. Hidden resources are treated as missing.
     """
     if not names or kind.called_by is None:
         among = kind.names(moment)
@@ -225,7 +225,7 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
     found = _called(known, names)
     missing = [name for name, called in found.items() if not called]
     if missing:
-        # Only the first missing name gets a suggestion, because the search takes long.
+        # Only the first missing name gets a suggestion, because searching for one takes long.
         tasks = None
         if kind is RUN:
             tasks = array_tasks(moment.view, context.caller, missing[0])
@@ -245,7 +245,7 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
 def _hinted(
     context: RequestContext, moment: Moment, kind: Kind, known: Sequence[str]
 ) -> Sequence[str]:
-    """Return the names that an unknown name is compared with.
+    """Return the names with which an unknown name is compared.
 
     For runs, these are only the last runs, because all runs ever submitted would be too many.
     """
@@ -255,7 +255,10 @@ def _hinted(
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each of ``names`` which of ``known`` it matches; ``known`` is read only once."""
+    """Return, for each of ``names``, the names in ``known`` that it matches.
+
+    ``known`` is read only once.
+    """
     found: dict[str, list[str]] = {name: [] for name in names}
     for each in known:
         if each in found:

@@ -34,7 +34,7 @@ NAMES_MAX: Final = 200
 
 
 class ListThings(Asked, kw_only=True, frozen=True):
-    """At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier answer.
+    """At most ``limit`` resources after ``cursor``: the ``next`` of an earlier answer.
 
     ``names`` selects resources by name; ``at`` asks for the state at a past instant.
     """
@@ -46,11 +46,11 @@ class ListThings(Asked, kw_only=True, frozen=True):
 
 
 class ListRuns(ListThings, kw_only=True, frozen=True):
-    """Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
+    """Runs, or only the runs of one owner or in one phase; the last ones if ``newest``.
 
     If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
-    page. A page always lists its oldest run first. ``grouped`` lists an array once instead of each
-    of its tasks.
+    page. A page always lists its oldest run first. If ``grouped``, an array is listed once, instead
+    of each of its tasks.
     """
 
     owner: Name | None = None
@@ -79,7 +79,7 @@ class Apply(KeyedWrite, kw_only=True, frozen=True):
 
 
 class PutDocument(Write, kw_only=True, frozen=True):
-    """The document with the name ``name``; ``if_match``, if given, must be its present version."""
+    """The document with the name ``name``. If given, ``if_match`` must be its present version."""
 
     name: Name
     document: Tree
@@ -87,7 +87,7 @@ class PutDocument(Write, kw_only=True, frozen=True):
 
 
 class PutSystem(Write, kw_only=True, frozen=True):
-    """The System document; ``if_match``, if given, must be its present version."""
+    """The System document. If given, ``if_match`` must be its present version."""
 
     document: Tree
     if_match: str | None = None
@@ -109,7 +109,7 @@ class PatchDocument(Write, kw_only=True, frozen=True):
 
 
 class DeleteThing(KeyedWrite, kw_only=True, frozen=True):
-    """The resource to remove, by ``name``; no running work may depend on it."""
+    """The name of the resource to remove. No running work may depend on this resource."""
 
     name: Name
     reason: Note = ""
@@ -127,7 +127,7 @@ class Thing(Given, kw_only=True, frozen=True):
 
 
 class Found(Given, kw_only=True, frozen=True):
-    """One resource as a document; a List of ``items`` if several resources match the name."""
+    """One resource as a document. If several resources match the name, a List of ``items``."""
 
     api_version: str
     kind: str
@@ -138,7 +138,7 @@ class Found(Given, kw_only=True, frozen=True):
 
 
 class Listing(Given, kw_only=True, frozen=True):
-    """Resources in order; if there are more, ``next`` is the ``cursor`` of the next request."""
+    """Resources in order. If there are more, use ``next`` as ``cursor`` of the next request."""
 
     api_version: str
     kind: str
@@ -155,10 +155,10 @@ class Description(Given, kw_only=True, frozen=True):
 
 
 class _Kind(Struct, frozen=True):
-    """A kind of resource, with its names: ``kind`` in documents, ``path``, ``plural`` in requests.
+    """A kind of resource: its name in documents (``kind``), in paths, and its ``plural``.
 
     ``listed_by``, ``shown_by`` and ``described_by`` are the commands that list, show and describe
-    its resources. A tenant is an owner under its administrative name, and has commands of its own.
+    its resources. A tenant is an owner under its administrative name, and has its own commands.
     """
 
     kind: str
@@ -201,13 +201,15 @@ _KINDS: Final = (
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
-"""Kinds whose description has the whole history of the resource, read from the ledger."""
+"""The kinds whose description has the whole history of the resource, which is read from the ledger.
+"""
 _OF_EVERY_RUN: Final = ("charge",)
-"""Kinds whose list has entries of every run ever submitted, so that all runs are read."""
+"""The kinds whose list has an entry for every run ever submitted, so that a list reads all runs."""
 _DELETED: Final = ("node", "pool", "budget")
-"""Documents that are removed by name; an owner is removed as a tenant."""
+"""The documents that are removed by name. Owners are not among them: an owner is removed as a
+tenant."""
 _NAMES_OTHERS: Final = ("owner", "budget")
-"""Documents that refer to other resources, which may not exist."""
+"""The documents that name other resources, which may not exist."""
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:

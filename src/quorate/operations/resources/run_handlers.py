@@ -37,7 +37,7 @@ _ENDS: Final[dict[str, type[Complete | Fail]]] = {"complete": Complete, "fail": 
 def submit_run(
     context: RequestContext, asked: run_operations.SubmitRun, operation: Operation
 ) -> Order:
-    """Return the order to accept a run: a document, or a changed copy of an existing run."""
+    """Return the order to accept a run: a new document, or a changed copy of an existing run."""
     del operation
     if (asked.document is None) == (asked.like is None):
         raise CommandError(Exit.USAGE, "give either document or like")
@@ -60,7 +60,7 @@ def submit_run(
 def submit_runs(
     context: RequestContext, asked: run_operations.SubmitRuns, operation: Operation
 ) -> Order:
-    """Return the order to accept runs together; a single run is an ordinary submit."""
+    """Return the order to accept runs together; for a single run, that of ``submit_run``."""
     del operation
     check_count(len(asked.documents), context.widths_max)
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
@@ -69,7 +69,7 @@ def submit_runs(
 
 
 def _submitted(context: RequestContext, runs: list[Run]) -> Order:
-    """Return the order to accept ``runs``, including the tasks of arrays."""
+    """Return the order to accept ``runs``, with the tasks of arrays."""
     check_widths(context.caller, runs, context.widths_max)
     command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
     notes = _flavor_notes(context.recorded, runs) + _mail_notes(context.mail_domains, runs)
@@ -79,7 +79,7 @@ def _submitted(context: RequestContext, runs: list[Run]) -> Order:
 def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, ...]:
     """Return a warning if runs ask for mail that the service does not send.
 
-    ``domains`` are the domains to which the service sends mail; None without a service.
+    ``domains`` are the domains to which the service sends mail. It is None without a service.
     """
     wanted = dict.fromkeys(domain_of(run.mail.to) for run in runs if run.mail is not None)
     if domains is None or not wanted:
@@ -96,7 +96,7 @@ def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, 
 
 
 def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
-    """Return a warning for each list of flavors that no node has."""
+    """Return a warning for each list of flavors of which no node has any."""
     there = view.flavors()
     wanted = dict.fromkeys(run.flavors for run in runs if not set(run.flavors) & set(there))
     if not there:
@@ -179,7 +179,10 @@ def shrink_run(
 
 
 def _width(view: StateView, run: str) -> int:
-    """Return the width of a malleable run; 0 for any other run, whose shrink is refused anyway."""
+    """Return the width of a malleable run, and 0 for any other run.
+
+    A run that is not malleable cannot shrink, so its request will be refused.
+    """
     record = view.runs.get(run)
     elastic = None if record is None else record.spec.malleable
     if record is None or elastic is None:

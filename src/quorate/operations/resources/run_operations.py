@@ -13,7 +13,7 @@ from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 
 class SubmitRun(KeyedWrite, kw_only=True, frozen=True):
-    """A Run document, or a copy of the run ``like`` under the name ``name``, with fields set."""
+    """A Run document, or a copy of the run ``like``, called ``name``, with changed fields."""
 
     document: Tree | None = None
     like: Name | None = None
@@ -39,13 +39,13 @@ class EndRun(Write, kw_only=True, frozen=True):
 
 
 class CancelRun(EndRun, kw_only=True, frozen=True):
-    """The run, and the reason; if ``now``, its work gets no grace to checkpoint."""
+    """The run, and the reason. If ``now``, the work gets no grace to checkpoint."""
 
     now: bool = False
 
 
 class ShrinkRun(Write, kw_only=True, frozen=True):
-    """The run, and either its new width or by how many GPUs to shrink it."""
+    """The run, and either its new width or the number of GPUs by which it is to shrink."""
 
     run: Name
     gpus: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None

@@ -75,14 +75,17 @@ def delete_tenant(
 def _fields(
     asked: tenant_operations.CreateTenant | tenant_operations.UpdateTenant,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the given limits, in the form that people type, and the limits to unset."""
+    """Return the given limits, in the form in which people type them, and the limits to unset."""
     values = {field: getattr(asked, field) for field in QUOTA_FIELDS}
     given = {field: str(value) for field, value in values.items() if value not in (UNSET, None)}
     return given, [field for field, value in values.items() if value is None]
 
 
 def _version(if_match: str | None) -> int | None:
-    """Return the version that the change is based on, which the commit checks; None for any."""
+    """Return the version on which the change is based; None if any version will do.
+
+    The commit checks this version.
+    """
     if if_match is None or if_match == ANY:
         return None
     text = plain_tag(if_match)

@@ -12,11 +12,11 @@ from quorate.operations.common_requests import KeyedWrite, Name, Note, Write
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 Number = int | float | str | None | UnsetType
-"""A number, or its digits as text to keep it exact; null removes the limit."""
+"""A number, or its digits as text so that it stays exact. Null removes the limit."""
 
 
 class _TenantFields(Write, kw_only=True, frozen=True, rename=None):
-    """Fields of a tenant, by their administrative names; missing fields do not change."""
+    """Fields of a tenant, by their administrative names. Fields left out do not change."""
 
     id: Name
     max_nodes: Number = UNSET
@@ -34,7 +34,7 @@ class CreateTenant(_TenantFields, kw_only=True, frozen=True, rename=None):
 
 
 class UpdateTenant(_TenantFields, kw_only=True, frozen=True, rename=None):
-    """Limits to set; null removes a limit, and ``parents`` replaces all parents."""
+    """Limits to set. Null removes a limit. ``parents`` replaces all parents."""
 
     if_match: str | None = None
 

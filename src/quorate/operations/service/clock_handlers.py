@@ -1,4 +1,4 @@
-"""The service's clock: its status, and its acceptance by an operator after a jump."""
+"""The service's clock: its status, and how an operator accepts its time after a jump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def show_clock(context: RequestContext, asked: Nothing, operation: Operation) ->
 
 
 def accept_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Trust the present time of the clock, as the operator requests; return the clock's status."""
+    """Accept the present time of the clock for the operator, and return the clock's status."""
     del asked, operation
     return _answer(_control(context).accept(context.caller.shown))
 

@@ -1,4 +1,4 @@
-"""The services that share one ledger: the leader, the members, and a leader's stepping down."""
+"""The services that share one ledger: who leads, who takes part, and how a leader steps down."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster_members(context: RequestContext, asked: Nothing, operation: Operatio
 
 
 def step_down(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Have this service step down as the leader; return its status before the step-down."""
+    """Make this service step down as the leader; return its status before that."""
     del asked, operation
     control = _control(context)
     found = control.status()

@@ -13,9 +13,9 @@ from quorate.operations.operation import Area, Operation
 class ClusterStatus(Given, kw_only=True, frozen=True):
     """The service that answers, and the leader of the services that share its ledger.
 
-    ``role`` is leader or follower; a service that does not share its ledger is the leader of term
-    0. ``leader`` is the name of the leader; empty while there is none. ``lag_ms`` is how old the
-    state of this service may be, and ``why_not`` is why it cannot lead.
+    ``role`` is leader or follower. A service that does not share its ledger is leader, and its
+    ``term`` is 0. ``leader`` is the name of the leader, and empty while there is none. ``lag_ms``
+    is how old the state of this service may be. ``why_not`` says why this service cannot lead.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ClusterStatus(Given, kw_only=True, frozen=True):
 
 
 class ClusterMember(Given, kw_only=True, frozen=True):
-    """A service of the ledger; ``grpc`` is empty if it serves REST only."""
+    """A service of the ledger. ``grpc`` is empty if the service serves only REST."""
 
     name: str
     role: str

@@ -27,7 +27,7 @@ class ReportListed(Given, kw_only=True, frozen=True):
 
 
 class ReportsListed(Given, kw_only=True, frozen=True):
-    """The kept reports, newest first; ``isKept`` is false if no folder is configured."""
+    """The kept reports, newest first. ``isKept`` is false if no folder is configured."""
 
     is_kept: bool
     items: tuple[ReportListed, ...]

@@ -39,7 +39,7 @@ class IssueToken(Write, kw_only=True, frozen=True):
 
 
 class ListTokens(Asked, kw_only=True, frozen=True):
-    """The tokens of one tenant or user, if one is given; a page of them."""
+    """A page of the access tokens: all, or only those of one tenant or one user."""
 
     tenant: Name | None = None
     user: Name | None = None
@@ -75,20 +75,20 @@ class Token(Given, kw_only=True, frozen=True):
 
 
 class TokenOutcome(Outcome, kw_only=True, frozen=True):
-    """The result of issuing a token; a dry run has no token."""
+    """The result of issuing a token. The result of a dry run has no token."""
 
     token: Token | UnsetType = UNSET
 
 
 class Tokens(Given, kw_only=True, frozen=True):
-    """Access tokens in the order they were issued; ``next`` is set if there are more."""
+    """Access tokens in the order of issue. ``next`` is set if there are more."""
 
     items: tuple[Token, ...]
     next: str | UnsetType = UNSET
 
 
 class Whoami(Given, kw_only=True, frozen=True):
-    """The caller. ``tenants`` are the tenants whose resources it sees."""
+    """The caller. ``tenants`` are the tenants whose resources the caller may see."""
 
     user: str
     role: str
@@ -98,10 +98,10 @@ class Whoami(Given, kw_only=True, frozen=True):
 
 
 class ClockState(Given, kw_only=True, frozen=True):
-    """The wall clock, and the trusted time; ``step_ms`` is the difference.
+    """The wall clock, and the time that the service trusts. ``step_ms`` is their difference.
 
-    While ``deciding`` is false, ``why`` says what happened and what to do. Reads are answered all
-    the time.
+    While ``deciding`` is false, the service decides nothing, and ``why`` says what happened and
+    what to do. Reads are always answered.
     """
 
     deciding: bool

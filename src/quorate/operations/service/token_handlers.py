@@ -1,7 +1,7 @@
 """Issues, lists and revokes access tokens, and shows the caller's identity.
 
-A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret. The secret itself is
-shown once, to the caller that issues the token, and cannot be recovered afterwards.
+A token is ``qt_ID_SECRET``. The ledger has the id, and a digest of the secret. The secret itself is
+shown only once, to the caller that issues the token, and cannot be recovered later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A new token for its holder; only ``digest`` is recorded."""
+    """The secret of a new token, for the token's holder. Only ``digest`` is recorded."""
 
     token: str
     secret: str
@@ -71,12 +71,12 @@ class Secret:
         return f"{PREFIX}_{self.token}_{self.secret}"
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return the token for people; it is not shown again."""
+        """Return the token for people. It is not shown again."""
         del moment
         return [self.text, "keep the token: it is not shown again"]
 
     def tree(self, moment: Moment) -> dict[str, Any]:
-        """Return the token for programs; it is not shown again."""
+        """Return the token for programs. It is not shown again."""
         issued = token_tree(moment.view.tokens[self.token], moment.redaction)
         return {"token": issued | {"secret": self.text}}
 
@@ -95,7 +95,8 @@ def issue_token(
     caller, expires_ms = context.caller, _expiry_ms(asked.lifetime, context.now_ms)
     notes: tuple[str, ...] = ()
     if caller.role is not Role.ADMIN and _outlives(expires_ms, caller.until_ms):
-        # Otherwise the holder of a temporary token could keep its rights for ever.
+        # Otherwise the holder of a temporary token could issue tokens, and so keep its rights for
+        # ever.
         expires_ms = caller.until_ms
         assert expires_ms is not None, caller
         notes = (f"note: it expires together with your own token, at {time_text(expires_ms)}",)
@@ -175,7 +176,7 @@ def _fits(asked: service_operations.ListTokens, record: TokenRecord) -> bool:
 
 
 def token_tree(record: TokenRecord, redaction: Redaction) -> dict[str, Any]:
-    """Return a token for programs; an issuer of a tenant that the caller does not see is hidden."""
+    """Return a token for programs; hide an issuer whose tenant the caller may not see."""
     issued = record.issued
     return {
         "id": issued.token,
@@ -213,7 +214,7 @@ def _table(
 
 
 def _scopes_text(scopes: Sequence[str]) -> str:
-    """Return the scope of a token: its areas, or all of them, and the rights that it adds."""
+    """Return the scopes of a token as text: its areas, or all areas, and its added rights."""
     areas = [scope for scope in scopes if scope != CLAIM]
     return ",".join([*(areas or ["all"]), *([CLAIM] if CLAIM in scopes else [])])
 

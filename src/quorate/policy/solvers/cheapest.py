@@ -70,7 +70,7 @@ class Cheapest:
         self._over = np.zeros(jobs)
 
     def choose(self, prices: Floats, need: Floats, growth: Floats) -> Choice:
-        """Return the cheapest choices at ``prices`` per GPU, for needs that each job can reach."""
+        """Return the cheapest choices at ``prices`` per GPU. Each job can reach its ``need``."""
         points = len(prices) + 1
         priced = np.zeros(points)
         priced[:-1] = prices
