@@ -67,7 +67,7 @@ class Methods:
     def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and the reason; if ``now``, its work
+        """Stop a run, or withdraw it from the queue. The run, and the reason. If ``now``, the work
         gets no grace to checkpoint."""
     def claim_nodes(
         self,
@@ -86,10 +86,10 @@ class Methods:
         checkpoint: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
-        ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
-        8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the token; ``name``
-        is generated if it is missing."""
+        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of ``nodes``
+        whole nodes, or of ``gpus`` GPUs of whole nodes, for a ``duration``. A duration is a text
+        such as 8h or 2d. Without ``owner`` and ``user``, the claim is for the tenant and the user
+        of the token. Without ``name``, a name is generated."""
     def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     def cluster_status(self) -> ClusterStatus:
@@ -125,8 +125,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that is not in use. The resource to remove, by ``name``; no running
-        work may depend on it."""
+        """Remove one budget that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     def delete_node(
         self,
         name: str,
@@ -136,8 +136,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that is not in use. The resource to remove, by ``name``; no running work
-        may depend on it."""
+        """Remove one node that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     def delete_pool(
         self,
         name: str,
@@ -147,8 +147,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that is not in use. The resource to remove, by ``name``; no running work
-        may depend on it."""
+        """Remove one pool that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     def delete_tenant(
         self,
         id: str,
@@ -208,7 +208,7 @@ class Methods:
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
         start is computed even if the run is beyond the planning depth of its pool. All runs ahead
-        of it are then planned for this answer, up to a bound that the answer states."""
+        of the run are then planned for this answer, up to a number that the answer states."""
     def export_ledger(self) -> Iterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -287,9 +287,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_caps(
         self,
         *,
@@ -298,7 +297,7 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List caps. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_charges(
         self,
@@ -308,9 +307,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List charges. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_claims(
         self,
         *,
@@ -319,9 +317,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List claims. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_domains(
         self,
         *,
@@ -330,9 +327,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List domains. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_envelopes(
         self,
         *,
@@ -341,9 +337,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_events(
         self,
         *,
@@ -352,10 +347,11 @@ class Methods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, or the last. At most ``limit`` events: from
-        the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
-        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` and ``about``
-        (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: those
+        from the event ``from`` on or, without ``from``, the last. To read on, set ``from`` to
+        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` selects the
+        events about one run. ``about`` selects the events about one resource, given as
+        ``KIND/NAME``, with the kind run, claim, node, reservation or resolveroutcome."""
     def list_leases(
         self,
         *,
@@ -364,9 +360,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List leases. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_nodes(
         self,
         *,
@@ -375,7 +370,7 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List nodes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_notices(
         self,
@@ -387,8 +382,9 @@ class Methods:
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
         from the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
-        ``next`` of the answer. All notices of one event stay together, so there may be a few more
-        than ``limit``. ``kind`` (several may be given) and ``owner`` select notices."""
+        ``next`` of the answer. All notices of one event stay together, so there may be a few
+        notices more than ``limit``. ``kind`` (several may be given) and ``owner`` select
+        notices."""
     def list_owners(
         self,
         *,
@@ -397,9 +393,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List owners. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_pools(
         self,
         *,
@@ -408,7 +403,7 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List pools. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_queue(
         self,
@@ -422,10 +417,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Runs, perhaps only of one owner or in one phase; the
+        """List the waiting runs, in order. Runs, or only the runs of one owner or in one phase; the
         last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
-        the cursor of the previous page. A page always lists its oldest run first. ``grouped`` lists
-        an array once instead of each of its tasks."""
+        the cursor of the previous page. A page always lists its oldest run first. If ``grouped``,
+        an array is listed once, instead of each of its tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     def list_reservations(
@@ -436,7 +431,7 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        """List reservations. At most ``limit`` resources after ``cursor``: the ``next`` of an
         earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_resolveroutcomes(
@@ -447,8 +442,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``: the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_runs(
         self,
@@ -462,10 +457,10 @@ class Methods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
-        If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
-        page. A page always lists its oldest run first. ``grouped`` lists an array once instead of
-        each of its tasks."""
+        """List runs. Runs, or only the runs of one owner or in one phase; the last ones if
+        ``newest``. If ``newest``, the first page has the last runs, and ``next`` is the cursor of
+        the previous page. A page always lists its oldest run first. If ``grouped``, an array is
+        listed once, instead of each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -474,9 +469,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     def list_tokens(
         self,
         user: str | None = None,
@@ -485,8 +479,8 @@ class Methods:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TokenList:
-        """List access tokens, without their secrets. The tokens of one tenant or user, if one is
-        given; a page of them."""
+        """List access tokens, without their secrets. A page of the access tokens: all, or only
+        those of one tenant or one user."""
     def mark_node_wiped(
         self,
         node: str,
@@ -497,9 +491,9 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A report that a node is
-        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report counts
-        only if this claim was the last one on the node. So a late report does not free a node that
-        was claimed again."""
+        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report is
+        ignored unless this claim was the last claim on the node. So a late report does not free a
+        node that was claimed again."""
     def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -551,19 +545,19 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. The run, the pool or
-        all pools to show; with ``reservations``, only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. What to show: a run, a
+        pool or all pools; with ``reservations``, only the firm starts."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
         the start is computed even if the run is beyond the planning depth of its pool. All runs
-        ahead of it are then planned for this answer, up to a bound that the answer states."""
+        ahead of the run are then planned for this answer, up to a number that the answer states."""
     def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
-        submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. If ``exact``, there must be one document only, and its start is computed
-        even beyond the planning depth of the pool."""
+        submitted, in the order of their submission. ``source`` is the name of their file, for the
+        commands that the answer proposes. If ``exact``, there must be only one document, and its
+        start is computed even beyond the planning depth of the pool."""
     def put_budget(
         self,
         name: str,
@@ -572,8 +566,8 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document with the name ``name``; ``if_match``, if
-        given, must be its present version."""
+        """Create or replace one budget. The document with the name ``name``. If given, ``if_match``
+        must be its present version."""
     def put_node(
         self,
         name: str,
@@ -582,7 +576,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one node. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     def put_owner(
         self,
@@ -592,7 +586,7 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one owner. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     def put_pool(
         self,
@@ -602,12 +596,12 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one pool. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; ``if_match``, if given,
+        """Replace the settings of the installation. The System document. If given, ``if_match``
         must be its present version."""
     def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
@@ -630,12 +624,13 @@ class Methods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. If no domains are given, the scope has all
-        domains. A domain is given by its key, region/cluster/domain, or by the last part of its key
-        if that part is unique. ``regions`` and ``clusters`` limit the domains to those within them.
-        A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that the cap bounds
-        are freed. Without ``pool``, the pool is ``default`` if it has the flavor, else the only
-        pool that has it."""
+        to GPUs that are free already, and in which scope. If no domains are given, the scope has
+        all domains. A domain is given by its key, region/cluster/domain, or by the last part of the
+        key if no other domain has the same last part. ``regions`` and ``clusters`` limit the scope
+        to domains in these regions and clusters. If a ``cap`` is given, as BUDGET/CAP, the scope is
+        the GPUs that this cap limits; do not give a flavor, domains or a pool then. Without
+        ``pool``, the pool is ``default`` if it has nodes of the flavor, else the only pool that has
+        such nodes."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The id of the token, and the reason."""
     def run_logs(
@@ -656,8 +651,8 @@ class Methods:
     def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Shrink a malleable run to fewer GPUs. The run, and either its new width or by how many
-        GPUs to shrink it."""
+        """Shrink a malleable run to fewer GPUs. The run, and either its new width or the number of
+        GPUs by which it is to shrink."""
     def sign_checkpoint(self) -> Checkpoint:
         """Sign a checkpoint of the ledger's end."""
     def statement(
@@ -668,9 +663,9 @@ class Methods:
         tenant: str | None = None,
         prices: Sequence[str] = (),
     ) -> Statement:
-        """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
-        2026-11, by default this month up to now; one budget or tenant, or all. ``prices`` are the
-        prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
+        """Show what each envelope granted, spent, held and lent in a month. A ``month`` such as
+        2026-11, for one budget or tenant, or for all. The default is this month up to now.
+        ``prices`` are the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     def step_down(self) -> ClusterStatus:
         """Have the leader step down in favour of another service."""
     def submit_run(
@@ -683,8 +678,8 @@ class Methods:
         assignments: Sequence[str] = (),
         dry_run: bool = False,
     ) -> Outcome:
-        """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``
-        under the name ``name``, with fields set."""
+        """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``,
+        called ``name``, with changed fields."""
     def submit_runs(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -697,7 +692,7 @@ class Methods:
         width for each step, and any other run has one width."""
     def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
-        back from now; default: the System's budgetPeriodDays."""
+        back from now (default: budgetPeriodDays of System)."""
     def tick(self, *, dry_run: bool = False) -> Outcome:
         """Record everything that is due by now. Record everything that is due by now."""
     def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -719,15 +714,16 @@ class Methods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change the given limits of a tenant, and no others. Limits to set; null removes a limit,
-        and ``parents`` replaces all parents. Fields may be given by name, or together in
+        """Change the given limits of a tenant, and no others. Limits to set. Null removes a limit.
+        ``parents`` replaces all parents. Fields may be given by name, or together in
         ``changes``."""
     def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
         """Show what a user's runs used, for each tenant. The user, by default the caller, and the
         number of days back from now."""
     def verify_ledger(self, *, deep: bool = False, receipts: Sequence[str] = ()) -> Verification:
-        """Check that the ledger was not changed after it was written. ``deep`` also checks every
-        event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
+        """Check that the ledger was not changed after it was written. Which checks to make.
+        ``deep`` also checks every event and invariant. Every ``receipt`` (BLOCK:HASH) must match
+        the ledger."""
     def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],
@@ -736,7 +732,7 @@ class Methods:
         receipts: Sequence[str] = (),
     ) -> Verification:
         """Check the ledger against checkpoints that were kept elsewhere. A verification against
-        ``checkpoints`` that were kept elsewhere; each must agree."""
+        ``checkpoints`` that were kept elsewhere. Each of them must agree."""
     def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -747,8 +743,8 @@ class Methods:
         reservations: bool = False,
         first: int | None = None,
     ) -> Iterator[Event]:
-        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
-        without ``from``, events that are recorded from now on."""
+        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on.
+        Without ``from``, the events recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> Iterator[Logs]:
         """Follow the output of a run until the run is over. The output of a run from line ``from``
         on, counted from 0."""
@@ -756,8 +752,8 @@ class Methods:
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
         """Watch your notices as they are recorded, from a sequence on. Notices from the event
-        ``from`` on; without ``from``, notices that are recorded from now on. ``kind`` (several may
-        be given) and ``owner`` select notices."""
+        ``from`` on. Without ``from``, these are the notices from now on. ``kind`` (several may be
+        given) and ``owner`` select notices."""
     def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""
 
@@ -784,7 +780,7 @@ class AsyncMethods:
     async def cancel_run(
         self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and the reason; if ``now``, its work
+        """Stop a run, or withdraw it from the queue. The run, and the reason. If ``now``, the work
         gets no grace to checkpoint."""
     async def claim_nodes(
         self,
@@ -803,10 +799,10 @@ class AsyncMethods:
         checkpoint: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of whole
-        ``nodes``, or of ``gpus`` that make up whole nodes, for a ``duration``. A duration is like
-        8h or 2d. ``owner`` and ``user`` default to the tenant and the user of the token; ``name``
-        is generated if it is missing."""
+        """Claim whole nodes for one user's sensitive work, until a stated end. A claim of ``nodes``
+        whole nodes, or of ``gpus`` GPUs of whole nodes, for a ``duration``. A duration is a text
+        such as 8h or 2d. Without ``owner`` and ``user``, the claim is for the tenant and the user
+        of the token. Without ``name``, a name is generated."""
     async def cluster_members(self) -> ClusterMembers:
         """List the services that share the ledger."""
     async def cluster_status(self) -> ClusterStatus:
@@ -842,8 +838,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one budget that is not in use. The resource to remove, by ``name``; no running
-        work may depend on it."""
+        """Remove one budget that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     async def delete_node(
         self,
         name: str,
@@ -853,8 +849,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one node that is not in use. The resource to remove, by ``name``; no running work
-        may depend on it."""
+        """Remove one node that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     async def delete_pool(
         self,
         name: str,
@@ -864,8 +860,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Remove one pool that is not in use. The resource to remove, by ``name``; no running work
-        may depend on it."""
+        """Remove one pool that is not in use. The name of the resource to remove. No running work
+        may depend on this resource."""
     async def delete_tenant(
         self,
         id: str,
@@ -925,7 +921,7 @@ class AsyncMethods:
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
         """Explain why a run waits, and what would start it now. A submitted run. If ``exact``, the
         start is computed even if the run is beyond the planning depth of its pool. All runs ahead
-        of it are then planned for this answer, up to a bound that the answer states."""
+        of the run are then planned for this answer, up to a number that the answer states."""
     def export_ledger(self) -> AsyncIterator[ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block."""
     async def fail_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1004,9 +1000,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_caps(
         self,
         *,
@@ -1015,7 +1010,7 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List caps. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_charges(
         self,
@@ -1025,9 +1020,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List charges. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_claims(
         self,
         *,
@@ -1036,9 +1030,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List claims. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_domains(
         self,
         *,
@@ -1047,9 +1040,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List domains. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_envelopes(
         self,
         *,
@@ -1058,9 +1050,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_events(
         self,
         *,
@@ -1069,10 +1060,11 @@ class AsyncMethods:
         run: str | None = None,
         about: str | None = None,
     ) -> Events:
-        """List events: the first from a sequence on, or the last. At most ``limit`` events: from
-        the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
-        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` and ``about``
-        (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) select events."""
+        """List events: the first from a sequence on, or the last. At most ``limit`` events: those
+        from the event ``from`` on or, without ``from``, the last. To read on, set ``from`` to
+        ``next`` of the answer, until ``next`` is beyond the ledger's end. ``run`` selects the
+        events about one run. ``about`` selects the events about one resource, given as
+        ``KIND/NAME``, with the kind run, claim, node, reservation or resolveroutcome."""
     async def list_leases(
         self,
         *,
@@ -1081,9 +1073,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List leases. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_nodes(
         self,
         *,
@@ -1092,7 +1083,7 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List nodes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_notices(
         self,
@@ -1104,8 +1095,9 @@ class AsyncMethods:
     ) -> Notices:
         """List your notices: starts, cuts, lotteries, losses, limits. The first ``limit`` notices
         from the event ``from`` on or, without ``from``, the last ones. To read on, set ``from`` to
-        ``next`` of the answer. All notices of one event stay together, so there may be a few more
-        than ``limit``. ``kind`` (several may be given) and ``owner`` select notices."""
+        ``next`` of the answer. All notices of one event stay together, so there may be a few
+        notices more than ``limit``. ``kind`` (several may be given) and ``owner`` select
+        notices."""
     async def list_owners(
         self,
         *,
@@ -1114,9 +1106,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List owners. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_pools(
         self,
         *,
@@ -1125,7 +1116,7 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. At most ``limit`` resources after ``cursor``, which is ``next`` of an earlier
+        """List pools. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
         answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_queue(
         self,
@@ -1139,10 +1130,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List the waiting runs, in order. Runs, perhaps only of one owner or in one phase; the
+        """List the waiting runs, in order. Runs, or only the runs of one owner or in one phase; the
         last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
-        the cursor of the previous page. A page always lists its oldest run first. ``grouped`` lists
-        an array once instead of each of its tasks."""
+        the cursor of the previous page. A page always lists its oldest run first. If ``grouped``,
+        an array is listed once, instead of each of its tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     async def list_reservations(
@@ -1153,7 +1144,7 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. At most ``limit`` resources after ``cursor``, which is ``next`` of an
+        """List reservations. At most ``limit`` resources after ``cursor``: the ``next`` of an
         earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_resolveroutcomes(
@@ -1164,8 +1155,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is ``next`` of
-        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``: the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_runs(
         self,
@@ -1179,10 +1170,10 @@ class AsyncMethods:
         newest: bool = False,
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List runs. Runs, perhaps only of one owner or in one phase; the last ones if ``newest``.
-        If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
-        page. A page always lists its oldest run first. ``grouped`` lists an array once instead of
-        each of its tasks."""
+        """List runs. Runs, or only the runs of one owner or in one phase; the last ones if
+        ``newest``. If ``newest``, the first page has the last runs, and ``next`` is the cursor of
+        the previous page. A page always lists its oldest run first. If ``grouped``, an array is
+        listed once, instead of each of its tasks."""
     async def list_tenants(
         self,
         *,
@@ -1191,9 +1182,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. At most ``limit`` resources after ``cursor``, which is ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
+        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
     async def list_tokens(
         self,
         user: str | None = None,
@@ -1202,8 +1192,8 @@ class AsyncMethods:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TokenList:
-        """List access tokens, without their secrets. The tokens of one tenant or user, if one is
-        given; a page of them."""
+        """List access tokens, without their secrets. A page of the access tokens: all, or only
+        those of one tenant or one user."""
     async def mark_node_wiped(
         self,
         node: str,
@@ -1214,9 +1204,9 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A report that a node is
-        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report counts
-        only if this claim was the last one on the node. So a late report does not free a node that
-        was claimed again."""
+        clean or, if ``failed``, could not be wiped. If ``after`` names a claim, the report is
+        ignored unless this claim was the last claim on the node. So a late report does not free a
+        node that was claimed again."""
     async def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
         """Show an owner's share of each flavor over time, and its target. The owner, and the number
         of days back from now."""
@@ -1268,19 +1258,19 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show the current state of a run, of the reservations or of a pool. The run, the pool or
-        all pools to show; with ``reservations``, only the firm starts."""
+        """Show the current state of a run, of the reservations or of a pool. What to show: a run, a
+        pool or all pools; with ``reservations``, only the firm starts."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Show when a run starts, and the conditions of that start. A submitted run. If ``exact``,
         the start is computed even if the run is beyond the planning depth of its pool. All runs
-        ahead of it are then planned for this answer, up to a bound that the answer states."""
+        ahead of the run are then planned for this answer, up to a number that the answer states."""
     async def plan_runs(
         self, documents: Sequence[Mapping[str, Any]], *, source: str = "FILE", exact: bool = False
     ) -> Forecast | tuple[Forecast, ...]:
         """Show when runs would start if they were submitted now. Run documents that are not
-        submitted, in the order of their submission. ``source`` is the name of their file in the
-        proposed commands. If ``exact``, there must be one document only, and its start is computed
-        even beyond the planning depth of the pool."""
+        submitted, in the order of their submission. ``source`` is the name of their file, for the
+        commands that the answer proposes. If ``exact``, there must be only one document, and its
+        start is computed even beyond the planning depth of the pool."""
     async def put_budget(
         self,
         name: str,
@@ -1289,8 +1279,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one budget. The document with the name ``name``; ``if_match``, if
-        given, must be its present version."""
+        """Create or replace one budget. The document with the name ``name``. If given, ``if_match``
+        must be its present version."""
     async def put_node(
         self,
         name: str,
@@ -1299,7 +1289,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one node. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one node. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     async def put_owner(
         self,
@@ -1309,7 +1299,7 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one owner. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one owner. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     async def put_pool(
         self,
@@ -1319,12 +1309,12 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Create or replace one pool. The document with the name ``name``; ``if_match``, if given,
+        """Create or replace one pool. The document with the name ``name``. If given, ``if_match``
         must be its present version."""
     async def put_system(
         self, document: Mapping[str, Any], *, if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Replace the settings of the installation. The System document; ``if_match``, if given,
+        """Replace the settings of the installation. The System document. If given, ``if_match``
         must be its present version."""
     async def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
         """Show when the first waiting runs start, with P50, P90 and odds. The first waiting runs of
@@ -1347,12 +1337,13 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Resolution:
         """Free GPUs in a scope by hand, after the notice period. How many GPUs to free, in addition
-        to those that are free, and in which scope. If no domains are given, the scope has all
-        domains. A domain is given by its key, region/cluster/domain, or by the last part of its key
-        if that part is unique. ``regions`` and ``clusters`` limit the domains to those within them.
-        A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: GPUs that the cap bounds
-        are freed. Without ``pool``, the pool is ``default`` if it has the flavor, else the only
-        pool that has it."""
+        to GPUs that are free already, and in which scope. If no domains are given, the scope has
+        all domains. A domain is given by its key, region/cluster/domain, or by the last part of the
+        key if no other domain has the same last part. ``regions`` and ``clusters`` limit the scope
+        to domains in these regions and clusters. If a ``cap`` is given, as BUDGET/CAP, the scope is
+        the GPUs that this cap limits; do not give a flavor, domains or a pool then. Without
+        ``pool``, the pool is ``default`` if it has nodes of the flavor, else the only pool that has
+        such nodes."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Revoke an access token. The id of the token, and the reason."""
     async def run_logs(
@@ -1373,8 +1364,8 @@ class AsyncMethods:
     async def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Shrink a malleable run to fewer GPUs. The run, and either its new width or by how many
-        GPUs to shrink it."""
+        """Shrink a malleable run to fewer GPUs. The run, and either its new width or the number of
+        GPUs by which it is to shrink."""
     async def sign_checkpoint(self) -> Checkpoint:
         """Sign a checkpoint of the ledger's end."""
     async def statement(
@@ -1385,9 +1376,9 @@ class AsyncMethods:
         tenant: str | None = None,
         prices: Sequence[str] = (),
     ) -> Statement:
-        """Show what each envelope granted, spent, held and lent in a month. A ``month`` like
-        2026-11, by default this month up to now; one budget or tenant, or all. ``prices`` are the
-        prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
+        """Show what each envelope granted, spent, held and lent in a month. A ``month`` such as
+        2026-11, for one budget or tenant, or for all. The default is this month up to now.
+        ``prices`` are the prices of a GPU-hour of each flavor: ``FLAVOR=PRICE``."""
     async def step_down(self) -> ClusterStatus:
         """Have the leader step down in favour of another service."""
     async def submit_run(
@@ -1400,8 +1391,8 @@ class AsyncMethods:
         assignments: Sequence[str] = (),
         dry_run: bool = False,
     ) -> Outcome:
-        """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``
-        under the name ``name``, with fields set."""
+        """Submit a run, and start it if possible. A Run document, or a copy of the run ``like``,
+        called ``name``, with changed fields."""
     async def submit_runs(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -1414,7 +1405,7 @@ class AsyncMethods:
         width for each step, and any other run has one width."""
     async def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Show what a tenant's runs used, and its soft budgets. The tenant, and the number of days
-        back from now; default: the System's budgetPeriodDays."""
+        back from now (default: budgetPeriodDays of System)."""
     async def tick(self, *, dry_run: bool = False) -> Outcome:
         """Record everything that is due by now. Record everything that is due by now."""
     async def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1436,8 +1427,8 @@ class AsyncMethods:
         if_match: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Change the given limits of a tenant, and no others. Limits to set; null removes a limit,
-        and ``parents`` replaces all parents. Fields may be given by name, or together in
+        """Change the given limits of a tenant, and no others. Limits to set. Null removes a limit.
+        ``parents`` replaces all parents. Fields may be given by name, or together in
         ``changes``."""
     async def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
         """Show what a user's runs used, for each tenant. The user, by default the caller, and the
@@ -1445,8 +1436,9 @@ class AsyncMethods:
     async def verify_ledger(
         self, *, deep: bool = False, receipts: Sequence[str] = ()
     ) -> Verification:
-        """Check that the ledger was not changed after it was written. ``deep`` also checks every
-        event and invariant; every ``receipt`` (BLOCK:HASH) must match."""
+        """Check that the ledger was not changed after it was written. Which checks to make.
+        ``deep`` also checks every event and invariant. Every ``receipt`` (BLOCK:HASH) must match
+        the ledger."""
     async def verify_ledger_against(
         self,
         checkpoints: Sequence[KeptCheckpoint],
@@ -1455,7 +1447,7 @@ class AsyncMethods:
         receipts: Sequence[str] = (),
     ) -> Verification:
         """Check the ledger against checkpoints that were kept elsewhere. A verification against
-        ``checkpoints`` that were kept elsewhere; each must agree."""
+        ``checkpoints`` that were kept elsewhere. Each of them must agree."""
     async def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -1466,8 +1458,8 @@ class AsyncMethods:
         reservations: bool = False,
         first: int | None = None,
     ) -> AsyncIterator[Event]:
-        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on;
-        without ``from``, events that are recorded from now on."""
+        """Follow the events of the ledger, from a sequence on. Events from the event ``from`` on.
+        Without ``from``, the events recorded from now on."""
     def watch_logs(self, run: str, *, first: int = 0) -> AsyncIterator[Logs]:
         """Follow the output of a run until the run is over. The output of a run from line ``from``
         on, counted from 0."""
@@ -1475,7 +1467,7 @@ class AsyncMethods:
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
         """Watch your notices as they are recorded, from a sequence on. Notices from the event
-        ``from`` on; without ``from``, notices that are recorded from now on. ``kind`` (several may
-        be given) and ``owner`` select notices."""
+        ``from`` on. Without ``from``, these are the notices from now on. ``kind`` (several may be
+        given) and ``owner`` select notices."""
     async def whoami(self) -> Whoami:
         """Show the caller's identity and permissions."""
