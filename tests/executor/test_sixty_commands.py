@@ -139,7 +139,7 @@ AUDITOR = [
     ("usage --tenant vision", 0, r"vision +\d+\.\d\d "),
     ("cancel {job} --dry-run", 1, r"cancel-run: not for an auditor"),
     ("ledger export", 0, r'"lease-started/\d"'),
-    ("ledger checkpoint", 1, r"not for an auditor; this takes one of the roles: admin"),
+    ("ledger checkpoint", 1, r"not for an auditor; this needs one of the roles: admin"),
 ]
 SUBMIT = "client.submit(gpus=1, team='vision', command=['echo', 'hi'], name='py'"
 PYTHON = [

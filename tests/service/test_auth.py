@@ -144,7 +144,7 @@ def test_a_document_takes_a_token_for_its_own_area(stage: Stage) -> None:
         assert sent.status_code == status, sent.text
         if status == 403:
             assert (
-                "Owner: your token is limited to service; this takes a token for tenants"
+                "Owner: your token is limited to service; this needs a token for tenants"
                 in sent.json()["detail"]
             )
 

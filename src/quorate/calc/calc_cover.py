@@ -1,11 +1,9 @@
 """``calc cover``: the payers of a number of GPUs of a flavor at a place.
 
-If the GPUs cannot be paid for, the answer has the refusal with its numbers, and a short name:
-
-- ``NoEnvelope`` if no envelope can pay for any GPU.
-- ``BorrowLimit`` if the run's own limit on borrowing is reached.
-- ``SearchLimit`` if the search took too many steps.
-- ``InsufficientCapacity`` in all other cases.
+If the GPUs cannot be paid for, the answer has the refusal with its numbers, and a short name. The
+name is ``NoEnvelope`` if no envelope can pay for any GPU. The name is ``BorrowLimit`` if the run's
+own limit on borrowing is reached. The name is ``SearchLimit`` if the search took too many steps. In
+all other cases, the name is ``InsufficientCapacity``.
 """
 
 from __future__ import annotations

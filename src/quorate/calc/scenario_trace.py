@@ -1,10 +1,8 @@
 """The state of a scenario after a step, as JSON values: its runs, reservations and conflicts.
 
-Some parts of the answer are not in the engine's state, and are collected from the events:
-
-- the GPUs of ended leases, by the reason of their end;
-- the outcomes of reservations;
-- the last event of each run.
+Three parts of the answer are not in the engine's state, and are collected from the events. The
+first part is the GPUs of ended leases, by the reason of their end. The second part is the outcomes
+of reservations. The third part is the last event of each run.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ _SENTENCES: Final = {
         "no conflict: an earlier conflict started a run of its owner, and that run ended too soon"
     ),
     MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
-    MoveCode.CONFLICT_UNSTARTED: "no conflict: its last start was refused after it had its GPUs",
+    MoveCode.CONFLICT_UNSTARTED: (
+        "no conflict: the executor refused its last start, for which it had got GPUs"
+    ),
     MoveCode.CONFLICT_RATE_ZERO: "no conflict: its pool has a disruptionRate of 0",
     MoveCode.CONFLICT_NOT_COVERED: (
         "no conflict: its owner's disruption account does not cover the cost"
@@ -57,8 +59,8 @@ _OF_ROUNDS: Final = {
     RoundCode.LEFT_OUT: "{runs} left out ({note})",
     RoundCode.UNSOLVED: "{note}",
     RoundCode.UNFINISHED: (
-        "{runs} might get more: {policy} takes too long to compute how much, or loses it in "
-        "rounding; the runs share the rest by weight"
+        "{runs} might get more: {policy} takes too long to compute how much, or rounding hides "
+        "it; these runs share the remaining GPUs by weight"
     ),
     RoundCode.DEADLINES_MISSED: "{policy} cannot keep the deadlines of {runs}",
     RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",

@@ -95,7 +95,7 @@ def check_role(caller: Caller, operation: Operation) -> None:
         article = "an" if caller.role[0] in "aeio" else "a"
         raise CommandError(
             Exit.REFUSED,
-            f"{operation.name}: not for {article} {caller.role}; this takes one of the roles: "
+            f"{operation.name}: not for {article} {caller.role}; this needs one of the roles: "
             f"{allowed}",
             fault=FORBIDDEN,
         )
@@ -105,6 +105,6 @@ def check_role(caller: Caller, operation: Operation) -> None:
         raise CommandError(
             Exit.REFUSED,
             f"{operation.name}: your token is limited to {', '.join(sorted(caller.areas))}; "
-            f"this takes a token for {operation.area}",
+            f"this needs a token for {operation.area}",
             fault=FORBIDDEN,
         )

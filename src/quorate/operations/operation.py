@@ -74,17 +74,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     is not made from ``name``. ``media`` is the media type of a REST response. If the response has
     several documents, ``gives`` is the type of each document.
 
-    These fields are flags:
-
-    - ``of_blocks``: the operation reads only blocks, and works even if the state cannot be read.
-    - ``is_long``: it changes nothing, and its cost grows with the ledger, the queue or the request.
-    - ``of_queue``: its cost does not grow with the ledger, although it ``is_long``.
-    - ``is_apart``: it reads only the request.
-    - ``is_for_any_scope``: tokens may call it whatever areas they are limited to. If the needed
-      area depends on the request, ``check_command`` checks the area later.
-    - ``of_caller``: its result depends on the caller and the tenants alone.
-    - ``of_service``: it needs a running service.
-    - ``of_leader``: if several services share one ledger, it needs the leader.
+    An operation ``of_blocks`` reads only blocks, and works even if the state cannot be read. An
+    operation that ``is_long`` changes nothing, and its cost grows with the ledger, the queue or the
+    request. If the operation is also ``of_queue``, its cost does not grow with the ledger. An
+    operation that ``is_apart`` reads only the request. An operation that ``is_for_any_scope`` may
+    be called with any token, whatever areas the token is limited to. If the needed area depends on
+    the request, ``check_command`` checks the area later. The result of an operation ``of_caller``
+    depends on the caller and the tenants alone. An operation ``of_service`` needs a running
+    service. An operation ``of_leader`` needs the leader, if several services share one ledger.
     """
 
     name: str

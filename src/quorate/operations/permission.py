@@ -1,11 +1,9 @@
 """Which callers may give which commands. Whatever this module does not allow is denied.
 
-- Only an admin creates owners, and sets parents, targets and weights.
-- Only an admin creates, raises or extends envelopes and caps. A tenant-admin may lower envelopes
-  and caps of its own tenants, and set sharing and lending.
-- Users act on the runs of their own tenant.
-- An accounting system sets limits and budgets of the owners that are linked to it, and nothing
-  else.
+Only an admin creates owners, and sets parents, targets and weights. Only an admin creates, raises
+or extends envelopes and caps. A tenant-admin may lower envelopes and caps of its own tenants, and
+set sharing and lending. Users act on the runs of their own tenant. An accounting system sets limits
+and budgets of the owners that are linked to it, and nothing else.
 
 The owner of a run comes from the caller's token (docs/adr/0019). To claim nodes, a caller needs the
 scope ``claim``. Only an admin grants this scope, because a claim cannot be cut (docs/adr/0027).
@@ -84,7 +82,7 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
             f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; a token that "
-            "it issues must be limited to some of these"
+            "you issue with it must be limited to some of these"
         )
     why = _out_of_scope(caller, command) or _of_claim(caller, command)
     if why or caller.role is Role.ADMIN:
@@ -140,7 +138,7 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
             areas = {AREAS[type(spec)]: spec for spec in specs}
             area = next((each for each in areas if each not in caller.areas), None)
             if area is not None:
-                return f"{type(areas[area]).__name__}: {limits}; this takes a token for {area}"
+                return f"{type(areas[area]).__name__}: {limits}; this needs a token for {area}"
         case RevokeToken(token=name) if Area.SERVICE not in caller.areas and name != caller.token:
             return (
                 f"token: {limits}: the token may revoke itself; to revoke others, use a token for "

@@ -93,22 +93,20 @@ class Instant:
 class RequestContext:
     """The context of one request. ``prefix`` are the CLI options that reach the same ledger.
 
-    - ``signer`` signs checkpoints. If it is None, no checkpoint can be signed.
-    - ``recent`` has the decoded blocks that all followers of the ledger share. If it is None, each
-      follower reads the store.
-    - ``logs`` has the output of runs, ``reports`` the reports of simulations, ``accounting`` the
-      status of the link to an accounting system, ``clock_control`` the check of the wall clock, and
-      ``quorum`` the services of the ledger. Each of these is None if it does not exist.
-    - ``mail_domains`` are the domains to which the service sends the mail that runs ask for. It is
-      None without a service.
-    - ``is_executed`` means that the executor of another engine runs the work, and that the engine
-      here only reads.
-    - ``instant`` is the instant that answers to several callers share. If it is None, the answer is
-      as of now.
-    - ``widths_max`` is the most widths of all runs in one request, if other requests wait for the
-      same ledger (``batch_bounds.py``). None means no limit.
-    - ``go_on`` is called during the decision of an order. When it returns False, the decision is
-      stopped.
+    ``signer`` signs checkpoints. If it is None, no checkpoint can be signed. ``recent`` has the
+    decoded blocks that all followers of the ledger share. If it is None, each follower reads the
+    store. ``logs`` has the output of runs. ``reports`` has the reports of simulations.
+    ``accounting`` has the status of the link to an accounting system. ``clock_control`` has the
+    check of the wall clock. ``quorum`` has the services of the ledger. Each of these five is None
+    if it does not exist.
+
+    ``mail_domains`` are the domains to which the service sends the mail that runs ask for. It is
+    None without a service. ``is_executed`` means that the executor of another engine runs the work,
+    and that the engine here only reads. ``instant`` is an instant that answers to several callers
+    share. If it is None, the answer is as of now. ``widths_max`` is the most widths of all runs in
+    one request, if other requests wait for the same ledger (``batch_bounds.py``). None means no
+    limit. ``go_on`` is called during the decision of an order. When it returns False, the decision
+    is stopped.
     """
 
     engine: Engine

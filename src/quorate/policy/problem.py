@@ -62,13 +62,13 @@ class Problem:
     """The input of a policy.
 
     ``rates`` are in steps per second of the whole job on GPUs of one flavor. ``scales`` is the
-    number of GPUs that a job takes. Only some policies read the following fields:
+    number of GPUs that a job takes.
 
-    - ``steps_left``: the remaining steps.
-    - ``ages_s``: the time since the job first ran.
-    - ``isolated_s``: the time that the job's work so far would have taken alone on an equal share.
-    - ``deadlines_s``: the time from now to the deadline; infinite without a deadline.
-    - ``costs``: the price of a GPU of each flavor for an hour.
+    Only some policies read the following fields. ``steps_left`` has the remaining steps of each
+    job. ``ages_s`` is the time since the job first ran. ``isolated_s`` is the time that the job's
+    work so far would have taken alone on an equal share. ``deadlines_s`` is the time from now to
+    the deadline; it is infinite without a deadline. ``costs`` has the price of a GPU of each flavor
+    for an hour.
 
     ``work_max`` limits the work of policies that can stop early. Work is counted as in
     ``solvers/work_count.py``; None means no limit.

@@ -67,7 +67,7 @@ def test_a_recording_is_played_where_one_is() -> None:
     assert caught.value.fault == "invalid"
     assert caught.value.lines == (
         (
-            "kind: a service does not replay recordings; run it on your machine: quorate calc "
-            "rounds -f FILE"
+            "kind: a service does not replay recordings; replay this one on your machine: "
+            "quorate calc rounds -f FILE"
         ),
     )

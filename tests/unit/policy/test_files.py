@@ -153,10 +153,13 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
             {"slow": {SMALL: {"null": 1, SMALL: [1, -1]}}},
             f'slow."{SMALL}"."{SMALL}"[1]: is below 0',
         ),
-        ({"slow": {SMALL: {"null": 1, SMALL: [1, 2]}}}, "is [1, 2], but its mirror has [1, 2]"),
+        (
+            {"slow": {SMALL: {"null": 1, SMALL: [1, 2]}}},
+            "is [1, 2], but the same pair in the other order is [1, 2]",
+        ),
         ({"slow": {"ResNet-18": {"null": 1}}}, 'slow."ResNet-18": is not a type of job'),
         ({"slow": 7}, "slow: must be an object, got 7"),
-        ({"old_unconsolidated": {}}, "old_unconsolidated: has no old beside it"),
+        ({"old_unconsolidated": {}}, "old_unconsolidated: there is no flavor old"),
         (
             {
                 "slow": {

@@ -558,14 +558,12 @@ class RoundRecord(Record):
 class RoundsRun(Record):
     """A run of a pool that shares in rounds, from its submission to its end.
 
-    ``steps`` is the number of steps counted so far. The following fields are by flavor:
-
-    - ``rates``: the measured rates, in millionths of a step per second.
-    - ``received_ms``: how long the run had GPUs under leases that have ended.
-    - ``entitled_ms``: how long the run was due GPUs by its shares.
-    - ``counted_ms``: how long the run had GPUs up to the last count of its steps.
-    - ``received_paired_ms`` and ``entitled_paired_ms``: the parts of ``received_ms`` and
-      ``entitled_ms`` on GPUs that the run shares with another run.
+    ``steps`` is the number of steps counted so far. The following fields are by flavor. ``rates``
+    has the measured rates, in millionths of a step per second. ``received_ms`` is how long the run
+    had GPUs under leases that have ended. ``entitled_ms`` is how long the run was due GPUs by its
+    shares. ``counted_ms`` is how long the run had GPUs up to the last count of its steps. The parts
+    of ``received_ms`` and ``entitled_ms`` on GPUs that the run shares with another run are in
+    ``received_paired_ms`` and ``entitled_paired_ms``.
 
     ``lease`` is the open lease of another run whose GPUs this run shares; empty if there is none.
     ``nodes`` are the last nodes on which the run had GPUs. ``started_ms`` is when the run last

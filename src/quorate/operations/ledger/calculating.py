@@ -31,7 +31,7 @@ def calculate(context: AnyContext, asked: Calculate, operation: Operation) -> An
         # The number of rounds in a recording is known only after it has been played.
         raise CommandError(
             Exit.INVALID,
-            "kind: a service does not replay recordings; run it on your machine:"
+            "kind: a service does not replay recordings; replay this one on your machine:"
             " quorate calc rounds -f FILE",
         )
     try:

@@ -137,7 +137,7 @@ def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
         base = name.removesuffix(SPREAD_SUFFIX)
         if base not in flavors:
             at.below(name).fault(
-                f"has no {base} beside it", f"add the rates of {base}, or rename it"
+                f"there is no flavor {base}", f"add the rates of {base}, or rename this flavor"
             )
     if not flavors and not at.faults:
         at.fault("has no flavors", "write the rates of each type under the name of a flavor")
@@ -236,7 +236,10 @@ def _joined(listed: _Listed, types: list[JobType], at: At) -> _Pairs:
             remedy = "remove it; only jobs of the same scale share GPUs"
         else:
             mirror = np.flatnonzero((one == other[number]) & (other == one[number]))[-1]
-            message = f"is {listed.rates[number]}, but its mirror has {listed.rates[mirror]}"
+            message = (
+                f"is {listed.rates[number]}, but the same pair in the other order is "
+                f"{listed.rates[mirror]}"
+            )
             remedy = "write the same two rates in both places, in the opposite order"
         names = types[one[number]].key, types[other[number]].key
         at.below(names[0]).below(names[1]).fault(message, remedy)

@@ -51,7 +51,7 @@ def max_sum(
     asked[kept] = needed[kept]
     answer = _most(space, gains, asked)
     if not isinstance(answer, Solution):
-        return _failed(f"the program with the deadlines that can be kept ended as {answer}")
+        return _failed(f"the program for the deadlines that can be kept has the status {answer}")
     missed = np.setdiff1d(np.flatnonzero(needed > 0), kept)
     return _allocation_of(space, gains, asked, answer, tuple(int(job) for job in missed))
 
@@ -86,7 +86,7 @@ def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unso
     counted = _choice(space, np.zeros(len(gains)), needed, due)
     most = solve(counted)
     if not isinstance(most, Solution):
-        return _failed(f"the search for the deadlines that can be kept ended as {most}")
+        return _failed(f"the search for the deadlines that can be kept has the status {most}")
     count = round(most.objective)
     best = solve(_at_least(_choice(space, gains, needed, due), len(gains), count))
     # If this second search stops at its limit, use the answer of the first search, which keeps as

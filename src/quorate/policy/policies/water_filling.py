@@ -274,7 +274,7 @@ def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unso
         if answer is None:
             return None
         if not isinstance(answer, Solution):
-            return _failed(f"the program of a level ended as {answer}")
+            return _failed(f"the linear program of a level has the status {answer}")
         if -answer.objective <= (MISSED if level < before else rounding):
             return level, answer.x[:-1]
         if level >= before:

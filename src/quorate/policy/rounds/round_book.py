@@ -50,21 +50,20 @@ class Rules:
 
     The default rules avoid these defects. ``STRICT`` has them, to reproduce published results.
 
-    - ``reset_gap_s``: how old a stale allocation must be before it is replaced.
-    - ``has_queue_per_flavor``: jobs are chosen for one flavor after the other. So a job may be
-      chosen for the first flavor, and not for the flavor on which it is behind.
-    - ``serves_without_share``: unused GPUs go to jobs that have no share of them, or that are not
-      in the allocation.
-    - ``forgets_owed``: time owed from earlier allocations only breaks ties.
-    - ``charges_gaps``: time between two rounds in which nothing ran counts as work.
-    - ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead of ending.
-    - ``starts_pairs_at_zero``: a new pair goes before all other rows, and is then owed half a
-      round.
-    - ``compares_age_to_deadline``: the deadline, an instant, is compared with the time since the
-      job's arrival, so jobs that arrive late rarely miss it.
-    - ``ignores_spread``: a job is as fast on several servers as on one.
-    - ``places_by_size``: larger rows are placed first, even on GPUs that smaller rows had and would
-      keep. Servers are filled in order, even if this splits a row.
+    ``reset_gap_s`` is how old a stale allocation must be before it is replaced. With
+    ``has_queue_per_flavor``, jobs are chosen for one flavor after the other. So a job may be chosen
+    for the first flavor, and not for the flavor on which it is behind. With
+    ``serves_without_share``, unused GPUs go to jobs that have no share of them, or that are not in
+    the allocation. With ``forgets_owed``, time owed from earlier allocations only breaks ties. With
+    ``charges_gaps``, the time between two rounds counts as work, although nothing ran in it.
+
+    With ``needs_step_per_gpu``, a job with fewer steps left than GPUs fails instead of ending. With
+    ``starts_pairs_at_zero``, a new pair goes before all other rows, and is then owed half a round.
+    With ``compares_age_to_deadline``, the deadline, an instant, is compared with the time since the
+    job's arrival. So jobs that arrive late rarely miss their deadlines. With ``ignores_spread``, a
+    job is as fast on several servers as on one. With ``places_by_size``, larger rows are placed
+    first, even on GPUs that smaller rows had and would keep. Servers are then filled in order, even
+    if this splits a row.
     """
 
     round_s: float = ROUND_S

@@ -173,7 +173,7 @@ def _idle(problem: Problem) -> Unsolved | None:
 
 def _failed(status: Status) -> Unsolved:
     return solver_failed(
-        f"the linear program ended as {status}",
+        f"the linear program has the status {status}",
         "look for rates, weights or remaining steps that differ by many orders of magnitude",
     )
 
