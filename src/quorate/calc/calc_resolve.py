@@ -221,7 +221,7 @@ def _others(victims: Sequence[Candidate], left_out: Candidate) -> list[Candidate
 
 
 def _actions(standing: Standing, cut: Candidate) -> list[dict[str, object]]:
-    """Return, for each lease of ``cut``, how it ends and why."""
+    """Return, for each lease of ``cut``, how the lease ends, and why."""
     kind, reason = _KINDS[cut.step]
     found: list[dict[str, object]] = []
     for name in cut.leases:

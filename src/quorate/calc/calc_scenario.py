@@ -176,7 +176,7 @@ def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
 
 
 def _set(stage: Stage, script: _Scenario) -> None:
-    """Apply the world; submit and end the runs that are over; submit the runs that run."""
+    """Apply the world; submit and end the runs that are over; submit the running runs."""
     if script.specs:
         _insist(stage.apply(script.specs))
     for run in script.runs:

@@ -1,7 +1,7 @@
 """Reads a world with running work, and records its objects as events in a state.
 
-Each lease is placed on the node that it names. If the world does not have this node, the lease
-takes no GPUs of the world. If the lease names no budget, an extra budget without limits pays for
+Each lease is placed on the node that it names. If the world does not have this node, the lease uses
+no GPUs of the world's nodes. If the lease names no budget, an extra budget without limits pays for
 it. The groups of a malleable run are counted in order: the first groups make up the minimum of the
 run, and the other groups are its steps.
 """
@@ -339,7 +339,7 @@ def _tier(state: State, owner: str, payer: EnvelopeId) -> Tier:
 
 
 def _bundles(run: Run, leases: Sequence[StandingLease]) -> dict[int, int]:
-    """Return the bundle of each group: 0 up to the run's minimum, then the number of its step."""
+    """Return the bundle of each group: 0 up to the run's minimum, then the number of the step."""
     if run.malleable is None:
         return {}
     sizes: dict[int, int] = {}

@@ -65,7 +65,7 @@ OwnerOf = Callable[[str], str | None]
 
 
 def owner_of(funds: Funds) -> OwnerOf:
-    """Return the function that maps a namespace to the owner of the first budget in it."""
+    """Return a function that returns the owner of the first budget in a namespace."""
     found: dict[str, str] = {}
     for budget in funds.budgets:
         if budget.namespace:

@@ -60,7 +60,7 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Create or update resources from documents: all of them, or none. Documents as users write
-        them, each a tree of apiVersion, kind, metadata and spec."""
+        them. Each is a tree with apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Compute one decision on a world given as JSON. A world as JSON, and the ``kind`` of
         result to compute from it."""
@@ -773,7 +773,7 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Create or update resources from documents: all of them, or none. Documents as users write
-        them, each a tree of apiVersion, kind, metadata and spec."""
+        them. Each is a tree with apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Compute one decision on a world given as JSON. A world as JSON, and the ``kind`` of
         result to compute from it."""

@@ -51,7 +51,7 @@ def hours_text(gpu_ms: int, *, up: bool = False) -> str:
 
 
 def fits_double(amount: Decimal) -> bool:
-    """Return whether ``amount`` is still the same number after it was stored as a double."""
+    """Return whether ``amount`` stays the same number if it is stored as a double."""
     return amount.is_finite() and Decimal(repr(float(amount))) == amount
 
 

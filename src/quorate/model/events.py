@@ -77,7 +77,7 @@ class Outcome(Word):
 
 
 class NodeStatus(Word):
-    """Whether a node takes work, and whether the work on it still runs."""
+    """Whether a node takes new work, and whether the work on the node still runs."""
 
     READY = "Ready"
     CORDONED = "Cordoned"
@@ -87,9 +87,9 @@ class NodeStatus(Word):
 class ReservationStatus(Word):
     """The status of a reservation.
 
-    A deferred reservation could not start when it was due, and has a new start. A blocked
-    reservation has no planned start until the fleet, the budgets or the queue change. A clearing
-    reservation waits for leases that were stopped for it.
+    The run of a deferred reservation could not start when it was due, and has a new start. A
+    blocked reservation has no planned start until the fleet, the budgets or the queue change. A
+    clearing reservation waits for the ends of leases that were stopped for it.
     """
 
     PLANNED = "Planned"
@@ -132,7 +132,7 @@ class CutStep(Word):
 
 
 class TokenRole(Word):
-    """The role of an access token, which limits what its caller may do."""
+    """The role of an access token. The role limits what a caller with the token may do."""
 
     ADMIN = "admin"
     TENANT_ADMIN = "tenant-admin"
@@ -195,7 +195,7 @@ class Cut(Part, frozen=True):
 
 
 class DrawnToken(Part, frozen=True):
-    """One draw of a lottery. A spared run was drawn but not needed, and continues."""
+    """One draw of a lottery. A spared run was drawn, but continues."""
 
     owner: str
     run: str
@@ -203,7 +203,7 @@ class DrawnToken(Part, frozen=True):
 
 
 class RunOdds(Part, frozen=True):
-    """A run that a planned conflict may end; ``ppm`` of a million lotteries would draw it now."""
+    """A run that a planned conflict may end, with its odds of being drawn, in millionths."""
 
     owner: str
     run: str
@@ -401,7 +401,7 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
     The reported hours are used instead of the ledger's own figures, until the next report or
     ``budget-fell-back``. ``gpu`` is None if the report has no GPU-hours, and ``node`` is None if it
     has no node-hours. ``resource`` is the resource of the accounting system that the owner is
-    linked to; it is empty in older ledgers.
+    linked to. In older ledgers, ``resource`` is empty.
     """
 
     owner: str
@@ -544,7 +544,7 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
     """A bundle started as backfill.
 
-    Only ledgers from before ``lease-started/2`` have this event; it is no longer written.
+    Only ledgers older than ``lease-started/2`` have this event; Quorate no longer writes it.
     ``reservation`` is the planned start that the bundle preceded, and ``vacate_ms`` the instant of
     that start.
     """
@@ -700,7 +700,7 @@ class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
 
 
 class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
-    """A reservation is over: its run starts, or no longer needs the reservation."""
+    """A reservation is over: its run starts now, or needs no reservation any more."""
 
     reservation: str
     outcome: ReservationOutcome
@@ -776,7 +776,7 @@ class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
 
 
 class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
-    """An announced conflict is called off; ``runs`` are the runs that it could have ended."""
+    """An announced conflict is called off; ``runs`` are the runs that could have been ended."""
 
     reservation: str
     due_ms: int

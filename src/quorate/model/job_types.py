@@ -27,7 +27,7 @@ class JobType(NamedTuple):
 
 
 def parse_type(key: str) -> JobType | None:
-    """Return the type that ``key`` names; None if ``key`` is not a type as a table writes it.
+    """Return the type that ``key`` names; None if ``key`` does not have the form of a table's key.
 
     A key is written like a Python pair of a text and a number.
     """

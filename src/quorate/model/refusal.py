@@ -163,7 +163,7 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
 
 
 NAMES_MAX: Final = 3
-"""How many names a sentence lists; the other names are only counted."""
+"""The most names that a sentence lists; further names are only counted."""
 
 
 def _first(names: Sequence[str]) -> str:

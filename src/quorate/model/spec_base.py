@@ -1,4 +1,4 @@
-"""The base of every declared value: immutable, and stored by the names of its fields."""
+"""The base class of every declared value: immutable, and stored by field name."""
 
 from __future__ import annotations
 

@@ -189,7 +189,8 @@ class TypeRates(Spec, frozen=True, kw_only=True):
     """How fast a job of one type is on one flavor: the whole job's steps per second, in millionths.
 
     ``beside`` has, sorted, the types with which this type can share GPUs, as (other type, rate of
-    this type, rate of the other type). Each pair is stored only with the first of its two types.
+    this type, rate of the other type). Each pair of types is stored only once, with the first of
+    the two types.
     """
 
     job_type: str
@@ -274,7 +275,8 @@ class Pool(Spec, frozen=True, kw_only=True):
     def pause_ms(self) -> int:
         """How long a run that was cut may not call a conflict: by default eight notice periods.
 
-        The time is never less than a minute: otherwise two runs could end each other in turn.
+        The time is never less than a minute. Otherwise two runs could end each other again and
+        again.
         """
         stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
         return max(MINUTE_MS, stated_ms)
@@ -283,8 +285,8 @@ class Pool(Spec, frozen=True, kw_only=True):
 class System(Spec, frozen=True, kw_only=True):
     """Settings of the whole installation that affect decisions.
 
-    ``instant_weight_ppm`` is the weight of an owner's present use in its share, in millionths. The
-    remaining millionths are the weight of the owner's recent use.
+    ``instant_weight_ppm`` is the weight, in millionths, of an owner's present use in the owner's
+    share. The remaining millionths are the weight of the owner's past use.
     """
 
     sensitive_pool_size: int | None = None
@@ -335,14 +337,14 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """Whether a run that would exceed its owner's hard quota now is refused, or waits."""
+    """What to do with a run that would exceed its owner's hard quota now: refuse it, or wait."""
 
     REFUSE = "refuse"
     WAIT = "wait"
 
 
 class Processes(Word):
-    """The unit that gets one process: each GPU of a run, each node, or the whole run."""
+    """How many processes a run has: one for each GPU, one for each node, or one in all."""
 
     GPU = "gpu"
     NODE = "node"

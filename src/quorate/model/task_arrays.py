@@ -146,7 +146,7 @@ def is_alike(first: Run, run: Run) -> bool:
 def upstreams_of(run: Run) -> tuple[Upstream, ...]:
     """Return the upstreams that the document of ``run`` states.
 
-    In the arrays of ``after_task``, a task follows the task with its own index.
+    In each array of ``after_task``, the run follows the task that has the same index as the run.
     """
     follow = run.follow
     if follow is None:

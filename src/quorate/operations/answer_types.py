@@ -15,10 +15,10 @@ class Answer:
     """The answer to a read: functions that make a ``tree`` for programs, ``lines`` for people.
 
     The argument of ``lines`` says whether the lines may be wide. ``csv`` is for spreadsheets, if
-    the answer is a table. ``notes`` go to standard error or a header. ``done`` describes the
-    recorded changes, for the case that the output can no longer be printed. ``etag`` is the version
-    of the resource if the answer shows one resource. ``stream`` is set if the answer may be too
-    long for memory: each line, with its newline, is sent as soon as it is made.
+    the answer is a table. ``notes`` go to standard error or, in REST, to a header. ``done``
+    describes the recorded changes, for the case that the output can no longer be printed. ``etag``
+    is the version of the resource if the answer shows one resource. ``stream`` is set if the answer
+    may be too long for memory: each line, with its newline, is sent as soon as it is made.
     """
 
     tree: Callable[[], Any]

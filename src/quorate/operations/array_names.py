@@ -34,9 +34,10 @@ def named(word: str) -> tuple[str, ...]:
 
 
 def with_plain_name(asked: Asked_, operation: Operation) -> Asked_:
-    """Return ``asked`` with ``train[3]`` in its field ``run`` replaced by ``train_3``.
+    """Return ``asked``; in its field ``run``, replace a name like ``train[3]`` by ``train_3``.
 
-    Raises ``CommandError`` if the field names several tasks and the operation is about one run.
+    Raises ``CommandError`` if the field names several tasks, although the operation is about one
+    run.
     """
     word = getattr(asked, _FIELD, None)
     if not isinstance(word, str) or "[" not in word or operation.name in _SEVERAL:

@@ -39,7 +39,7 @@ def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
 
 
 def etag_of(view: StateView, kind: str, name: str) -> str:
-    """Return the version of a resource; empty if it has none."""
+    """Return the version of a resource; empty if the resource has no version."""
     if kind in ("owner", "tenant"):
         version = view.owner_versions.get(name)
         return "" if version is None else str(version)

@@ -25,7 +25,7 @@ from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind_table import KIND_OF
 
 HINTED_MAX: Final = 10_000
-"""An unknown name is compared with at most this many of the last runs."""
+"""The most runs, last ones first, with whose names an unknown name is compared."""
 
 
 def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:

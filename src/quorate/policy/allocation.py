@@ -1,7 +1,8 @@
 """An allocation: for each job and flavor, the part of its time in which the job has GPUs.
 
-It also has the value of the policy's objective, a bound on that value, and the gain from one more
-GPU of each flavor. If a policy cannot solve a problem, its answer is a refusal, never a guess.
+The allocation also has the value of the policy's objective, a bound on this value, and the gain
+from one more GPU of each flavor. If a policy cannot solve a problem, its answer is a refusal, never
+a guess.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Allocation:
     method: Method
     prices: Floats | None = None
     dropped: tuple[int, ...] = ()
-    """Jobs whose deadlines the policy gave up so that other jobs meet theirs."""
+    """The jobs whose deadlines the policy gave up, so that other jobs can meet their deadlines."""
     discounts: Floats | None = None
     """The factor by which the policy multiplied each job's shares at the end; None if the policy
     uses no such factors."""
@@ -95,7 +96,7 @@ class Unsolved:
 
 
 def solver_failed(message: str, remedy: str) -> Unsolved:
-    """Return the refusal of a problem on which the solver failed or gave an invalid answer."""
+    """Return the refusal if the solver failed on a problem, or gave an invalid answer."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED, subject="solver", message=message, remedy=remedy
     )

@@ -24,7 +24,7 @@ def added(places: Ints, amounts: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """The columns of a problem, and the rates that they give to jobs.
+    """The columns of a problem, and the rates that these give to jobs.
 
     ``rows`` and ``flavors`` have the row and the flavor of each column. ``first`` and ``second``
     have the jobs of each row; rows of single jobs come first. ``columns``, ``jobs`` and ``rates``

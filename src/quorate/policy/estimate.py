@@ -9,8 +9,8 @@ at a given start, so this module uses no random numbers.
 A ratio is the rate of a type in a pair with another type, divided by the first type's rate alone on
 the same flavor. Rows are types. Columns are flavors and, within each flavor, the known types in the
 order of the rows. The published estimator numbers the columns of a new row by all types, but reads
-them as if they were numbered by known types. So it compares the wrong columns if any type is not
-known. This module numbers the columns by known types everywhere.
+these columns as if they were numbered by known types. So it compares the wrong columns if any type
+is not known. This module numbers the columns by known types everywhere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Match:
-    """The nearest known type, its distance (0 to 2), and the completed row that was compared."""
+    """The nearest known type, the distance to it (0 to 2), and the completed row."""
 
     reference: int
     distance: float
@@ -101,7 +101,7 @@ def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
 def match(
     references: Floats, measured: Floats, start: Start | None = None
 ) -> Match | UnmatchedCode:
-    """Return the row of ``references`` nearest to ``measured``, which has NaN for gaps.
+    """Return the row of ``references`` that is nearest to ``measured``, in which NaN is a gap.
 
     ``references`` has no gaps. Gaps of ``measured`` are filled with estimates from 0 to 1. The
     distance of two rows is 1 minus the cosine of their angle, so rows with the same direction are

@@ -16,7 +16,7 @@ this character."""
 
 
 class PairIndex:
-    """The pairs of a problem by their two jobs."""
+    """The pairs of a problem, found by their two jobs."""
 
     def __init__(self, problem: Problem) -> None:
         self._jobs = len(problem.jobs)

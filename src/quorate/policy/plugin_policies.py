@@ -42,7 +42,7 @@ class KnownPolicies:
 
 @cache
 def known_policies() -> KnownPolicies:
-    """Return the policies of Quorate and of the packages that are installed beside it."""
+    """Return the policies of Quorate and of the other installed packages."""
     return discovered(entry_points(group=GROUP))
 
 
@@ -123,7 +123,7 @@ def _guarded(policy: Policy, package: str) -> Solve:
 
 
 def _misshapen(problem: Problem, found: object) -> str | None:
-    """Return why an answer is not an allocation of ``problem``; None if it is one."""
+    """Return why ``found`` is not an allocation of ``problem``; None if it is an allocation."""
     if not isinstance(found, Allocation):
         return f"answered {type(found).__name__} instead of an Allocation or Unsolved"
     (jobs, flavors), rows = problem.shape, len(found.first)

@@ -67,7 +67,7 @@ def apply_all(state: State, events: Iterable[e.Event]) -> None:
     seq, at_ms = state.seq, state.at_ms
     submitted: e.RunSubmitted | None = None
     for event in events:
-        # Handlers that need the sequence of the event read it from the state.
+        # A handler that needs the sequence of the event reads the sequence from the state.
         if submitted is not None:
             state.seq = seq - 1
             _submit(state, submitted, following=event)

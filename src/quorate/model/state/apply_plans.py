@@ -244,8 +244,8 @@ def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
     """Forget the fields that are valid only while ``run`` runs.
 
-    If a run that started by a conflict ends before the minimum runtime, for any reason, its owner
-    may not call a conflict for one cool-down.
+    If a run started by a conflict and ends before the minimum runtime, for any reason, the owner of
+    the run may not call a conflict for one cool-down.
     """
     pool = state.pools[run.spec.pool]
     if (

@@ -146,7 +146,7 @@ def count_steps(view: StateView, member: RoundsRun, count: StepCount, at_ms: int
         # be too high. Idle time in the grace lowers the rate like any other idle time.
         rate = count.steps * PPM * SECOND_MS // ran_ms
         before = member.rates.get(flavor)
-        # The result is the average of the previous rate and the new one, as in Gavel, section 5.
+        # The result is the average of the previous rate and the new rate, as in Gavel, section 5.
         rate = rate if before is None else (before + rate) // 2
         member.rates = {**member.rates, flavor: rate}
 

@@ -286,12 +286,12 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the start of the window at which its use may first be ``percent`` or less.
+    """Return the first start of the window at which its use may be ``percent`` or less.
 
     ``from_ms`` is the present start of the window. The result assumes that no use is added, and may
     be too early. It is None if the use does not fall so far. For the use to fall to ``percent``, at
     least one of the n meters has to lose an n-th of the difference. The result is the first start
-    of the window at which some meter has lost that much.
+    of the window at which some meter has lost so much.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

@@ -1,4 +1,4 @@
-"""The domains of one pool and flavor, by how many GPUs each has free.
+"""The domains of one pool and flavor, by the number of their free GPUs.
 
 Domains are numbered in key order. Bit n of ``levels`` is set if some domain has n free GPUs, and
 ``at`` has the domains with each number of free GPUs. So Quorate finds the domain with the fewest

@@ -16,7 +16,7 @@ from quorate.model.state.records import Lease, RoundsRun
 from quorate.model.state.state_view import StateView
 
 AHEAD_ROUNDS_MAX: Final = 1
-"""How many rounds of a flavor a run can be ahead of its share."""
+"""The most rounds of GPU time of a flavor that a run can be ahead of its share."""
 
 Entitlement = tuple[dict[str, int], Mapping[str, int]]
 """(how long a run was due GPUs, how long it had GPUs), each by flavor. These are never changed.
@@ -45,7 +45,7 @@ def entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, 
 def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mapping[str, Entitlement]:
     """Return the part of the times of ``entitlements_ms`` that concerns GPUs shared in pairs.
 
-    A run has an entry only if it has shared GPUs or was due shared GPUs. If a run's share of a
+    The result has only runs that have shared GPUs, or were due shared GPUs. If a run's share of a
     flavor is partly alone and partly in pairs, the run is due both parts. If its due time is
     reduced, because it is owed the maximum, both parts are reduced in proportion. In each part the
     lead of a run has the same maximum as its lead in total. A lead above this maximum reduces what
@@ -95,7 +95,8 @@ def _computed(state: StateView, pool: str, until_ms: int) -> dict[str, Entitleme
             continue
         working, open_ms = "", 0
         if name:
-            # A run's open leases are parts of one start, so the first one counts for all.
+            # A run's open leases belong to one start and have the same times, so the first lease is
+            # enough.
             lease = leases[name]
             working = envelopes[lease.fact.payer].spec.flavor
             open_ms = max(0, until_ms - lease.fact.start_ms)

@@ -1,4 +1,4 @@
-"""The waiting runs that follow others, indexed by upstream and by the state of their wait.
+"""The waiting runs that follow other runs, indexed by upstream and by what they wait for.
 
 A decision that ends runs examines only the followers of the ended runs, so that its cost does not
 grow with the number of waiting runs.

@@ -1,4 +1,4 @@
-"""The free-slot index of one flavor in one domain of one pool.
+"""The index of the free slots of one flavor in one domain of one pool.
 
 Nodes are numbered in name order. For every count ``c``, the bits of one integer mark the nodes with
 exactly ``c`` free slots. So Quorate finds the node with the fewest free slots, but at least r, with

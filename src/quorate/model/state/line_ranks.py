@@ -63,7 +63,7 @@ class LineRanks:
     def __init__(self, below: LineRanks | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """When the order was last read; -1 if it never was."""
+        """When the order was last read; -1 if it was never read."""
         self.order: list[Ranked] = []
         self.known: dict[Line, Ranked] = {}
         self.by_owner: dict[str, set[Line]] = {}
@@ -83,7 +83,7 @@ class LineRanks:
 
     @property
     def last_asked_ms(self) -> int:
-        """When the order was last read, in this layer or below; -1 if it never was."""
+        """When the order was last read, in this layer or below; -1 if it was never read."""
         return self.asked_ms if self.below is None else self.below.last_asked_ms
 
     def owner_changed(self, owner: str) -> None:
@@ -94,7 +94,7 @@ class LineRanks:
     def planned_of(self, owner: str) -> dict[Planned, PlannedRank] | None:
         """Return the cache for the ranks that ``owner`` has with planned GPUs.
 
-        Return None if the owner has changed in an overlay: its ranks are then not cached.
+        Return None if the owner has changed in an overlay, because its ranks are then not cached.
         """
         layer = self
         while layer.below is not None:

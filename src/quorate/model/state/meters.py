@@ -19,7 +19,8 @@ KEPT_MS: Final = 366 * DAY_MS
 ONE: Final = 1 << 40
 """Factors of decay are stored as integers: this integer stands for the factor 1."""
 _HALF_ROOTS: Final = 32
-"""How many factors 2^-1/2, 2^-1/4 and so on there are: one for each binary digit of an exponent."""
+"""The number of factors 2^-1/2, 2^-1/4 and so on: one factor for each binary digit of an exponent.
+"""
 _ROUNDED: Final = 24
 """Decayed use is exact to at least this many binary digits."""
 
@@ -221,7 +222,7 @@ class Meter:
         return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
-        """Return the decayed use until ``at_ms``: past use counts half after each half-life."""
+        """Return the decayed use until ``at_ms``: past use is halved after each half-life."""
         faded, before = self._faded_by(at_ms, half_life_ms)
         span_ms = at_ms % HOUR_MS
         left = faded * halved(span_ms, half_life_ms)
@@ -279,8 +280,8 @@ class Meter:
 def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
     """Return the sum of ``before`` and ``area``, both decayed to the end of ``hours``.
 
-    ``area`` was used evenly over ``hours``. The use of an hour counts as if it were in the middle
-    of that hour.
+    ``area`` was used evenly over ``hours``. The use of each hour is treated as if all of it were in
+    the middle of the hour.
     """
     if not hours:
         return before

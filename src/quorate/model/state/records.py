@@ -66,7 +66,7 @@ class Record(Struct, gc=False):
 
 
 class NodeRecord(Record):
-    """A node, and the island and position at which its slots are indexed."""
+    """A node, and where its slots are indexed: the island, and the position in the island."""
 
     spec: Node
     island: IslandKey
@@ -168,7 +168,7 @@ class EnvelopeAccount:
     def gpus_left(self) -> int:
         """How many more GPUs the envelope can pay for at once.
 
-        The number is negative if the envelope's concurrency was lowered below its use.
+        The number is negative if the concurrency of the envelope was lowered below the present use.
         """
         return self.spec.concurrency - self.gpus_active - self.gpus_reserved
 
@@ -503,7 +503,7 @@ class RequestRecord(Record):
 
 
 class ReportRecord(Record):
-    """The report of an accounting system about the budget of an owner linked to it.
+    """An accounting system's report about the budget of an owner that is linked to the system.
 
     ``gpu`` is None if the report has no GPU-hours, and ``node`` is None if it has no node-hours.
     While the system does not answer, both are None, and ``note`` says why. ``since_ms`` is when the

@@ -31,7 +31,7 @@ _KEPT_MAX: Final = 1_024
 
 
 class Domain(Struct, frozen=True, gc=False):
-    """A domain that a run may use; ``nodes_gpus`` is the size of its largest nodes."""
+    """A domain that a run may use; ``nodes_gpus`` is the size of the domain's largest nodes."""
 
     key: IslandKey
     labels: Mapping[str, str]

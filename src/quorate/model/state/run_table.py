@@ -60,7 +60,8 @@ class ArchivedRuns(Protocol):
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
 
-        If a run has changed since it was archived, the query is compared with its archived fields.
+        If a run has changed since it was archived, the query is compared with the archived fields
+        of the run.
         """
         ...
 

@@ -47,8 +47,8 @@ class State(TenancyState):
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        # These three caches are shared until a change in the overlay makes one of them outdated;
-        # the overlay then gets a new, empty cache.
+        # The overlay shares these three caches with the state below. When a change in the overlay
+        # makes a cache outdated, the overlay gets a new, empty cache instead.
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
         over.owed_cache = self.owed_cache
@@ -90,7 +90,7 @@ class State(TenancyState):
         return found
 
     def lift_lease(self, name: str) -> Lease:
-        """Remove a lease as if its work had ended; the commitments of its payer stay.
+        """Remove a lease as if its work had ended; keep what its payer has committed for it.
 
         The lease stays in ``lifted``, so that the trial does not change when its payer's GPUs come
         free: at the expected end of the lease.

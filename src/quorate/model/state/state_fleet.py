@@ -113,7 +113,7 @@ class FleetState(PlanState):
             island.withhold(record.position)
 
     def occupy(self, slots: Slots) -> int:
-        """Take ``slots``, all of them free, out of the index; return how many they are.
+        """Take ``slots``, which are all free, out of the index; return the number of slots.
 
         A node that is not placed yet is placed later, with the slots that are free then. So a
         replay builds no index of slots, which it does not need; the index is built after the
@@ -133,7 +133,7 @@ class FleetState(PlanState):
         return total
 
     def vacate(self, slots: Slots) -> int:
-        """Put ``slots``, all of them taken, back into the index; return how many they are."""
+        """Put ``slots``, which are all taken, back into the index; return the number of slots."""
         if not self._pending_nodes:
             return self._toggle(slots, taking=False)
         pending, total = self._pending_free, 0
@@ -164,7 +164,7 @@ class FleetState(PlanState):
             self._flush_stale()
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:
-        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        """Return the index of the domains of ``pool`` with ``flavor``, brought up to date."""
         self.refresh()
         return self._domains.get((pool, flavor), _NO_DOMAINS)
 

@@ -389,7 +389,7 @@ class WorkState(FleetState):
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:
-        """Record that a run has its first GPUs of a round; it counts as running until it ends."""
+        """Record that a run got GPUs of a round for the first time: it is running until it ends."""
         record.phase, record.refusal = Phase.RUNNING, None
         if record.spec.follow is not None and self._follower_index is not None:
             self._follower_index.remove(record)
@@ -434,6 +434,6 @@ class WorkState(FleetState):
         holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
 
     def _sized(self, slots: Slots) -> list[tuple[str, int, int]]:
-        """Return (node, its GPUs, taken GPUs) for each node of ``slots``."""
+        """Return (node, GPUs of the node, taken GPUs) for each node of ``slots``."""
         nodes = self.nodes
         return [(node, nodes[node].spec.gpus, mask.bit_count()) for node, mask in slots]

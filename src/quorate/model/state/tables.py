@@ -137,8 +137,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             return local[key]
         if key in self._gone:
             raise KeyError(key)
-        # The type is ``Any``: a record that is changed has a method ``copy``, and a cast to such a
-        # type would take time.
+        # The type is ``Any``. A record that is changed has a method ``copy``, but a cast to a type
+        # with this method would take time.
         record: Any = self._base[key]
         mine: V = record.copy()
         local[key] = mine

@@ -3,9 +3,9 @@
 A line has the runs of one owner that ask one pool for the same flavors. So all runs of a line have
 the same score. A shape is a set of properties of a run, such as size and duration. These properties
 decide whether there is room for the run. Within a line, they also decide which payers the run has.
-A walk over the queue reads the first runs of each line. Beyond the ``reservationDepth`` of the
-pool, it reads only runs whose shape fits. The cost of a walk does not grow with the number of
-waiting runs.
+A walk over the queue reads the first runs of each line. Behind the first ``reservationDepth`` runs
+of the pool, the walk reads only runs whose shape fits. The cost of a walk does not grow with the
+number of waiting runs.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def need_ms_of(run: Run) -> int:
 class Waiting:
     """Every waiting run that may start, by line, and also by shape and line, in order.
 
-    A follower is added when the last of its upstreams is over, at the position of a run that was
-    submitted at that instant. ``needs`` has the same runs by shape and line, but with the shortest
-    run first.
+    A follower is added when the last of its upstreams is over. Its position is that of a run that
+    was submitted at this instant. ``needs`` has the same runs by shape and line, but with the
+    shortest run first.
     """
 
     __slots__ = ("_is_layer", "lines", "needs", "shapes")

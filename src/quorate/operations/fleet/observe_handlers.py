@@ -42,7 +42,7 @@ def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) ->
 
 
 def fleet_map(context: RequestContext, asked: ShowMap, operation: Operation) -> Answer:
-    """Return every node, and which lease has which of its GPUs."""
+    """Return every node, and for each of its GPUs the lease that has the GPU."""
     del operation
     _check_pool(context, asked.pool)
     found = map_of(context.moment, asked.pool)

@@ -67,7 +67,10 @@ class Use(Given, kw_only=True, frozen=True):
 
 
 class FlavorUse(Given, kw_only=True, frozen=True):
-    """All GPUs of one flavor; ``gpus_queued`` are the GPUs of waiting runs that prefer it."""
+    """All GPUs of one flavor.
+
+    ``gpus_queued`` are the GPUs of waiting runs that name this flavor first.
+    """
 
     flavor: str
     gpus_used: int

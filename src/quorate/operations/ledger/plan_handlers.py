@@ -91,7 +91,7 @@ def queue_starts(
 def plan_runs(
     context: RequestContext, asked: plan_operations.PlanRuns, operation: Operation
 ) -> Answer:
-    """Return when runs would start if they were submitted now, in this order."""
+    """Return when runs would start if they were submitted now, in the order of the request."""
     del operation
     if asked.exact and len(asked.documents) > 1:
         raise CommandError(

@@ -68,8 +68,8 @@ class Forecast(Given, kw_only=True, frozen=True):
     ``reached`` says whether the search reached the run. Its field ``runs`` is the number of waiting
     runs that the search planned, at most ``runsMax``. The run starts by ``p50Start`` in half of all
     cases, and by ``p90Start`` in nine of ten. Both instants are estimated from how long the last
-    runs of the owners took. ``closingWindows`` has the payers whose window closes before
-    ``expectedEnd``, and when it closes.
+    runs of the owners took. ``closingWindows`` has the payers whose windows close before
+    ``expectedEnd``, and the closing times.
     """
 
     run: str

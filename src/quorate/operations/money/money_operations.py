@@ -174,7 +174,7 @@ class UsedBy(Lent, kw_only=True, frozen=True):
 
 
 class Borrowed(Given, kw_only=True, frozen=True):
-    """The amounts of another owner's envelope that one owner used in the month."""
+    """How much one owner used in the month of an envelope that belongs to another owner."""
 
     borrower: str
     lender: str
@@ -263,7 +263,7 @@ class AccountingStatus(Given, kw_only=True, frozen=True):
 
 
 class FlavorSharesGiven(Given, kw_only=True, frozen=True):
-    """An owner's part of the ``gpus`` of a flavor in each step; targets are the present ones."""
+    """An owner's part of a flavor's ``gpus`` in each step, and the owner's present targets."""
 
     flavor: str
     gpus: int

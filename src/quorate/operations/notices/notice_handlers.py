@@ -49,7 +49,7 @@ class Wanted:
         self._mine = frozenset[str]() if caller.oversees else tenants_of(view, caller)
 
     def check(self) -> None:
-        """Raise ``CommandError`` if the kind does not exist, or the caller sees no such owner."""
+        """Raise ``CommandError`` if the kind is unknown, or the caller may not see the owner."""
         words = [kind.value for kind in NoticeKind]
         unknown = [word for word in self.asked.kinds if word not in words]
         if unknown:

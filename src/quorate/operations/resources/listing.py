@@ -247,7 +247,7 @@ def _hinted(
 ) -> Sequence[str]:
     """Return the names with which an unknown name is compared.
 
-    For runs, these are only the last runs, because all runs ever submitted would be too many.
+    For runs, the names are only those of the last runs, because there may be too many runs.
     """
     if kind.called_by is None:
         return known

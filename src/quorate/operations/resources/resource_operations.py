@@ -73,7 +73,7 @@ class GetSystem(Asked, kw_only=True, frozen=True):
 
 
 class Apply(KeyedWrite, kw_only=True, frozen=True):
-    """Documents as users write them, each a tree of apiVersion, kind, metadata and spec."""
+    """Documents as users write them. Each is a tree with apiVersion, kind, metadata and spec."""
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]
 

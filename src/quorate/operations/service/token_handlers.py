@@ -136,7 +136,7 @@ def revoke_token(
     """Return the order to revoke a token."""
     del context, operation
     name = asked.token
-    # A caller may give the whole token instead of its id; its secret must not be echoed.
+    # A caller may give the whole token instead of its id, and the secret in it must not be printed.
     if name.startswith(f"{PREFIX}_"):
         name = name.split("_")[1]
     return Order(

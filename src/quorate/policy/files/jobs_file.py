@@ -1,4 +1,4 @@
-"""The file format of job states, and the problem of a cluster and jobs.
+"""The file format of the states of jobs; makes a problem from a cluster and jobs.
 
 Fields have the names that Gavel's simulator uses. Some fields have two names: one of a job's state
 (``job_id``, ``job_type``, ``total_steps``, ``SLO``) and one of recorded problems (``id``, ``type``,

@@ -149,7 +149,7 @@ def _entities(
 ) -> tuple[tuple[Entity, ...], Ints | None]:
     """Return the entities, and the index of each job's entity.
 
-    If there are entities, a job without one is a fault.
+    If there are entities, a job without an entity is a fault.
     """
     members = entries_of(fields.get("entities", {}), at.below("entities")) or {}
     weights = entries_of(fields.get("entity_weights", {}), at.below("entity_weights")) or {}

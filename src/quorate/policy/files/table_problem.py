@@ -25,8 +25,8 @@ def problem_from_table(
     """Return the problem of sharing ``cluster`` among ``jobs``, or all faults.
 
     If a job has its own rates, these are used instead of the rates of its type. Two jobs are a pair
-    if the table has the pair of their types, and if both make progress together on some flavor.
-    Jobs with their own rates are in no pair.
+    if the table has the pair of their types, and if both make progress together on some flavor. A
+    job with its own rates is in no pair.
     """
     at = At()
     columns = _columns(table, cluster, at.below("cluster"))
@@ -41,7 +41,7 @@ def problem_from_table(
 
 
 def problem_from_jobs(jobs: Sequence[JobState], cluster: Cluster) -> Problem | Faulty:
-    """Return the problem of sharing ``cluster`` among ``jobs`` that have their own rates."""
+    """Return the problem of sharing ``cluster`` among ``jobs``, which have their own rates."""
     at = At()
     rates = rates_of_jobs(jobs, cluster, at.below("jobs"))
     if at.faults:

@@ -3,9 +3,10 @@
 The format is the published one (Gavel, ``simulation_throughputs.json``): an object of flavors, each
 with an object of types. In the object of a type, the key ``null`` has the rate of the type alone,
 and the key of another type has the rates of the pair. ``[0, 0]`` means that the pair cannot share
-GPUs. A file may list a pair under only one of its types; ``write_throughputs`` lists it under both.
-A type is a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)', 1)``. Rates on
-GPUs of several nodes are listed under the name of the flavor with ``_unconsolidated``.
+GPUs. A file may list a pair under only one of its two types; ``write_throughputs`` lists every pair
+under both types. A type is a model and its number of GPUs, such as ``('ResNet-18 (batch size 16)',
+1)``. Rates on GPUs of several nodes are listed under the name of the flavor with
+``_unconsolidated``.
 
 A wrong value is a fault. A missing value is a gap: gaps are reported, and a problem that needs the
 missing value is refused.
@@ -145,7 +146,7 @@ def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
 
 
 def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
-    """Read the rates of one flavor, then check that each pair has the same rates on both sides."""
+    """Read the rates of one flavor; check that a pair that is listed twice has the same rates."""
     listed = _Listed()
     for key, entries in (entries_of(types, at) or {}).items():
         row = reading.row(key, at)

@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 def stays(before: Place | None, now: Place) -> bool:
-    """Return whether a row has the same GPUs again, so that the row's lease is extended."""
+    """Return whether a row has the same GPUs again; if so, the row's lease is extended."""
     if before is None or before is now:  # A row that keeps its GPUs keeps its ``Place`` object.
         return before is now
     return set(before.gpus) == set(now.gpus)

@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
 
 
 def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
-    """Return whether a row had more than its share and would not keep its GPUs.
+    """Return whether a row had more than its share, and has no claim to keep its GPUs.
 
     Under ``STRICT`` rules, return False.
     """

@@ -1,4 +1,4 @@
-"""Makes the published choice of rows without examining rows that cannot be chosen.
+"""Chooses the same rows as the published mechanism, without examining hopeless rows.
 
 A row with a share goes before every row without a share, so rows without a share matter only if
 GPUs are left over. With pairs, thousands of rows have no share, and most rounds leave no GPUs over,
@@ -21,7 +21,7 @@ _WITHOUT_SHARE: Final = (0.0, 0.0)
 
 @dataclass(slots=True)
 class _Known:
-    """The results that stay valid until ``shares`` or the rows of ``owed_s`` change."""
+    """The cached results, which are valid until ``shares`` or the rows of ``owed_s`` change."""
 
     shares: Shares
     owed_s: Mapping[Row, Mapping[str, float]]
@@ -56,7 +56,7 @@ class StrictChoice:
     def choose(
         self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str]
     ) -> dict[str, list[Candidate]]:
-        """Return, for each flavor of ``order``, its chosen rows in the order of choice."""
+        """Return, for each flavor of ``order``, the chosen rows in the order of choice."""
         known = self._known
         if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
             shares = book.shares

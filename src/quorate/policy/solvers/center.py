@@ -28,7 +28,7 @@ _BELOW_1: Final = 1 - 1e-9
 
 
 def has_inside(times: Floats, scales: Ints, gpus: Ints) -> bool:
-    """Return whether every job can have more than ``times`` and less than its whole time."""
+    """Return whether all jobs can have more time than ``times``, but less than the whole time."""
     asked = float(scales @ times)
     return bool(gpus.min() > 0 and times.max() < _BELOW_1) and asked < gpus.sum() * _BELOW_1
 

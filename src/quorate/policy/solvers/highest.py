@@ -59,7 +59,7 @@ class Aim:
     worth: Callable[[Problem], Floats] | None = None
 
     def worth_of(self, problem: Problem, demand: Demand) -> Floats | None:
-        """Return the worth of each row of ``demand``; ``problem`` has one member of each row."""
+        """Return the worth of each row of ``demand``. ``problem`` has one job of each row."""
         if self.worth is None:
             return None
         # The worth of a class is the worth of all its members, because its load is the GPUs of all
@@ -73,8 +73,8 @@ def highest(
 ) -> Allocation | Unsolved:
     """Return shares at the highest level that all jobs can reach; this level is the objective.
 
-    ``ways`` has the methods to try; None means all. The plain program may always be tried. Pairs
-    are used if ``problem`` has any.
+    ``ways`` has the methods to try; None means all. The plain linear program may be tried in any
+    case. Pairs are used if ``problem`` has any.
     """
     refusal = without_anything(problem)
     if refusal is not None:

@@ -1,8 +1,8 @@
 """The level that a max-min policy raises for all jobs, and the rates that a level needs.
 
 Max-min fairness, makespan and finish-time fairness are one problem: the highest level at which the
-GPUs are enough for the rates that all jobs need. They differ in the function from the level to the
-needs.
+GPUs are enough for the rates that all jobs need. These three policies differ in how the needs
+follow from the level.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Solves linear programs with HiGHS. Only this module uses HiGHS.
 
 The same program has the same answer each time: HiGHS runs with one thread, no time limit and a
-fixed seed. A status other than optimal is returned as a value, never as a warning.
+fixed seed. If there is no optimum, the status is returned as a value; no warning is printed.
 """
 
 from __future__ import annotations
@@ -234,9 +234,9 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
 class Standing:
     """A program that is solved many times, with different lower limits of its first rows.
 
-    The first solution starts from ``start``, if given. Each further solution starts from the
-    previous one, which is much faster than a start from scratch. The tolerance of limits is
-    ``EXACT``. The answers depend only on the calls so far, and on their order.
+    The first solution starts from the basis ``start``, if one is given. Each further solution
+    starts from the previous one, which is much faster than a start from scratch. The tolerance of
+    limits is ``EXACT``. The answers depend only on the calls so far, and on their order.
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:

@@ -274,9 +274,9 @@ def _reach(values: Floats, moved: Floats) -> Floats:
 def _products_at(point: Point, asked: _Asked) -> Products:
     """Return the result at ``point``, with an upper bound on its distance from the optimum.
 
-    For the rates rate' of any allocation, the sum of log(rate') is at most the sum of log(rate) +
-    rate' / rate - 1, and the sum of rate' / rate is at most the worth of all GPUs and time (weak
-    duality).
+    Let rate' be the rates of any allocation. Then the sum of log(rate') is at most the sum of
+    log(rate) + rate' / rate - 1. The sum of rate' / rate is at most the worth of all GPUs and time
+    (weak duality).
     """
     dear = asked.loads[:, :, None] * point.prices[:, None, :]
     times = np.maximum((_slopes(point, asked) - dear).max(axis=2), 0.0)

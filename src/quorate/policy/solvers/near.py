@@ -34,7 +34,7 @@ level and the answer gives a wall."""
 REACHED: Final = 1e-6
 """How far the level that prices reach may be below the true first level, relative to it."""
 LOWERED_MAX: Final = 20
-"""The most times that the level is lowered until prices reach it; the usual number is 1 or 2."""
+"""The most times that the level is lowered until prices reach it. One or two times are usual."""
 TIED: Final = 1e-5
 """A job may be moved to another flavor if its GPUs cost at most this much more there, relative to
 the worth of all GPUs."""

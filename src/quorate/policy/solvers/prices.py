@@ -1,4 +1,4 @@
-"""Finds the highest level for many jobs by prices, exactly and with a certificate.
+"""Finds the highest level for many jobs by prices, with a proof that no level is higher.
 
 Each flavor has a price per GPU, and all GPUs together are worth 1. The least cost of a level's
 needs gives a bound: a level whose needs cost more than 1 cannot be reached (weak duality). In each
@@ -61,13 +61,13 @@ NEGLIGIBLE: Final = 1e-9
 def level_by_prices(
     demand: Demand, needs: Needs, *, within: float = CERTIFIED, start: Floats | None = None
 ) -> Levelled | None:
-    """Return the highest level and shares that reach it, or None if the passes ran out.
+    """Return the highest level and shares that reach it; None if ``PASSES_MAX`` is not enough.
 
     Every job (a row of ``demand``) must have a rate above 0 on some flavor that has GPUs. For every
-    job there must be a level at which the job can reach its need. The level is below its bound by
-    at most the part ``within`` of the bound. A pass reads every job and flavor once or twice. With
-    three flavors, about 15 passes are needed; with eight, about 50. ``start`` may have the prices
-    of a similar problem, which saves a few passes.
+    job there must be a level at which the job can reach its need. The level is below its upper
+    bound by at most the part ``within`` of this bound. A pass reads every job and flavor once or
+    twice. With three flavors, about 15 passes are needed; with eight, about 50. ``start`` may have
+    the prices of a similar problem, which saves a few passes.
     """
     there = demand.gpus > 0
     if there.all():

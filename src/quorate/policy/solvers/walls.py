@@ -135,8 +135,9 @@ def wall(
 def _cleaned(found: Wall, short: float) -> Wall:
     """Return ``found`` without its smallest factors (``sums``), which are a solver's rounding.
 
-    The wall still holds, because no level is below 0. The wall becomes weaker by at most half of
-    the shortfall ``short``. The remaining factors are large enough to prove that a job is stuck.
+    The wall is still true for every allocation, because no level is below 0. The wall becomes
+    weaker by at most half of the shortfall ``short``. The remaining factors are large enough to
+    prove that a job is stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

@@ -101,7 +101,7 @@ class TenancyView(Protocol):
 
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
-        """The present and past nodes of each owner, since it got a budget of node-hours."""
+        """The present and past nodes of each owner, since the owner got a budget of node-hours."""
         ...
 
     @property
