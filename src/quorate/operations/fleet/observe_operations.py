@@ -69,7 +69,8 @@ class Use(Given, kw_only=True, frozen=True):
 class FlavorUse(Given, kw_only=True, frozen=True):
     """All GPUs of one flavor.
 
-    ``gpus_queued`` are the GPUs of waiting runs that name this flavor first.
+    ``gpus_queued`` are the GPUs of waiting runs. A run is counted for the first of its flavors that
+    the fleet has.
     """
 
     flavor: str
