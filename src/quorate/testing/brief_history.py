@@ -1,10 +1,11 @@
 """Plays brief random histories of planned starts on a small fleet, with the core alone.
 
-There is no engine and no store, so a thousand histories take minutes. The history itself confirms
-that leases have stopped: at once, at their deadlines or late. Runs take between a tenth and ten
-times their declared duration, and stop at once or slowly. Some runs begin and end at the same
-instants as other runs. Some runs are cancelled while they wait. Nodes are drained and lost, budgets
-replaced, owners moved, and the clock jumps back. ``PromiseBooks`` checks every decision.
+There is no engine and no store, so a thousand histories take only minutes. There is no executor
+either: the history itself confirms that the work of stopping leases has ended, at once, at the
+deadline or late. Runs take between a tenth and ten times their declared duration, and stop at once
+or slowly. Some runs begin and end at the same instants as other runs. Some runs are cancelled while
+they wait. Nodes are drained and lost, budgets are replaced, owners get other parents, and the clock
+jumps back. ``PromiseBooks`` checks every decision.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TENTHS: Final = (1, 5, 9, 10, 10, 10, 10, 15, 20, 30, 100)
 
 
 class BriefHistory:
-    """The history of ``seed``. If it ``is_honest``, every run takes its declared duration."""
+    """The random history of ``seed``; if ``is_honest``, every run takes its declared duration."""
 
     def __init__(self, seed: int, *, is_honest: bool = False) -> None:
         self.seed = seed
@@ -88,7 +89,7 @@ class BriefHistory:
         self._enter(events)
 
     def _tick_until(self, at_ms: int) -> None:
-        """Tick whenever something is due before ``at_ms``, and confirm stops that end by then."""
+        """Tick at each instant before ``at_ms`` at which something is due; confirm ended stops."""
         while True:
             due_ms = next_due_ms(self._state, has_executor=True, after_ms=self._now_ms)
             stops = [(gone_ms, lease) for lease, gone_ms in self._gone_ms.items()]
@@ -166,7 +167,7 @@ class BriefHistory:
             self._enter(list(decision.events))
 
     def _confirmed_ms(self, event: LeaseEnding) -> int:
-        """Return when the work of a stopping lease ends; honest work ends at the deadline."""
+        """Return when the work of a stopping lease ends; in an honest history, at the deadline."""
         if self._is_honest:
             return event.deadline_ms
         late_ms = event.deadline_ms + STEP_MS // 2

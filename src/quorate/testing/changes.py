@@ -25,7 +25,7 @@ Named = tuple[str, str]
 
 
 class Changes:
-    """Reads every event with its number. Applying an object unchanged is not a change."""
+    """Reads every event with its number. If an object is applied unchanged, that is no change."""
 
     def __init__(self) -> None:
         self._last: dict[Named, int] = {}
@@ -34,7 +34,7 @@ class Changes:
         self._budgets: dict[str, Budget] = {}
 
     def enter(self, number: int, event: Event) -> None:
-        """Record the objects that event ``number`` changes."""
+        """Record which objects the event with ``number`` changes."""
         for each in self._changed_by(event):
             self._last[each] = number
 

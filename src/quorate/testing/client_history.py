@@ -1,27 +1,27 @@
-"""Checks the answers that clients got from a ledger: one order of all requests must explain them.
+"""Checks the answers that clients got from a ledger: one order of all requests must explain all.
 
-Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
-is one ``Operation``: the instants at which it was sent and answered, and the answer, if the client
-got one. ``check_history`` returns the violations of these rules:
+Several clients submit, cancel and read runs at the same time, while machines and networks fail.
+Each request is one ``Operation``, with the instants at which the request was sent and answered, and
+the answer if the client got one. ``check_history`` returns the violations of these rules:
 
-- for each run, the answers are as if there were one copy of the run, and requests were carried out
-  on it one at a time, each at one instant between its sending and its answer (linearizability; a
-  request without an answer may have been carried out at any later instant, or never);
-- an acknowledged write is in the ledger once, at the sequence that the client got, and the ledger
-  has no submission or cancellation that no client sent;
-- a write that was sent after another request was answered has a higher sequence. A read that must
-  not lag is at least as new as every acknowledged write that was answered before the read was sent,
-  and as every earlier read that must not lag. A read that can lag is at least as new as every
-  answer that the same client had before. Each read returns the run as of the sequence in the
-  answer, or later.
+- the answers about each run are linearizable: they are as if there were one copy of the run, and
+  each request was carried out on this copy at one instant between its sending and its answer. A
+  request without an answer may have been carried out at any later instant, or never;
+- an acknowledged write is in the ledger exactly once, at the sequence that the client got. Every
+  submission and cancellation in the ledger was sent by a client;
+- a write that was sent after the answer to another request has a higher sequence than that request.
+  A read that must not lag is at least as new as every acknowledged write that was answered before
+  the read was sent. It is also at least as new as every earlier read that must not lag. A read that
+  can lag is at least as new as every answer that the same client had before. Each read returns the
+  run as of the sequence in the answer, or later.
 
-``check_orders`` checks an executor: it never obeys orders of an older term after orders of a newer
-term, and starts a lease at most once. ``core/audit/history_audit.py`` checks quotas and slots in
-every prefix of the ledger.
+``check_orders`` checks an executor: the executor never carries out an order of an older term after
+an order of a newer term, and starts each lease at most once. ``core/audit/history_audit.py`` checks
+quotas and slots in every prefix of the ledger.
 
-A history is linearizable if it is linearizable for each key, so each run is checked separately. The
-search keeps every state that the answers so far allow, with the pending requests that are already
-carried out in it.
+A history is linearizable if the requests about each run are linearizable, so each run is checked
+separately. The search keeps every state that the answers so far allow. With each state it keeps the
+unanswered requests that have already been carried out in this state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from quorate.model.events import Event, Outcome, RunEnded, RunSubmitted
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A run as clients see it: the submission that made it, and whether it has ended."""
+    """A run as clients see it: the submission that created the run, and whether it has ended."""
 
     nonce: str
     is_over: bool = False
@@ -68,9 +68,9 @@ class Verdict(Enum):
 
     DONE = "done"
     UNCHANGED = "unchanged"
-    """The write was carried out before: the same submission, or the run is already cancelled."""
+    """The write changed nothing: it was carried out before, or the run is already cancelled."""
     TAKEN = "taken"
-    """Another submission made a run with the same name."""
+    """Another submission has already created a run with the same name."""
     MISSING = "missing"
     """The run to cancel does not exist."""
     REFUSED = "refused"
@@ -81,7 +81,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to a write, and the sequence of its first event; None if it recorded nothing."""
+    """The answer to a write, and the sequence of its first event; None if nothing was recorded."""
 
     verdict: Verdict
     seq: int | None = None
@@ -89,7 +89,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run as of ``seq`` or later; None if there is no such run."""
+    """The answer to a read: the run as of ``seq`` or later; None if the run does not exist."""
 
     copy: Copy | None
     seq: int
@@ -100,7 +100,7 @@ Answer = Written | Found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
+    """One request of ``client`` about ``run``, sent at ``sent`` and answered at ``answered``.
 
     ``sent`` and ``answered`` are instants of one clock, in any unit. ``answered`` and ``answer``
     are None if the client got no answer. A request that is repeated with the same idempotency key
@@ -115,7 +115,7 @@ class Operation:
     answer: Answer | None
 
     def __post_init__(self) -> None:
-        """Check that the answer has the type for the request, and comes after the request."""
+        """Check that the answer is of the right type, and comes after the request."""
         assert (self.answered is None) == (self.answer is None), self
         assert self.answered is None or self.answered >= self.sent, self
         if self.answer is not None:
@@ -124,7 +124,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
-    """An order from the leader of ``term`` that an executor carried out."""
+    """An order that an executor carried out, and the term of the leader that gave the order."""
 
     term: int
     lease: str
@@ -147,7 +147,7 @@ def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> l
 
 
 def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
-    """Return the first answered operation whose answer no order of operations explains, or None.
+    """Return the first operation whose answer no order of operations can explain, or None.
 
     All ``operations`` are about the same run.
     """
@@ -177,7 +177,7 @@ def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
 
 
 def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
-    """Return the faults in the orders that one executor carried out, given in their order."""
+    """Return the faults in ``obeyed``, the orders that one executor carried out, in order."""
     found: list[str] = []
     newest = 0
     started: set[str] = set()
@@ -198,13 +198,13 @@ def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
 # --- One run ---
 
 _Way = tuple[Copy | None, frozenset[int]]
-"""A possible state of the run, and the pending requests that are already carried out in it."""
+"""A possible state of the run, and the unanswered requests that this state already includes."""
 
 
 def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Copy | None]:
-    """Return the possible states of the run after ``request`` got ``answer``; none if impossible.
+    """Return the possible states of the run after ``request`` got ``answer``; empty if impossible.
 
-    A write without an ``answer`` counts as carried out, with any possible answer.
+    A write without an ``answer`` is assumed to be carried out, with any possible answer.
     """
     if isinstance(request, Read):
         is_so = request.may_lag or (isinstance(answer, Found) and answer.copy == copy)
@@ -221,7 +221,7 @@ def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Co
 
 
 def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, set[Verdict]]:
-    """Return the state of the run after a write that was carried out, and its possible answers."""
+    """Return the state of the run after a write, and the answers that the write may have got."""
     match request, copy:
         case Submit(nonce), None:
             return Copy(nonce), {Verdict.DONE, Verdict.REFUSED}
@@ -239,7 +239,7 @@ def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, 
 def _carried_out(
     ways: set[_Way], under_way: set[int], operations: Sequence[Operation], number: int
 ) -> set[_Way]:
-    """Return the states after operation ``number``, which is then no longer pending."""
+    """Return the possible states after operation ``number`` was carried out and answered."""
     finished: set[_Way] = set()
     seen = set(ways)
     waiting = list(ways)
@@ -265,7 +265,7 @@ def _carried_out(
 
 
 def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
-    """Yield a fault for each answer that contradicts the ledger, and each unrequested record."""
+    """Yield a fault for each answer that the ledger contradicts, and each unrequested record."""
     submitted: dict[str, list[tuple[int, str]]] = {}
     cancelled: dict[str, list[tuple[int, str]]] = {}
     for seq, event in enumerate(events, start=1):
@@ -294,7 +294,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield a fault if a read's answer is no state of the run from the answer's sequence on."""
+    """Yield a fault if the run never had the state that a read returned, at ``seq`` or later."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
@@ -324,7 +324,7 @@ def _recorded(
     sent: Sequence[tuple[Operation, str]],
     recorded: Sequence[tuple[int, str]],
 ) -> Iterator[str]:
-    """Yield the differences between the ledger's records of one run and the answers to clients."""
+    """Yield the differences between what the ledger has of one run and what clients were told."""
     if len(recorded) > 1:
         at = ", ".join(str(seq) for seq, _ in recorded)
         yield f"run {run}: its {what} is in the ledger {len(recorded)} times, at {at}"
@@ -353,7 +353,7 @@ def _may_have_done(each: Operation) -> bool:
 
 
 def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield a fault for each request that contradicts an answer given before it was sent."""
+    """Yield a fault for each answer with a lower sequence than an answer before its request."""
     answered = sorted(
         (each.answered, number)
         for number, each in enumerate(operations)

@@ -1,8 +1,8 @@
 """Hypothesis strategies for everything in a ledger.
 
-``events()`` draws any event, ``histories()`` a list of events in order of time. Values have the
-right types and stay within the bounds of ``model/amounts.py``. Values may contradict each other,
-because codecs and stores must not depend on consistent values.
+``events()`` draws an event of any type; ``histories()`` draws a list of events in order of time.
+Values have the right types and stay within the bounds of ``model/amounts.py``. Values may
+contradict each other, because codecs and stores must not depend on consistent values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contract of ``ports/executor_port.py`` as tests: a new executor subclasses the suite.
+"""The contract of ``ports/executor_port.py`` as tests: a test of a new executor subclasses it.
 
     class TestMyExecutor(ExecutorContract):
         def make_executor(self) -> ServedExecutor: ...
@@ -52,7 +52,7 @@ LATE_MS = 6 * NOTICE_MS
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
-"""The most times that a test waits for one condition."""
+"""The largest number of times that a test lets time pass while it waits for one condition."""
 
 
 def refuses(order: Callable[[], None]) -> bool:
@@ -83,9 +83,9 @@ class ExecutorContract(ABC):
     """The contract of every executor."""
 
     outlives_service = True
-    """Whether work continues after the service ends, and the next service finds it."""
+    """Whether work continues when its service ends, so that the next service finds the work."""
     ledger = "contract"
-    """The ledger that the executors of a test work for."""
+    """The name of the ledger whose work the executors of a test run."""
     wipes_nodes = True
     """Whether the executor wipes nodes; otherwise an operator wipes them and records the wipe."""
 
@@ -95,7 +95,7 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def reopen(self, executor: ServedExecutor) -> ServedExecutor:
-        """Return another executor on the same machines, after closing ``executor``."""
+        """Close ``executor``, and return another executor on the same machines."""
 
     @abstractmethod
     def run_of(self, name: str, work: Work, *, lasts_ms: int) -> Run:
@@ -103,7 +103,7 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def now_ms(self) -> int:
-        """Return the time on the clock that deadlines use."""
+        """Return the present time of the clock in which deadlines are given."""
 
     @abstractmethod
     def let_time_pass(self, until_ms: int | None) -> None:
@@ -120,14 +120,14 @@ class ExecutorContract(ABC):
     # --- What a service does ---
 
     def opened(self, *orders: Order) -> ServedExecutor:
-        """Return a new executor for a ledger whose open leases have ``orders``."""
+        """Return a new executor for a ledger with open leases, whose orders are ``orders``."""
         executor = self.make_executor()
         executor.belong_to(self.ledger)
         executor.resume(orders)
         return executor
 
     def served_again(self, executor: ServedExecutor, *orders: Order) -> ServedExecutor:
-        """Return the executor of a service that starts again; its open leases have ``orders``."""
+        """Return the executor of a service that starts again; open leases have ``orders``."""
         again = self.reopen(executor)
         again.belong_to(self.ledger)
         again.resume(orders)
@@ -155,8 +155,8 @@ class ExecutorContract(ABC):
     def until(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
         """Let time pass until ``look()`` is true.
 
-        One wait lasts at most until the executor's ``next_ms``. Fail with ``what`` after
-        ``WAITS_MAX`` waits.
+        Each wait ends at the executor's ``next_ms`` at the latest. After ``WAITS_MAX`` waits the
+        test fails with the text ``what``.
         """
         for _ in range(WAITS_MAX):
             if look():
@@ -167,7 +167,7 @@ class ExecutorContract(ABC):
     def poll(self, executor: ServedExecutor, look: Callable[[], bool], what: str) -> None:
         """Let time pass until ``look()`` is true, for conditions that an executor does not report.
 
-        Fail with ``what`` after ``WAITS_MAX`` waits.
+        After ``WAITS_MAX`` waits the test fails with the text ``what``.
         """
         for _ in range(WAITS_MAX):
             if look():

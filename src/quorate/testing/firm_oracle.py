@@ -1,9 +1,9 @@
 """Checks firm starts by brute force: at every instant, with every lease, without a cache.
 
-A firm start has a recorded instant, domains and payers. This module does not use
-``core/planning``: it adds up the resources of all leases and firm starts at each instant at which
-they change. The resources are GPUs and whole nodes by domain and by rack, the concurrency and
-GPU-hours of payers, lending and caps, and hard quotas of runs and nodes.
+A firm start has a recorded instant, domains and payers. This module does not use ``core/planning``,
+whose plans it checks. At each instant at which the use of resources changes, it adds up what all
+leases and firm starts use. The resources are GPUs and whole nodes by domain and by rack, the
+concurrency and GPU-hours of payers, lending and caps, and hard quotas of runs and nodes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Assumptions for a trial: leases have ended, nodes are ready, and limits do not bind.
+    """Assumptions for a trial: these leases have ended, these nodes are ready, these limits are
+    ignored.
 
-    ``limits`` names limits by (kind, name), and also domains whose nodes have changed.
-    ``unrecalled`` has recalled leases that are assumed to last until their declared ends.
-    ``gone_ms`` has leases with the instant from which they are assumed to have ended. ``paid`` has
-    leases with the shares that are assumed to pay for them instead of their payers.
+    ``leases`` are assumed to have ended, and ``nodes`` to be ready. ``limits`` are ignored; each is
+    (kind, name), and may also be a domain whose nodes have changed. ``unrecalled`` leases are
+    assumed to last until their declared ends, although they were recalled. ``gone_ms`` maps leases
+    to the instant at which they are assumed to end. ``paid`` maps leases to the shares that are
+    assumed to pay for them instead of their payers.
     """
 
     leases: frozenset[str] = frozenset()
@@ -53,11 +55,12 @@ class PutBack:
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
-    """Return the firm starts of ``view`` that need room of their own, oldest first.
+    """Return the firm starts of ``view`` for which room must be kept, the oldest first.
 
     Starts by a conflict that is not settled yet are left out, and so are the reservations named in
-    ``without``. When a conflict has cut leases for a start, the start needs the GPUs of these
-    leases, unless it does not fit beside the others for another reason: a quota, or a lost node.
+    ``without``. Starts for which a conflict has cut leases come last, because they use the GPUs of
+    these leases. Such a start is left out if it does not fit beside the others. The reason may be a
+    quota, or a node that was lost since.
     """
     found: list[Place] = []
     settled: list[Place] = []
@@ -80,7 +83,7 @@ def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
 def lacking(
     view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
 ) -> list[str]:
-    """Return a text for each resource that ``place`` lacks beside ``others`` and open leases.
+    """Return a text for each resource that ``place`` lacks if ``others`` and open leases stay.
 
     ``put_back`` has the assumptions of a trial.
     """
@@ -142,8 +145,8 @@ def _short_of_racks(
 ) -> Iterator[str]:
     """Yield the nodes with too few free GPUs for payers and runs that may only use these nodes.
 
-    Only selectors that name racks count. For each payer, and for every two payers together, their
-    nodes must have enough free GPUs for all starts that may use only these nodes.
+    Only selectors that name racks are checked. The nodes of each payer, and the nodes of every two
+    payers together, must have enough free GPUs for all starts that may use only these nodes.
     """
     if any(("domain", domain) in back.limits for domain, _ in place.slice.domains):
         return
@@ -161,9 +164,10 @@ def _short_of_racks(
 
 
 def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[frozenset[str], int]]:
-    """Yield sets of nodes, each with the number of GPUs of a place that must be on these nodes.
+    """Yield sets of nodes, each with the number of GPUs of a start that must be on these nodes.
 
-    A payer counts only if its selector, or the selector of its run, names racks.
+    There is one set for each payer whose selector names racks; if the selector of the run names
+    racks, one set for each payer.
     """
     run = view.runs[place.run].spec
     domains = dict(place.slice.domains)
@@ -191,7 +195,7 @@ def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[fr
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield a text for each payer, lending or cap that cannot pay for all starts ``there``."""
+    """Yield a text for each envelope, lending limit or cap that does not suffice for ``there``."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -247,11 +251,11 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield each owner above ``place``, and by how many nodes it is above its quota at ``at_ms``.
+    """Yield the owners above a start, and by how many nodes each exceeds its quota at ``at_ms``.
 
-    The starts ``there`` count as carried out. The number is below 0 if nodes are left. The starts
-    use as few nodes as possible. If nodes can be shared, unused GPUs of nodes that the owner
-    already has are used first.
+    The number is below 0 if the quota allows further nodes. It is computed as if the starts
+    ``there`` were carried out on as few nodes as possible. If nodes can be shared, these starts
+    first use the free GPUs of nodes that the owner already has.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -279,7 +283,7 @@ def _nodes_short(
 def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[str, int]:
     """Return the GPUs per node that ``owner`` and owners below it hold at ``at_ms``.
 
-    Filled spares of these owners count until the end of the spare's run.
+    The GPUs of filled spares of these owners are included until the end of the spare's run.
     """
     used = dict[str, int]()
     for name, lease in view.leases.items():
@@ -313,7 +317,7 @@ def _runs_left(
         for name, lease in view.leases.items()
         if name not in back.leases and _end_ms(view, lease, back) > at_ms
     }
-    # In rounds, a run counts from its first GPUs to its end.
+    # A run in rounds is limited from its first GPUs to its end.
     running |= view.in_rounds.keys()
     counted = [
         _lineage(view, name)
@@ -375,7 +379,7 @@ def _free(
 ) -> int:
     """Return the GPUs of a domain, or of the nodes ``only``, that no lease holds at ``at_ms``.
 
-    If the pool gives whole nodes, only free nodes count.
+    If the pool gives whole nodes, only the GPUs of entirely free nodes are counted.
     """
     whole = view.pools[where[0]].whole_nodes
     found = 0
@@ -402,9 +406,11 @@ def _free(
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return how many GPUs on ``node`` are of spares whose fillers have left by ``at_ms``.
+    """Return how many GPUs on ``node`` belong again to filled spares at ``at_ms``.
 
-    A spare counts as never filled if ``back`` has the filler's lease.
+    A spare gets its GPUs back when the run that fills it (the filler) has ended.
+
+    If ``back`` has the leases of the filler, the spare has its GPUs back at once.
     """
     found = 0
     for pledge in view.pledges.values():
@@ -422,9 +428,9 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
 def _over_ms(view: StateView, run: str, back: PutBack) -> int:
     """Return the expected end of ``run``: the end of its last lease other than a spare.
 
-    Leases in ``back`` do not count. If some leases are not stopping, and ``back`` has all of these,
-    the run counts as over. Stopping leases count only if all leases of the run are stopping: a
-    lease on a drained node may stop after the end of its run.
+    Leases in ``back`` are ignored. If all leases of the run are stopping, their ends are used.
+    Otherwise only the leases that are not stopping are used, because a lease on a drained node may
+    stop after the end of its run; if ``back`` has all of them, the run is over.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING:
@@ -458,7 +464,7 @@ def _used(
 
 
 def share_of(fact: LeaseStarted) -> Share:
-    """Return the payer's share of a lease: the payer, its tier, the GPUs and the hold."""
+    """Return the payer of a lease as a share: the payer, its tier, the GPUs and the hold."""
     return Share(fact.payer, fact.tier, lease_gpus(fact.slots), fact.hold_gpu_ms)
 
 
@@ -499,11 +505,11 @@ def _climbed(view: StateView, from_ms: int, end_ms: int) -> int:
 
 
 def is_counted(view: StateView, place: Place) -> bool:
-    """Return whether a start certainly has room if the number of free GPUs is large enough.
+    """Return whether the number of free GPUs alone decides if a start has room.
 
     Return False if the run or a payer selects racks, if the pool gives whole nodes of several
-    sizes, or if a node quota bounds shared nodes. In these cases it matters which GPUs of the
-    domain are free, not only how many.
+    sizes, or if a quota of nodes applies to shared nodes. In these cases it matters which GPUs of
+    the domain are free, not only how many.
     """
     run = view.runs[place.run].spec
     lines = [view.envelopes[share.payer].spec.selector for share in place.payers]
@@ -523,9 +529,9 @@ def is_counted(view: StateView, place: Place) -> bool:
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
     """Return the leases that overstay and may be stopped for the firm start ``place``.
 
-    A lease may be stopped if all of this holds: it is marked as backfill; it began after the run of
-    ``place`` began to wait; its declared end has passed; and this end is at least one grace before
-    the planned start. No lease may be stopped for a run that was itself stopped for overstaying.
+    A lease may be stopped if it is marked as backfill, and began after the run of ``place`` began
+    to wait. Its declared end must have passed, and must be at least one grace before the planned
+    start. No lease may be stopped for a run that was itself stopped for overstaying.
     """
     waiting = view.runs[place.run]
     is_alone = waiting.spec.follow is None and waiting.spec.array is None
@@ -552,11 +558,12 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 
 
 def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> PutBack:
-    """Return the leases that may be stopped for ``place``, or for starts that overlap it in time.
+    """Return the leases that may be stopped for ``place``, or for starts at overlapping times.
 
-    If overlapping starts do not fit together, all of them lack room or money. A lease may then be
-    stopped for any of these starts, and ends by the start for which it is stopped. If a start has
-    no domain in common with ``place``, only leases of payers that both starts use are returned.
+    If starts that overlap in time do not fit together, all of them lack room or money. Then a lease
+    may be stopped for any of these starts, and it ends before the start for which it is stopped.
+    For a start that has no domain in common with ``place``, only leases of payers that both starts
+    use are returned.
     """
     pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
     payers, gone_ms = _pooled(view, place), dict[str, int]()
@@ -587,8 +594,9 @@ def _pooled(view: StateView, place: Place) -> set[str]:
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
     """Return the leases that should have been stopped for ``place`` by now, but were not.
 
-    A lease is returned if it is stoppable, if less than one grace is left before the planned start,
-    and if its domain lacks room for ``place`` even after all other stoppable leases are stopped.
+    A lease is returned on three conditions. It may be stopped for ``place``. Less than one grace is
+    left before the planned start. Its domain would lack room for ``place`` even if the leases that
+    can still be stopped in time were stopped.
     """
     may_stop = stoppable(view, place)
     late = {n for n in may_stop if place.start_ms - view.leases[n].grace_ms < view.at_ms}

@@ -1,4 +1,4 @@
-"""Texts that are costly to read, for tests and benchmarks."""
+"""Texts that a parser needs much time or memory to read, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _listed(unit: str, length: int) -> str:
 
 
 def hostile_json(length: int = MIB) -> dict[str, bytes]:
-    """Return bodies of about ``length`` bytes, keyed by the reason why they are costly."""
+    """Return JSON texts of about ``length`` bytes, keyed by the reason why they are costly."""
     keys = length // 12
     named = ",".join(f'"{number:07x}":1' for number in range(keys))
     found = {

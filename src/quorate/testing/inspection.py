@@ -1,11 +1,11 @@
-"""Inspections: trials of one seed that are checked while they run.
+"""Inspections: simulations that are checked while they run, each with its own random seed.
 
 After every commit, an inspection checks the invariants of the changed objects, and sometimes of the
-whole state. A second tick at the same instant must change nothing, and the executor must get no
-impossible order. A repeated request must get the first response and change nothing. After every
-crash, all acknowledged requests must still be recorded. At the end, the whole history is audited,
-replayed and compared, and no run may hang. Each kind of event is counted, so that a test can check
-that it occurs.
+whole state. A second tick at the same instant must change nothing. The executor must get no
+impossible order. A repeated request must change nothing, and must get the response of the first
+request. After every crash, all acknowledged requests must still be recorded. At the end, the whole
+history is audited, replayed and compared, and no run may hang. Each kind of event is counted, so
+that a test can check that it occurs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
-"""The whole state, not only the changed objects, is checked after this many commits."""
+"""After every so many commits, the whole state is checked, not only the changed objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A kind of event, a reason or a refusal, by its stable name."""
+    """Something that happened in a simulation: the name of an event, a reason or a refusal."""
 
     what: str
     name: str
@@ -61,7 +61,9 @@ class Happened:
 
 @dataclass(slots=True)
 class Findings:
-    """The result of a seed. ``failure`` is the full text of its failure, empty if it passed.
+    """The result of one seed.
+
+    ``failure`` is the full text of the failure; it is empty if all checks passed.
 
     ``deeds`` has the commands up to the failure, so that ``shrink`` can shorten them.
     """
@@ -88,7 +90,7 @@ def inspect(seed: int, size: Size | None = None) -> Findings:
 def inspect_rounds(
     seed: int, size: Size | None, policies: Mapping[str, PoolPolicy], *, with_pairs: bool = False
 ) -> Findings:
-    """Return the findings of a trial in which a pool shares in rounds under one of ``policies``.
+    """Return the findings of a trial with a pool of discipline ``rounds`` and one of ``policies``.
 
     If ``with_pairs``, the pool has types of jobs that can share GPUs.
     """
@@ -109,7 +111,7 @@ def _found(inspection: Inspection) -> Findings:
 
 
 class Inspection:
-    """Watches the trial of ``seed``; an assertion fails at the first fault."""
+    """Watches the trial of ``seed``; at the first fault an assertion fails."""
 
     def __init__(self, seed: int, size: Size | None = None, draw: Draw = draw_world) -> None:
         self.findings = Findings(seed)
@@ -128,7 +130,7 @@ class Inspection:
         self._look_back()
 
     def count_moves(self) -> None:
-        """Record how often firm starts moved later, and how often because of shared slack."""
+        """Record how often firm starts moved later, and how often because of a younger lease."""
         self.findings.moved_later = self._books.moved_later
         self.findings.shared_slack = self._books.shared_slack
 
@@ -264,8 +266,8 @@ class Inspection:
 def expect_waiting(view: StateView) -> None:
     """Check that a run that waits for a quota could not start now.
 
-    If it could start beside the firm starts, another walk must have tried it, and other planned
-    starts must keep the quota.
+    If the firm starts leave room for the run, another walk must have tried the run, and other
+    planned starts must need what is left of the quota.
     """
     for names in view.parked.values():
         for name in names:

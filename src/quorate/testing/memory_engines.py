@@ -10,9 +10,9 @@ from quorate.loop.engine import Engine
 from quorate.testing.builders import NOW_MS
 
 LOTTERY_SECRET: Final = b"the secret that only tests know."
-"""A secret of the right length; it is public, so only tests may use it."""
+"""A secret of the right length. Only tests may use it, because everybody can read it here."""
 LOTTERY_LENGTH: Final = 1_000
-"""The number of lotteries in the chain: few, so that an engine is made quickly."""
+"""The number of lotteries in the chain. It is small, so that an engine is made quickly."""
 
 
 @dataclass(slots=True)

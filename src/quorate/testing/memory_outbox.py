@@ -52,7 +52,7 @@ class MemoryOutbox:
         box.done = {key: seq for key, seq in box.done.items() if seq >= oldest}
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line, if it is due."""
+        """Return the parcels that are due; of each line, only the first parcel can be due."""
         box = self._of(sink)
         waits_ms = {one.key: box.due_ms[one.key] - now_ms for one in self._first(box)}
         found = [one for one in self._first(box) if not 0 < waits_ms[one.key] <= BACK_OFF_MS_MAX]
@@ -86,7 +86,7 @@ class MemoryOutbox:
             box.failing.pop(line, None)
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many parcels wait, since when, and why."""
+        """Return how many parcels wait, since when they wait, and what the trouble is."""
         box = self._of(sink)
         by_time = sorted(box.failing.items(), key=lambda one: (-one[1][1], one[0]))
         last = by_time[0][1] if by_time else None
@@ -98,7 +98,7 @@ class MemoryOutbox:
         )
 
     def next_due_ms(self, sink: str) -> int | None:
-        """Return when the next parcel is due."""
+        """Return the instant at which the next parcel is due."""
         box = self._of(sink)
         return min((box.due_ms[one.key] for one in self._first(box)), default=None)
 

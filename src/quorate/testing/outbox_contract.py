@@ -30,7 +30,7 @@ IDLE = Waiting(parcels=0, since_ms=None, lines_failing=0, trouble="")
 
 
 def parcel(key: str, line: str = "ml", seq: int = 1) -> Parcel:
-    """Return a parcel made from event ``seq``."""
+    """Return a parcel that was made from the event with the sequence ``seq``."""
     return Parcel(key=key, line=line, body=f"body of {key}".encode(), seq=seq, at_ms=seq)
 
 

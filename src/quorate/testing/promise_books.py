@@ -1,9 +1,10 @@
-"""The books of promises and conflicts: rules that every history must keep, checked per block.
+"""Checks the firm starts and conflicts of a ledger, block by block, by rules for every history.
 
-The rules do not depend on how the core plans. A firm start is late only if, since it was recorded,
-another object was late, lost or changed. A conflict is drawn in a later block than the one that
-declares it, with the seed that the declaration fixed. Every run that may be drawn has a token. A
-reservation uses the room that a conflict made for it.
+In the code, a firm start is called a promise. The rules do not depend on how the core plans. A firm
+start may be late only if another object was late, lost or changed after the start was recorded. A
+conflict is drawn in a later block than the one that declares it, with the seed that the declaration
+fixed. Every run that may be drawn has a token. A reservation uses the room that a conflict made for
+it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from quorate.testing.firm_oracle import (
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 OBJECTS_MAX: Final = 16
-"""The maximum number of objects in a cause."""
+"""The largest number of objects that the cause of a move names."""
 _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CALLED_OFF,
     MoveCode.CONFLICT_NO_HEADROOM,
@@ -79,13 +80,13 @@ _CALLED_OFF: Final = (
     MoveCode.CONFLICT_CLEARING,
 )
 _NEVER: Final = (1 << 62, 1 << 62)
-"""An instant after every event, for runs that overstayed: no lease is stopped for them."""
+"""A pair (event, instant) later than all others, for runs that overstayed and may stop no lease."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
 @dataclass(slots=True)
 class _Promise:
-    """A firm start as last recorded, and the decisions made when it was due."""
+    """A firm start as the ledger last recorded it, and the decisions that should carry it out."""
 
     made: ReservationMade
     planned_ms: int | None
@@ -95,14 +96,14 @@ class _Promise:
     recorded: int
     """The number of the event that recorded the start."""
     due_ms: int | None
-    """When the run must start: as planned, or at the first decision after the planned start."""
+    """When the run must start: at the planned start, or at the first decision after it."""
     missed_ms: int | None = None
-    """The first decision after the due instant; None if a decision was made at that instant."""
+    """The time of the first decision after the planned start; None if that start was not missed."""
 
 
 @dataclass(slots=True)
 class _Cleared:
-    """The cut leases by which a conflict made room, and the count of changes at that time."""
+    """The leases that a conflict cut to make room, and how many changes there had been by then."""
 
     conflict: str
     leases: tuple[str, ...]
@@ -112,7 +113,7 @@ class _Cleared:
 class PromiseBooks:
     """Checks a ledger: call ``enter`` with every block in order, and the state after the block.
 
-    ``secret`` and ``length`` belong to the lottery's chain.
+    ``secret`` and ``length`` are those of the lottery's hash chain.
     """
 
     def __init__(self, secret: bytes, length: int) -> None:
@@ -136,7 +137,7 @@ class PromiseBooks:
         self._by_conflict: frozenset[str] = frozenset()
         """The runs whose starts are by a conflict that is not settled."""
         self._clearing: dict[str, int] = {}
-        """The new starts of runs whose starts wait for leases that were cut for them."""
+        """The runs that wait until leases cut for them have ended, with their new starts."""
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[BackfillMark, ...]] = {}
         self._cut: frozenset[str] = frozenset()
@@ -150,8 +151,8 @@ class PromiseBooks:
         self._shares: dict[str, Share] = {}
         """The payer of each lease, and the GPUs and hours that it pays for."""
         self._handed: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """The leases that begin by a hand-over in the current block: the number of their event, and
-        the leases that they replace."""
+        """The leases that begin by a hand-over in the current block. For each of them: the number
+        of its event, and the leases that it replaces."""
         self._took: dict[str, int] = {}
         self._started: dict[str, int] = {}
         self._firm_since: dict[str, int] = {}
@@ -164,7 +165,7 @@ class PromiseBooks:
         self._looked_ms = self._before_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
-        """Record that the program was down until ``now_ms``, so starts due meanwhile may be late.
+        """Record that the program was down until ``now_ms``: starts due in that time may be late.
 
         Starts due since the last block may also be late, because decisions after that block are
         lost. No other start may be late, because the program runs when it is due.
@@ -181,8 +182,8 @@ class PromiseBooks:
     def looked(self, now_ms: int) -> None:
         """Record a decision at ``now_ms``; starts due since the last decision were missed.
 
-        A decision that recorded nothing, such as a refusal, does not count if the clock was later
-        set back to an instant before it: by the ledger's time, no start was due yet.
+        A decision that recorded nothing, such as a refusal, is ignored if the clock was later set
+        back to an earlier instant. By the ledger's time, no start was due at that decision.
         """
         self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
@@ -242,13 +243,13 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """Forget missed starts that a decision by ``at_ms`` has considered; allow no more delay."""
+        """Allow no further delay to missed starts that a decision by ``at_ms`` has considered."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
 
     def _note_taken(self, event: Event) -> None:
-        """Record when a lease took its GPUs; after a swap or hand-over, that is its run's start."""
+        """Record when a lease took its GPUs: for a swap or a hand-over, when its run started."""
         if not isinstance(event, LeaseStarted):
             return
         is_new = event.lease in self._began
@@ -371,7 +372,7 @@ class PromiseBooks:
     ) -> Iterator[str]:
         """Yield a fault if a firm start moved later although it could stay, or for a false cause.
 
-        If the objects that the cause names were as before, the recorded start must be possible.
+        A cause is true if the recorded start would be possible with the named objects as before.
         """
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
@@ -385,7 +386,7 @@ class PromiseBooks:
             return
         # Leases that began in this block are left out, because they did not exist before. If
         # another firm start was carried out after this start was recorded, the leases of its run
-        # are left out, too, and the other start counts as it was recorded.
+        # are left out, too, and the other start is used as it was recorded.
         places = {
             run: activated
             for run, activated in self._activated.items()
@@ -393,7 +394,7 @@ class PromiseBooks:
         }
         late = {name for name in view.leases if view.leases[name].fact.run in places}
         began = self._began | late
-        # A start by a conflict takes no room from other starts before leases are cut for it.
+        # Until leases are cut for a start by conflict, that start takes no room from other starts.
         activated = [p for run, p in places.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
         # A start that was due and was not carried out ends later by its delay.
@@ -435,8 +436,8 @@ class PromiseBooks:
     def _paid_before(self) -> dict[str, tuple[Share, ...]]:
         """Return the former payers of the leases that later events of the block hand over.
 
-        A start that moves frees its payers, and later events of the block may use them for
-        hand-overs.
+        When a start moves, its payers get free, and later events of the block may hand leases over
+        to these payers.
         """
 
         def paid(lease: str) -> Iterator[Share]:
@@ -452,7 +453,7 @@ class PromiseBooks:
     def _younger(self, promise: _Promise, view: StateView) -> frozenset[str]:
         """Return the leases that took room after the firm start was last recorded.
 
-        Leave out late leases, and leases whose runs had an earlier firm start.
+        Late leases are left out. So are leases of runs that already had a firm start at that time.
         """
         return frozenset(
             name
@@ -473,9 +474,9 @@ class PromiseBooks:
         )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind a late run, or one that waits for cut leases to end.
+        """Return whether a start moves behind a late start, or a start that waits for cut leases.
 
-        The cause names the run, or names leases that ended in the same block.
+        The cause of the move names the run in front, or leases that ended in the same block.
         """
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         if not runs.isdisjoint(self._clearing):
@@ -491,9 +492,10 @@ class PromiseBooks:
         """Return assumptions that undo the cause of a move, as far as the cause is true.
 
         A cause may name leases that are late, and objects that have changed since the start was
-        recorded. If it names an overdue lease, all leases of the run count, including spares,
-        because the run ends as a whole. If it names ``OBJECTS_MAX`` objects, every late lease
-        counts.
+        recorded. If a cause names an overdue lease, all leases of the lease's run are assumed to
+        have ended, including spares, because the run ends as a whole. If a cause names
+        ``OBJECTS_MAX`` objects, it may have left out others, so every late lease is assumed to have
+        ended.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
@@ -546,7 +548,8 @@ class PromiseBooks:
     def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
         """Yield a fault if a recalled lease was stopped too late despite a timely decision.
 
-        A decision is timely if it was made before this instant, but not before the stop was due.
+        There was a timely decision if the last decision before the present one was made when the
+        stop was due already.
         """
         lease = view.leases.get(event.lease)
         recall = None if lease is None else recall_of(view, lease)
@@ -563,15 +566,16 @@ class PromiseBooks:
     def _wait_for(self, event: LeaseEnding) -> None:
         """Let starts that were due a millisecond ago wait for a stop without grace.
 
-        The stop begins a millisecond after the start was due, because the work may end by itself at
-        the due instant. If the executor is late, another bundle may be stopped a millisecond later.
+        Such a stop is ordered only a millisecond after the start was due, because the work may end
+        by itself at the due instant. If the executor is late, another bundle may be stopped a
+        millisecond later.
         """
         for promise in self._promises.values():
             if promise.due_ms == event.at_ms - 1 and event.deadline_ms == event.at_ms:
                 promise.due_ms = event.at_ms
 
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
-        """Yield a fault if backfill is stopped without a near firm start that allows it.
+        """Yield a fault if backfill is stopped and no near firm start allows the stop.
 
         A firm start allows the stop if it is due by the lease's deadline, and its run began to wait
         before the lease started. Leases that a conflict cuts are not checked.
@@ -593,11 +597,10 @@ class PromiseBooks:
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm starts that do not fit, and overstaying leases that block them.
 
-        Each firm start must fit beside open leases and all other firm starts. Leases that may be
-        stopped for a start do not count, because they are stopped one grace before it. Leases that
-        may be stopped for another start do not count after that other start. If two starts do not
-        fit together even without such leases, the check of the other start reports it.
-        A missed start is checked again after the next decision.
+        Each firm start must fit beside the open leases and all other firm starts. Leases that may
+        be stopped for the start are left out, because they are stopped one grace before it. Leases
+        that may be stopped for another start are left out from the time of that other start on. A
+        missed start is not checked until the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -614,7 +617,7 @@ class PromiseBooks:
                 yield f"{promise} cannot be kept: {left[:3]}"
 
     def _unused(self, view: StateView) -> Iterator[str]:
-        """Yield reservations that do not start when due although a conflict made room for them."""
+        """Yield the reservations that do not start when due, although a conflict made room."""
         for name, cleared in tuple(self._cleared.items()):
             promise = self._promises[name]
             if cleared.changes != self._changes:
@@ -652,9 +655,9 @@ class PromiseBooks:
     ) -> Iterator[str]:
         """Yield runs that a conflict cuts as overstaying although they overtook no firm run.
 
-        In the state before the block, a cut run must have started after the conflict's run began to
-        wait. If the conflict is for no run, the cut run must have started after some run with a
-        firm start began to wait.
+        According to the state before the block, a cut run must have started after the run of the
+        conflict began to wait. If the conflict is for no run, the cut run must have started after
+        some run with a firm start began to wait.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)
@@ -674,8 +677,9 @@ class PromiseBooks:
 def _waits_since(view: StateView, run: RunRecord) -> tuple[int, int]:
     """Return the event by which a run began to wait, and the instant since which it may start.
 
-    Before this instant, upstreams blocked the start; it is 0 for a run without upstreams. No bundle
-    may be stopped for a run that was itself stopped because it overstayed.
+    Before this instant, upstreams or the limit of an array blocked the run; for other runs the
+    instant is 0. For a run that was itself stopped because it overstayed, return a pair that is
+    later than all others, so that no bundle is stopped for this run.
     """
     if run.has_overstayed:
         return _NEVER
@@ -690,10 +694,10 @@ def _is_after(started: tuple[int, int], waiting: tuple[int, int]) -> bool:
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
-    """Return the leases of a block on new GPUs: their runs did not have or keep them before.
+    """Return the leases that begin in a block on GPUs that are new to their runs.
 
-    Leases of a swap, a hand-over or a returned spare use GPUs that were taken already, unless their
-    run starts in the block.
+    A lease that begins by a swap, a hand-over or the return of a spare uses GPUs that its run had
+    taken before. It is left out, unless its run starts in the block.
     """
     began = [event for event in events if isinstance(event, LeaseStarted)]
     new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
@@ -711,8 +715,8 @@ def _begun(events: Sequence[Event]) -> frozenset[str]:
 def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Return, for each lease that begins by a hand-over, its event and the leases it replaces.
 
-    An event is returned as its number; the number of the first of ``events`` is ``first``. If
-    several leases of a run begin together, all replaced leases are listed with the first one,
+    The event is given by its number; the first of ``events`` has the number ``first``. If several
+    leases of a run begin together, all leases that they replace are listed with the first of them,
     because only the sum for each payer matters.
     """
     found = dict[str, tuple[int, tuple[str, ...]]]()
@@ -728,9 +732,9 @@ def _handed_over(events: Sequence[Event], first: int) -> dict[str, tuple[int, tu
 def _stoppable_in_time(
     what: str, view: StateView, place: Place, others: Sequence[Place], back: PutBack
 ) -> Iterator[str]:
-    """Yield a fault if the move ``what`` is needless because overstaying leases may be stopped.
+    """Yield a fault if stops of overstaying leases would have made the move ``what`` needless.
 
-    No lease is stopped to free a hard quota.
+    No lease is stopped to free a hard quota, so a lack of quota is no fault.
     """
     if any(text.startswith("quota ") for text in lacking(view, place, others, back)):
         return
@@ -750,7 +754,7 @@ def _delayed(place: Place, now_ms: int) -> Place:
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
-    """Return every draw of ``seed``, computed as in docs/reference/lottery.md, not by the core."""
+    """Return every draw of ``seed``, computed as in docs/reference/lottery.md, without the core."""
     counter = 0
 
     def below(bound: int) -> int:
@@ -812,7 +816,7 @@ def _was_late(view: StateView, name: str) -> bool:
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
     """Yield runs that could be drawn and are small enough, but got no token.
 
-    Only clear cases are checked: runs with a single lease, which is not cut.
+    Only clear cases are checked: runs with a single lease that no cut could end.
     """
     if not declared.tokens:
         return
@@ -842,7 +846,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether the run may be burst: its owner reaches its target even without the run."""
+    """Return whether the run may be burst: without the run, its owner still reaches its target."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:
@@ -871,7 +875,7 @@ def _is_in(lease: Lease, declared: ConflictDeclared, view: StateView) -> bool:
 
 
 def _may_be_drawn(record: RunRecord, declared: ConflictDeclared, view: StateView) -> bool:
-    """Return whether a run is past its minimum runtime or overtook the reservation."""
+    """Return whether a run is past its minimum runtime, or started after the reservation."""
     since_ms = record.since_ms
     if since_ms is None or since_ms >= declared.at_ms:
         return False

@@ -1,7 +1,8 @@
 """Checks requests: each is carried out once, and a repetition gets the first response.
 
-The expected responses are derived from the blocks, without code of the core: a request-kept event
-must describe the events before it, and the engine must read the same response from it.
+The expected responses are derived from the blocks, without code of the core. Each ``request-kept``
+event must describe the events before it, and the engine must read the same response from this
+event.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from quorate.model.state.state_view import StateView
 
 
 class RequestBooks:
-    """Takes every receipt of a request with a key, and every block of a ledger, in order."""
+    """Checks a ledger. It must get every receipt of a request with a key, and every block."""
 
     def __init__(self) -> None:
         self._given: dict[int, Receipt] = {}
@@ -26,7 +27,7 @@ class RequestBooks:
         self._runs: set[str] = set()
 
     def answered(self, key: str, receipt: Receipt, engine: Engine) -> Iterator[str]:
-        """Record the response to a request; if it repeats a request, yield the differences."""
+        """Record the response to a request; for a repetition, yield how the response differs."""
         decision = receipt.decision
         if decision.repeats is not None:
             if decision.events or decision.changes or decision.refusals:
@@ -62,7 +63,7 @@ class RequestBooks:
             yield f"the answer to request {kept.key} differs from the ledger"
 
     def look(self, view: StateView, engine: Engine) -> Iterator[str]:
-        """Yield requests whose response now differs from their first response."""
+        """Yield the requests to which the engine would now give another response than at first."""
         for key, record in view.requests.items():
             yield from self._compare(key, engine.answer_kept(record))
 

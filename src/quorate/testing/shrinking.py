@@ -1,8 +1,8 @@
 """Shortens a failing simulation to a script that still fails.
 
 A trial records the commands to the engine, and their times. ``failure_of`` gives the commands to a
-new engine, without the simulated machines. ``shrink`` leaves out the commands that the failure does
-not need. ``scenario_of`` turns the remaining commands into a scenario for ``quorate calc
+new engine, without the simulated machines. ``shrink`` leaves out commands as long as the trial
+still fails. ``scenario_of`` turns the remaining commands into a scenario for ``quorate calc
 scenario``.
 """
 
@@ -65,14 +65,14 @@ _NUMBERS: Final = re.compile(r"[0-9a-f]{16,}|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A command to the engine at ``at_ms``; a command of None restarts the program."""
+    """A command to the engine at ``at_ms``; if the command is None, the program is restarted."""
 
     at_ms: int
     command: Command | None
 
 
 class Replay:
-    """A new engine that gets the commands of another engine; asserts at the first fault."""
+    """A new engine that gets the commands of another; at the first fault an assertion fails."""
 
     def __init__(self, at_ms: int) -> None:
         self._clock = VirtualClock(at_ms)
@@ -132,12 +132,12 @@ class Replay:
 
 
 def unsettled(view: StateView, again: Decision) -> list[Event]:
-    """Return the events of a second tick that the first should have recorded.
+    """Return the events of a second tick that the first tick should have recorded.
 
-    The hold of a stopping lease is checked at every decision and is never due. A start that the
-    first tick made firm may give an earlier run of the queue another reason to wait. The second
-    tick may record this reason, if it records no start and no reservation, and if a third tick
-    would record nothing.
+    The second tick may extend the hold of a stopping lease, because such holds are checked at every
+    decision. It may also record that an earlier run in the queue now waits for another reason,
+    because the first tick made a start firm. This is allowed if the second tick records no start
+    and no reservation, and if a third tick would record nothing.
     """
     left = _undone(view, again)
     if not left or not all(isinstance(event, RunRefused) for event in left):
@@ -157,9 +157,9 @@ def _undone(view: StateView, again: Decision) -> list[Event]:
 
 
 def failure_of(deeds: Sequence[Deed]) -> str:
-    """Return how ``deeds`` fail, in a text without numbers; empty if they do not fail.
+    """Return how ``deeds`` fail, as a text without numbers; empty if they do not fail.
 
-    The text is the first line of the error. Failures with different first lines count as different.
+    The text is the first line of the error. Two failures are the same if their texts are equal.
     """
     try:
         Replay(deeds[0].at_ms).play(deeds)
@@ -172,10 +172,10 @@ def failure_of(deeds: Sequence[Deed]) -> str:
 def shrink(
     deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
 ) -> list[Deed]:
-    """Return a part of ``deeds`` that still ``fails``, and that fails only with all of its deeds.
+    """Return a part of ``deeds`` that still ``fails``, but would not fail without any one deed.
 
-    The first deed, which declares the world, stays. Larger parts are left out before smaller ones.
-    In total at most ``work_max`` deeds are played, so that the search ends.
+    The first deed, which declares the world, stays. First large parts are left out, then small
+    ones. In total at most ``work_max`` deeds are played, so that the search ends.
     """
     kept, size = list(deeds), max(1, len(deeds) // 2)
     while work_max > 0:
@@ -194,7 +194,7 @@ def shrink(
 
 
 def _plain(tree: Any) -> Any:
-    """Return ``tree`` with numbers that JSON can represent exactly.
+    """Return ``tree`` with all numbers in a form that JSON can represent exactly.
 
     Shares have few digits and stay as they are.
     """
@@ -206,7 +206,7 @@ def _plain(tree: Any) -> Any:
 
 
 def scenario_of(deeds: Sequence[Deed]) -> dict[str, object]:
-    """Return ``deeds`` as a scenario that does only its steps, and nothing between them.
+    """Return ``deeds`` as a scenario in which nothing happens between the steps.
 
     Draws are left out, because a scenario settles due conflicts after each step.
     """

@@ -1,8 +1,8 @@
 """Hypothesis strategies for valid specs that a document can state.
 
 ``any_spec()`` draws a spec of any kind. Related values are consistent: windows are not inverted,
-caps bound envelopes that exist, widths are on the grid. Amounts of GPU-hours are multiples of 9 ms,
-because no other number of milliseconds is a decimal number of hours.
+caps limit envelopes that exist, and widths are on the grid of the run. Amounts of GPU-hours are
+multiples of 9 ms, because no other number of milliseconds is a decimal number of hours.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def name_lists(*, min_size: int = 0) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 def gpu_ms(*, most: int = _GPU_MS_MAX) -> st.SearchStrategy[int]:
-    """Return a strategy for GPU-milliseconds up to ``most`` that are a decimal number of hours."""
+    """Return a strategy for GPU-milliseconds up to ``most`` that are exact as decimal GPU-hours."""
     return st.integers(0, most // _HOURS_STEP_MS).map(lambda n: n * _HOURS_STEP_MS)
 
 
@@ -143,7 +143,7 @@ def envelopes(draw: st.DrawFn, *, name: str, flavor: str) -> sp.Envelope:
 
 @st.composite
 def budgets(draw: st.DrawFn) -> sp.Budget:
-    """Draw a budget whose caps bound envelopes of one flavor."""
+    """Draw a budget; each of its caps limits envelopes of one flavor."""
     flavors = draw(st.lists(names, min_size=1, max_size=2, unique=True))
     lines_of = [
         draw(envelopes(name=name, flavor=draw(st.sampled_from(flavors))))
@@ -253,7 +253,7 @@ def malleables(draw: st.DrawFn) -> sp.Malleable:
 
 
 def fundings() -> st.SearchStrategy[sp.Funding]:
-    """Return a strategy for funding; only funding with borrowing has limits and sponsors."""
+    """Return a strategy for funding; limits and sponsors are given only if borrowing is allowed."""
     borrowing = st.builds(
         sp.Funding,
         allow_borrow=st.just(True),  # noqa: FBT003 - the value of a field

@@ -1,8 +1,8 @@
 """Compares all content of two states, index by index, and returns differences as text.
 
-``same`` has no list of tables: it walks all slots of a ``State``, so a table added later is
-compared without being named here. Two differences do not count: an index entry may be empty or
-missing, and a heap of hold ends may have outdated entries.
+``same`` has no list of tables: it goes through all slots of a ``State``, so that a table added
+later is compared without a change here. Two differences are ignored: an index entry that is empty
+in one state may be missing in the other, and a heap of hold ends may have outdated entries.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _entries(name: str, mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> l
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` in a form that compares by content."""
+    """Return ``value`` in a form that is equal for equal content."""
     if isinstance(value, DomainIndex):
         return [*value.most_free(), value.gpus_total] if value.keys else []
     if isinstance(value, RunRecord):
@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
 
 
 def _hold_ends(state: State) -> dict[str, tuple[bool, bool]]:
-    """Return, for each open lease, whether the heaps have the renewal and the end of its hold."""
+    """Return whether the heaps have the renewal and the end of the hold of each open lease."""
     due, ending = set(state.holds_due()), set(state.holds_ending())
     return {
         name: ((lease.renew_ms, name) in due, (lease.hold_ends_ms, name) in ending)

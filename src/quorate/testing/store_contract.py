@@ -1,4 +1,4 @@
-"""The contract of ``ports/store_port.py`` as tests: a new store subclasses ``StoreContract``.
+"""The contract of ``ports/store_port.py`` as tests: a test of a store subclasses StoreContract.
 
     class TestMyStore(StoreContract):
         def make_store(self) -> EventStore: ...
@@ -37,7 +37,7 @@ _REQUEST_BYTES, _MANY_EVENTS = 3 * 512 * 1024, 60_000
 
 
 def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
-    """Return ``count`` different events, a millisecond apart from ``at_ms`` on."""
+    """Return ``count`` different events; from ``at_ms`` on, there is one in each millisecond."""
     return [
         RunEnded(at_ms + n, "contract", f"run-{at_ms + n}", Outcome.COMPLETED) for n in range(count)
     ]
@@ -91,7 +91,7 @@ def _found(store: EventStore, query: RowQuery) -> list[str]:
 
 
 def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadError | None:
-    """Return the ``StaleHeadError`` with which ``store`` refuses ``block``, or None."""
+    """Return the ``StaleHeadError`` with which ``store`` refuses ``block``; None if it does not."""
     try:
         store.append(block, expected=expected)
     except StaleHeadError as error:
@@ -135,7 +135,7 @@ class StoreContract(ABC):
 
     @abstractmethod
     def reopen(self, store: EventStore) -> EventStore:
-        """Return another store on the same log, after closing ``store``."""
+        """Close ``store``, and return another store on the same log."""
 
     def test_new_store_is_empty(self) -> None:
         with self.make_store() as store:
