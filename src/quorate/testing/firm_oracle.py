@@ -36,8 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Assumptions for a trial: these leases have ended, these nodes are ready, these limits are
-    ignored.
+    """What a trial assumes: some leases have ended, nodes are ready, and limits are ignored.
 
     ``leases`` are assumed to have ended, and ``nodes`` to be ready. ``limits`` are ignored; each is
     (kind, name), and may also be a domain whose nodes have changed. ``unrecalled`` leases are
