@@ -70,7 +70,8 @@ def late_cuts(
             continue
         assert record.planned_start_ms is not None, record
         pin = firm_entry(view, record, max(record.planned_start_ms, now_ms))
-        if stands(profile, pin):
+        # If the start is overdue, admission has found no room for it, whatever the profile counts.
+        if record.planned_start_ms >= now_ms and stands(profile, pin):
             del waiting[name]
         elif stands_without(profile, pin, clearing_leases(view, record)):
             first.add(name)
