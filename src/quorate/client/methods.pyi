@@ -418,9 +418,9 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Runs, or only the runs of one owner or in one phase; the
-        last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
-        the cursor of the previous page. A page always lists its oldest run first. If ``grouped``,
-        an array is listed once, instead of each of its tasks."""
+        last ones if ``newest``. If ``newest``, the first page has the newest runs, and ``next`` is
+        the cursor of the page with older runs. A page always lists its oldest run first. If
+        ``grouped``, an array is listed once, instead of each of its tasks."""
     def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     def list_reservations(
@@ -458,9 +458,9 @@ class Methods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Runs, or only the runs of one owner or in one phase; the last ones if
-        ``newest``. If ``newest``, the first page has the last runs, and ``next`` is the cursor of
-        the previous page. A page always lists its oldest run first. If ``grouped``, an array is
-        listed once, instead of each of its tasks."""
+        ``newest``. If ``newest``, the first page has the newest runs, and ``next`` is the cursor of
+        the page with older runs. A page always lists its oldest run first. If ``grouped``, an array
+        is listed once, instead of each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -1131,9 +1131,9 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Runs, or only the runs of one owner or in one phase; the
-        last ones if ``newest``. If ``newest``, the first page has the last runs, and ``next`` is
-        the cursor of the previous page. A page always lists its oldest run first. If ``grouped``,
-        an array is listed once, instead of each of its tasks."""
+        last ones if ``newest``. If ``newest``, the first page has the newest runs, and ``next`` is
+        the cursor of the page with older runs. A page always lists its oldest run first. If
+        ``grouped``, an array is listed once, instead of each of its tasks."""
     async def list_reports(self) -> ReportsListed:
         """List the reports of simulations that the service keeps."""
     async def list_reservations(
@@ -1171,9 +1171,9 @@ class AsyncMethods:
         grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Runs, or only the runs of one owner or in one phase; the last ones if
-        ``newest``. If ``newest``, the first page has the last runs, and ``next`` is the cursor of
-        the previous page. A page always lists its oldest run first. If ``grouped``, an array is
-        listed once, instead of each of its tasks."""
+        ``newest``. If ``newest``, the first page has the newest runs, and ``next`` is the cursor of
+        the page with older runs. A page always lists its oldest run first. If ``grouped``, an array
+        is listed once, instead of each of its tasks."""
     async def list_tenants(
         self,
         *,

@@ -117,7 +117,8 @@ def _check_cluster(fields: Fields, executor: PoolExecutor | None) -> None:
             )
     elif "cluster" in fields:
         fields.at("cluster").fault(
-            "is for pools of executor kubernetes", "remove cluster or set executor: kubernetes"
+            "is for pools of executor kubernetes",
+            "remove the field cluster, or set executor: kubernetes",
         )
 
 

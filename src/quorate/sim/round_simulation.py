@@ -221,7 +221,7 @@ class Play:
         self._places = Places(setting.servers, rules)
         self._before: dict[Row, Place] = {}
         self._noted: dict[str, tuple[int, Place]] = {}
-        """The last round in which each job had GPUs, and these GPUs."""
+        """For each job: the last round in which it had GPUs, and which GPUs it had."""
         self._running: list[Lasting] = []
         self._now_s = 0.0 if self._coming is None else self._coming.arrives_s
         self._started_s = self._began_s = 0.0

@@ -55,7 +55,7 @@ def fitted(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _is_row(line: str, titles: Sequence[_Span]) -> bool:
-    """Return whether ``line`` has a cell under each title, aligned left or right."""
+    """Return whether ``line`` has, below each title, a cell that begins or ends with the title."""
     return bool(line.strip()) and all(
         not line[title.start - len(GAP) : title.start].strip()
         or (not line[title.end : title.end + len(GAP)].strip() and line[title.end - 1 :][:1] != " ")

@@ -134,7 +134,7 @@ class _Numbers(click.FloatRange):
     type=_Numbers(0, 0.9),
     default=0.1,
     show_default=True,
-    help=("In a comparison: jobs submitted in this first fraction of the time are not measured."),
+    help=("In a comparison: the first part of the time, whose jobs are not measured."),
 )
 @click.option(
     "--processes",

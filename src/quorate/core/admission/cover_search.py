@@ -75,10 +75,10 @@ class Relaxation:
     ) -> Relaxation:
         """Return the network in which only the cells ``choices`` may pay for ``demanded``.
 
-        Payers that can pay for the same demands under the same bound are one node, because only the
-        sum of their GPUs matters. The payer of the ``watched`` cell has a separate node, and the
-        result's ``watched`` is the edge of that cell. If no GPUs are taken yet, the caller may give
-        ``rooms_now``, which says how many GPUs each payer can pay for.
+        Payers share one node of the network if they can pay for the same demands under the same
+        bound, because only the sum of their GPUs matters. The payer of the ``watched`` cell has a
+        separate node, and the result's ``watched`` is the edge of that cell. If no GPUs are taken
+        yet, the caller may give ``rooms_now``, which says how many GPUs each payer can pay for.
         """
         network = FlowNetwork()
         sink = network.node()

@@ -162,7 +162,7 @@ class LimitsTogether(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, taken: PayerList, served: Iterable[Served], wanted: int) -> LimitsTogether:
-        """Return what the payers ``served`` can pay of the demands ``wanted``."""
+        """Return what ``served`` can pay together for the set of demands ``wanted``."""
         rooms: dict[tuple[int, str], int] = {}
         bounds: dict[str, int] = {}
         for limits, demands in served:

@@ -45,7 +45,7 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 CONFLICTS_MAX: Final = 3
 """For how many of its first runs a queue walk searches for a start by conflict."""
 CONFLICTS_TURN: Final = 16
-"""After the first runs, a queue walk searches for a start by conflict for one run in this many."""
+"""Of its other runs, a queue walk searches for starts by conflict of one in this many."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under quotas of nodes."""
 

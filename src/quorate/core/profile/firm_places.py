@@ -192,7 +192,8 @@ def firm_profile(
 ) -> Profile:
     """Return a profile with all firm starts, except the reservations in ``without``.
 
-    If ``is_shut``, a start that needs certain racks or node sizes takes all GPUs of its domains.
+    If ``is_shut``, a start that requires particular racks or node sizes is counted as taking all
+    GPUs of its domains.
     """
     profile = Profile(view, now_ms)
     # Starts by a conflict take only room that the other firm starts leave. So the other firm starts

@@ -229,7 +229,7 @@ class Profile:
         return known
 
     def widths(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the resources that limit ``payers``: their own, lent and capped concurrency."""
+        """Return the resources that limit how many GPUs ``payers`` can pay for at a time."""
         found: dict[str, Resource] = {}
         for key, tier in payers:
             account = self.view.envelopes[key]

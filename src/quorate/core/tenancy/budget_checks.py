@@ -67,7 +67,7 @@ def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
         code=RefusalCode.CONFLICT,
         subject=f"{path}.owner: envelope {name!r} has paid, or has reserved hours, for "
         f"{account.owner!r}",
-        remedy="give the new owner a budget or an envelope of another name",
+        remedy="create a budget or an envelope with another name for the new owner",
     )
 
 

@@ -48,9 +48,9 @@ class ListThings(Asked, kw_only=True, frozen=True):
 class ListRuns(ListThings, kw_only=True, frozen=True):
     """Runs, or only the runs of one owner or in one phase; the last ones if ``newest``.
 
-    If ``newest``, the first page has the last runs, and ``next`` is the cursor of the previous
-    page. A page always lists its oldest run first. If ``grouped``, an array is listed once, instead
-    of each of its tasks.
+    If ``newest``, the first page has the newest runs, and ``next`` is the cursor of the page with
+    older runs. A page always lists its oldest run first. If ``grouped``, an array is listed once,
+    instead of each of its tasks.
     """
 
     owner: Name | None = None

@@ -239,7 +239,11 @@ def _load(loads: Floats, shares: Floats) -> Floats:
 
 
 def _distance(point: Point) -> Floats:
-    """Return each problem's distance from its optimum: the mean of a value times its price."""
+    """Return how far each problem is from its optimum.
+
+    At the optimum, each value or its price is zero. The result is the mean of the products of the
+    values with their prices.
+    """
     total = (
         (point.shares * point.floors).sum(axis=(1, 2))
         + (point.spare_time * point.times).sum(axis=1)

@@ -155,7 +155,9 @@ class OidcTrust:
         try:
             head = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, RecursionError):
-            raise _nobody("the token is neither an access token nor a JSON Web Token") from None
+            raise _nobody(
+                "the token is neither an access token of Quorate nor a JSON Web Token"
+            ) from None
         name, algorithm = head.get("kid"), head.get("alg")
         if algorithm not in ALGORITHMS or not isinstance(name, str):
             raise _nobody(f"the token must name its key, and be signed with {_or(ALGORITHMS)}")

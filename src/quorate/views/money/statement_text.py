@@ -1,7 +1,7 @@
 """A statement for people: tables under their titles, in GPU-hours. Pure.
 
 Amounts are rounded once, to hundredths (``rounded`` in ``period_statement.py``), and every printed
-sum is the sum of the printed amounts. The forms for programs have exact amounts.
+sum is the sum of the printed amounts. JSON and CSV have exact amounts.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from quorate.views.notices.notice_runs import run_notices
 def notices_of(first_seq: int, events: Sequence[Event], known: Known) -> list[Notice]:
     """Return the notices of the ``events`` of one block, in their order.
 
-    ``first_seq`` is the sequence of the first event.
+    ``first_seq`` is the sequence number of the first event.
     """
     numbered = list(enumerate(events, first_seq))
     contents = [*conflict_notices(numbered, known), *run_notices(numbered, known)]
