@@ -166,7 +166,7 @@ BUGS: Final = (
     Bug(
         "drain a claim",
         "core/lifecycle/failure.py",
-        "            continue  # No drain cuts a claim; its nodes are empty when the claim ends.\n",
+        "            continue  # No drain cuts a claim; the node is empty when the claim ends.\n",
         "            pass\n",
     ),
     Bug(

@@ -167,4 +167,7 @@ def test_a_key_is_refused_where_a_request_is_done_anew_each_time(surfaces: dict[
     headers = {"Idempotency-Key": "once"}
     found = surfaces["http"].post("/api/v1/tokens", json=body, headers=headers)
     assert found.status_code == 400, found.text
-    assert "Idempotency-Key: issue-token does not support it" in json.loads(found.text)["detail"]
+    assert (
+        "Idempotency-Key: issue-token does not support this header"
+        in json.loads(found.text)["detail"]
+    )

@@ -282,7 +282,7 @@ _FORGED: Final[dict[str, tuple[Callable[[ConflictResolved], ConflictResolved], s
     ),
     "cut although not cleared": (
         lambda shown: structs.replace(shown, outcome=ConflictOutcome.INSUFFICIENT),
-        "although its outcome is Insufficient",
+        "although the outcome is Insufficient",
     ),
     "a seed although nothing was drawn": (
         lambda shown: structs.replace(shown, draws=(), cuts=()),

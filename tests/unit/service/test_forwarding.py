@@ -69,7 +69,7 @@ def test_what_was_not_sent_is_unavailable_and_what_was_sent_is_timed_out() -> No
     assert status_of(unreached(LEADER, "refused").fault).http == 503
     found = unanswered(LEADER, "cut off")
     assert status_of(found.fault).http == 504
-    assert "idempotency key" in str(found)
+    assert "Idempotency-Key" in str(found)
 
 
 def test_leader_that_hangs_is_waited_for_no_longer_than_it_leads() -> None:

@@ -364,7 +364,7 @@ def test_the_run_of_another_owner_starts_no_workload() -> None:
     assert "is used by another run" in world.note(name)
     assert world.phase(name) is Phase.CANCELLED
     assert not world.engine.view.leases
-    assert "the namespace quorate-rai" in world.engine.view.runs[name].note
+    assert "in namespace quorate-rai" in world.engine.view.runs[name].note
 
 
 def test_the_run_of_another_owner_stops_no_workload() -> None:

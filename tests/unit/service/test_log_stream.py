@@ -104,7 +104,7 @@ def test_lines_beyond_the_bound_are_left_out_and_counted(ends: Ends) -> None:
     sent = 2 * KEPT_BYTES_MAX // len(LONG)
     for _ in range(sent):
         said(log, LONG)
-    *before, gap = ends.lines("not written")
+    *before, gap = ends.lines("write failed")
     assert set(before) == {LONG}
     assert len(before) * len(LONG) <= KEPT_BYTES_MAX + select.PIPE_BUF
     left_out = sent - len(before)

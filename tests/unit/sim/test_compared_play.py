@@ -97,7 +97,7 @@ def test_generated_jobs_need_rates_on_each_flavor_of_the_cluster(name: str, clus
     asked = Scenario(cluster=cluster, generate="lam=400,jobs=6", throughputs="rates.json")
     tasks = compared_tasks(asked, ["bind", "fifo", "srtf"], range(5))
     (task, *_) = (each for each in tasks if each.name == name)
-    with pytest.raises(ScenarioError, match="throughputs: has no rates on k80; add them"):
+    with pytest.raises(ScenarioError, match="throughputs: has no rates on k80; add these rates"):
         play_task(task, FILES)
 
 

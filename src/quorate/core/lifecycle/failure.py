@@ -66,7 +66,7 @@ def drain_node(log: DecisionLog, node: str, note: str) -> None:
     for record in _runs_on(log.view, node):
         name = record.spec.name
         if record.spec.sensitive:
-            continue  # A drain does not cut a claim; the node is empty when the claim ends.
+            continue  # No drain cuts a claim; the node is empty when the claim ends.
         _drop_spares(log, name, {node}, EndReason.DRAINED)
         bundles = _bundles_on(log.view, log.view.runs[name], node)
         _stop_bundles(log, name, bundles, EndReason.DRAINED)

@@ -30,7 +30,6 @@ from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.recall import Planned, plan_recall, write_recall
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import Reach, WalkPlan
-from quorate.core.planning.walk_queue import close_full, queue_of
 from quorate.core.planning.why_waiting import WhyWaiting
 from quorate.core.profile.firm_places import in_order
 from quorate.core.profile.node_quota import promised
@@ -134,13 +133,13 @@ class Walk:
             if name in plan.pins and goes_first(plan.view, promise, plan.log.now_ms):
                 self._visit(plan.view.runs[name])
         self.ranked = ranked_lines(plan.view, plan.log.now_ms)
-        queue = queue_of(plan, self.ranked)
-        close_full(plan, queue)
+        queue = plan.queue_of(self.ranked)
+        plan.close_full(queue)
         for name in queue.turns():
             self._visit(plan.view.runs[name])
             if self._has_reached(name) or self._ends_early:
                 return
-            close_full(plan, queue)
+            plan.close_full(queue)
         firm = [r.made.run for r in plan.view.reservations.values() if r.made.run not in plan.seen]
         for name in in_turn(plan.view, firm, plan.scores):
             self._visit(plan.view.runs[name])

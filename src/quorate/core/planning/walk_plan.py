@@ -1,4 +1,4 @@
-"""The runs that a queue walk has planned and started so far."""
+"""The queue of a walk, and the runs that the walk has planned and started so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from quorate.core.profile.firm_places import place_of
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.profile import Profile
 from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import Queue
 from quorate.model.specs import Run
+from quorate.model.state.line_ranks import Ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +144,22 @@ class WalkPlan:
         if self.reach is None or self.reach.pool != pool:
             return False
         return self.planned.get(pool, 0) >= self.view.pools[pool].reservation_depth
+
+    def queue_of(self, ranked: list[Ranked]) -> Queue:
+        """Return the queue that gives the walk its next waiting run."""
+        lines = self.view.waiting.lines
+        return Queue(
+            ranked,
+            lambda line: lines[line].places,
+            self.scores,
+            skip=self.fruitless.skip if self.reach is None else None,
+        )
+
+    def close_full(self, queue: Queue) -> None:
+        """Close each pool with as many planned runs as its depth, except the pool of ``reach``."""
+        closed, planned = queue.closed, self.planned
+        open_pool = "" if self.reach is None else self.reach.pool
+        for name, depth in self.depths:
+            if planned.get(name, 0) >= depth and name != open_pool:
+                closed.add(name)
+        queue.is_closed = len(closed) == len(self.depths)
