@@ -277,7 +277,8 @@ def expect_waiting(view: StateView) -> None:
                 others = plan.entries.keys() - {name}
                 assert others, ("not woken", name, view.runs[name].refusal)
                 is_beyond = name not in plan.seen
-                is_tried = is_beyond or name in plan.entries or plan.is_fruitless(name)
+                is_planned = name in plan.entries or name in plan.pins
+                is_tried = is_beyond or is_planned or plan.is_fruitless(name)
                 assert is_tried, ("not tried", name, view.runs[name].refusal)
 
 
