@@ -24,17 +24,20 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
+from quorate.core.planning.late_cuts import late_cuts
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import (
     ConflictWithdrawn,
     Event,
     MoveCause,
     MoveCode,
+    NodeApplied,
     ReservationMade,
     ReservationMoved,
 )
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Budget, Cap, Node, OnQuota, Owner, Pool, Quota, Run, Sharing
+from quorate.model.state.apply_event import apply
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.checked_lives import CheckedLife
@@ -376,3 +379,25 @@ def test_a_start_by_conflict_moves_no_older_start_for_a_node_that_it_lost() -> N
         world.play(Tick(), minute)
     assert not causes(world.play(Complete("z", has_gone=True), 460).events)
     assert world.is_running("x")
+
+
+def test_a_start_that_is_overdue_waits_for_its_cut_leases_though_counting_finds_room() -> None:
+    """Otherwise the start would be due again a millisecond later, for as long as they last."""
+    world = World(node("n1"))
+    world.play(Submit(of("b", 8, "bob", 100, grace_ms=2 * MINUTE_MS)), 0)
+    world.play(Submit(of("x", 8, "ann", 4)), 120)
+    world.play(Tick(), 135)
+    world.draw(135)
+    trial = world.life.state.overlay()
+    applied = NodeApplied(at_ms=NOW_MS + 138 * MINUTE_MS, actor="", node=node("n2"))
+    apply(trial, applied)  # No decision follows, so x does not start on n2.
+    records = list(trial.reservations.values())
+    found = [
+        late_cuts(trial, records, NOW_MS + minute * MINUTE_MS, has_executor=True)
+        for minute in (139, 140, 141)
+    ]
+    assert [(list(each.gone_ms), set(each.first)) for each in found] == [
+        ([], set()),
+        ([], set()),
+        (["x@1"], {"x@1"}),
+    ]
