@@ -368,6 +368,22 @@ def test_tokens_that_were_enough_stay_enough_when_the_search_has_no_steps_left()
     assert {victim.run for victim in found.victims} == {"small", "large"}
 
 
+class Counted(InOneRack):
+    """A start for which counting GPUs is usually enough, so that some tokens are tried first."""
+
+    def __init__(self, ends: str, keeps: str, tries_max: int = 1_000) -> None:
+        super().__init__(ends, keeps, tries_max)
+        self.is_plain = True
+
+
+def test_tokens_stay_enough_if_some_of_them_were_when_the_search_has_no_steps_left() -> None:
+    resolver, tokens = resolver_of(Counted("large", "", tries_max=1))
+    assert resolver.suffices(tokens)
+    found = resolver.draw(tokens, [("ben", "small"), ("ada", "large")])
+    assert found is not None
+    assert "large" in {victim.run for victim in found.victims}
+
+
 class FoundLate(InOneRack):
     """A start that the bounded search finds only after ``is_found`` is set, without any cut."""
 

@@ -44,6 +44,7 @@ from quorate.model.events import (
     Event,
     HoldExtended,
     LeaseStarted,
+    RecallWithdrawn,
     ReservationMade,
     ReservationMoved,
     StepsCounted,
@@ -107,8 +108,10 @@ def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     """
     if log.view.holdings.has_bounds and _may_change_node_quotas(log.view, events):
         return True
-    is_firm = any(isinstance(each, ReservationMade | ReservationMoved) for each in events)
-    if is_firm and stop_overstayed(log):
+    # If a recalled bundle got other payers, it keeps its GPUs, which a firm start may then lack.
+    changes = ReservationMade | ReservationMoved | RecallWithdrawn
+    has_changed = any(isinstance(each, changes) for each in events)
+    if has_changed and stop_overstayed(log):
         settle_spares(log)
         return True
     return False

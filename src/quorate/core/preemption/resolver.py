@@ -208,10 +208,11 @@ class Resolver:
             largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
             _until_nothing_lacks(some, iter(largest))
             if some.short() == 0:
+                self._enough = _drawn_in(some.items)
                 return True
         if self.short_without(tokens):
             return False
-        self._enough = frozenset(token.run for token in tokens)
+        self._enough = _drawn_in(tokens)
         return True
 
     def view_without(self, tokens: Sequence[Candidate]) -> StateView:
@@ -255,12 +256,17 @@ class Resolver:
         return Drawn(cuts, victims, tuple(shown), frozenset(spared))
 
     def _are_enough(self, cuts: Iterable[Candidate]) -> bool:
-        """Return whether ``cuts`` have exactly the tokens that were found to be enough before.
+        """Return whether ``cuts`` have all tokens that were found to be enough before.
 
         All tries of a goal share the steps of the long search. So a later try may fail although an
-        earlier try of the same tokens succeeded.
+        earlier try with the same tokens, or with some of them, succeeded.
         """
-        return self._enough == frozenset(c.run for c in cuts if c.step is CutStep.LOTTERY)
+        return self._enough is not None and self._enough <= _drawn_in(cuts)
+
+
+def _drawn_in(cuts: Iterable[Candidate]) -> frozenset[str]:
+    """Return the runs in ``cuts`` that are cut by a draw of the lottery."""
+    return frozenset(cut.run for cut in cuts if cut.step is CutStep.LOTTERY)
 
 
 def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:

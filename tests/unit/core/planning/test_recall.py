@@ -98,6 +98,11 @@ def recalled(decision: Decision) -> list[tuple[str, int, str, int]]:
     ]
 
 
+def recalled_runs(life: Life) -> list[str]:
+    """Return the runs whose bundles are recalled."""
+    return [run for run, _ in life.state.recalls]
+
+
 def test_a_loan_is_recalled_for_a_run_of_its_lender_that_waits_for_nothing_else() -> None:
     life = lent_life()
     life.do(Submit(borrower("loan", 8)))
@@ -250,6 +255,21 @@ def test_a_bundle_that_has_payers_when_its_notice_is_over_goes_on() -> None:
     assert [type(e) for e in decision.events if isinstance(e, RecallWithdrawn)] == [RecallWithdrawn]
     assert (life.phase("loan"), life.phase("mine")) == (Phase.RUNNING, Phase.RUNNING)
     assert life.state.recalls == {}
+
+
+def test_overstaying_work_stops_at_once_if_a_recalled_bundle_keeps_its_gpus() -> None:
+    life = lent_life(16, budgets=(funds("three", 8),))
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Submit(of("busy", 8, "three", 10)))
+    life.do(Submit(of("mine", 8)))
+    life.do(Complete("busy"), NOW_MS + MINUTE_MS)
+    life.do(Submit(of("late", 8, "three", 10)))
+    assert (recalled_runs(life), life.phase("late")) == (["loan"], Phase.RUNNING)
+    life.do(Apply((funds("two", 8),)))
+    decision = life.do(Tick(), DUE_MS)
+    assert any(isinstance(event, RecallWithdrawn) for event in decision.events)
+    assert ("late/0", EndReason.OVERSTAYED) in ends(decision)
+    assert (life.phase("loan"), life.phase("mine")) == (Phase.RUNNING, Phase.RUNNING)
 
 
 def test_a_loan_goes_on_when_the_run_it_was_recalled_for_is_gone() -> None:
