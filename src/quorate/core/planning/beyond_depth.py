@@ -31,9 +31,9 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.waiting_index import Line, Need, Place, Shape, need_ms_of
 
 STARTS_MAX: Final = 100
-"""How many runs beyond the depth of their pool one walk tries to start."""
+"""The most runs beyond the depth of their pool that one walk tries to start."""
 FILLS_MAX: Final = 16
-"""How many runs beyond the depth of their pool one walk tries to start on spares."""
+"""The most runs beyond the depth of their pool that one walk tries to start on spares."""
 LOOKS_MAX: Final = 2_000
 """The most visits to lines that one walk makes to find runs beyond the depth of their pool."""
 

@@ -111,9 +111,10 @@ def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return the refusal whose disruption account covers the cost sooner; None if none ever does.
+    """Return the refusal whose cost the owner's disruption account will cover sooner.
 
-    The cost is the lost work that the refused conflict would cause.
+    The cost is the lost work that the refused conflict would cause. Return None if the account will
+    never cover either cost.
     """
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)

@@ -34,7 +34,10 @@ from quorate.model.state.room_index import Domain, Site
 DomainStart = tuple[int, Domain, Sequence[Leg]]
 """A start in one domain: its instant, its domain, and its legs (what each payer pays)."""
 PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
-"""Maps an instant to the first instant from then on at which payers can pay, and to their legs."""
+"""For each examined instant: the first instant at or after it when payers can pay, and their legs.
+
+The value is None if no payers were found.
+"""
 
 
 class Start(NamedTuple):
@@ -53,7 +56,7 @@ class Start(NamedTuple):
 
 
 class CountedStarts:
-    """Finds first starts by counting, in one profile."""
+    """Finds, by counting, the first starts of runs in one profile."""
 
     __slots__ = ("_payers", "_profile", "_rooms")
 
@@ -63,7 +66,7 @@ class CountedStarts:
         self._payers = payers
 
     def first(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start by counting, from ``from_ms`` on and before ``before_ms``."""
+        """Return the first start that counting finds, from ``from_ms`` on, before ``before_ms``."""
         if ask.in_one:
             return self._in_one_domain(ask, from_ms, steps, before_ms)
         return self._spread(ask, from_ms, steps, before_ms)
@@ -255,7 +258,10 @@ class CountedStarts:
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield a placement in each domain with room for all GPUs; without any, a divided one."""
+        """Yield a placement in each domain that has room for all GPUs.
+
+        If no domain has so much room, yield one placement that is divided among domains.
+        """
         free, room_of = [], self._profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)

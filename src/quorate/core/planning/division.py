@@ -15,7 +15,10 @@ Placement = tuple[tuple[Domain, int], ...]
 
 
 def nodes_of(placement: Placement, left: int) -> int:
-    """Return the fewest new nodes for ``placement`` if ``left`` of its GPUs need no new node."""
+    """Return the fewest new nodes that ``placement`` needs.
+
+    ``left`` is the number of free GPUs on nodes that are already counted.
+    """
     nodes = 0
     for domain, gpus in placement:
         own = min(gpus, left)

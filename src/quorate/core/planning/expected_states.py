@@ -85,7 +85,7 @@ class ExpectedStates:
         return state
 
     def _in_order(self) -> list[tuple[int, str]]:
-        """Return the expected end of each lease, and its name, in order."""
+        """Return the expected end and the name of each lease, the earliest end first."""
         if self._ends is None:
             profile = self._profile
             self._ends = sorted(

@@ -1,7 +1,7 @@
 """Decides which start of a run is planned, and whether it is firm or tentative.
 
-A start can become firm if hard quotas of nodes allow it, however free GPUs are spread over nodes.
-Such a start becomes firm in one of three cases:
+A start can become firm only if the hard quotas of nodes allow it for every way in which free GPUs
+may be spread over the nodes. Such a start becomes firm in one of three cases:
 
 - The start is within the pool's ``firmHorizon``.
 - It is a start by a conflict.
@@ -43,9 +43,9 @@ from quorate.model.specs import Run
 from quorate.model.state.records import ReservationRecord, RunRecord
 
 CONFLICTS_MAX: Final = 3
-"""For how many of its first runs a queue walk searches for a start by conflict."""
+"""A queue walk may search for starts by conflict for its first ``CONFLICTS_MAX`` runs."""
 CONFLICTS_TURN: Final = 16
-"""Of its other runs, a queue walk searches for starts by conflict of one in this many."""
+"""Of the later runs, a walk may search for starts by conflict for one in ``CONFLICTS_TURN``."""
 PROMISES_MAX: Final = 8
 """How many starts of a run are examined to find one that can become firm under quotas of nodes."""
 
@@ -152,8 +152,8 @@ class PlannedStarts:
         Only two kinds of firm starts move in this way: a start that this decision has moved later,
         and starts beyond the pool's ``firmHorizon``. Any other firm start keeps its place, because
         a start by a conflict is less certain. If this decision has moved other firm starts, no
-        start moves in this way. Otherwise the start could leave a place with which the other moves
-        would have been needless.
+        start moves in this way. Otherwise the start could leave room that would have made the other
+        moves needless.
         """
         plan = self._plan
         horizon_ms = plan.view.pools[pin.pool].firm_horizon_ms
@@ -234,7 +234,10 @@ class PlannedStarts:
 
 
 def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
-    """Return the first start of ``run`` that can become firm; None if none of the first few can."""
+    """Return the first start of ``run`` that can become firm.
+
+    Return None if none of the first ``PROMISES_MAX`` starts can become firm.
+    """
     at_ms: int | None = from_ms
     for _ in range(PROMISES_MAX):
         entry = None if at_ms is None else plan.search.find(run, at_ms)

@@ -208,7 +208,10 @@ class FirmWalk:
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
-        """Return why each of the firm starts ``pins`` no longer fits; none is in the profile."""
+        """Return why each of the firm starts ``pins`` no longer fits.
+
+        None of these starts is in the profile.
+        """
         plan = self.plan
         if not pins:
             return []

@@ -2,7 +2,8 @@
 
 The walk plans only the first runs of each pool, as many as the pool's depth says. For a run beyond
 the depth, the earliest possible start follows from the room that the plan leaves. To find the
-planned start of such a run, a longer walk goes on up to the run. The longer walk costs more.
+planned start of such a run, a longer walk continues until it reaches the run. The longer walk costs
+more.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
 
 SHAPE_MAX: Final = 8
-"""The walk skips a shape of a line after this many of its runs had no start."""
+"""After ``SHAPE_MAX`` runs of one shape in a line had no start, the walk skips that shape."""
 LINE_MAX: Final = 64
-"""The walk skips a line after this many of its runs had no start."""
+"""After ``LINE_MAX`` runs of a line had no start, the walk skips the rest of the line."""
 
 
 class Fruitless:

@@ -57,7 +57,7 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
-"""The most times that one decision runs a step whose own events may change the step's result."""
+"""The most times that one decision runs a step if the step's events may change its result."""
 WALKS_MAX: Final = 16
 """The most walks of the queue in one decision. ``_walked`` says when the queue is walked again."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
@@ -102,9 +102,10 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     """Return whether another pass is needed after ``events``, the events of the last pass.
 
-    Another pass is needed in two cases. A new firm start may be so near that overstaying bundles
-    have to stop for it now: this function stops these bundles. If a hard quota limits the nodes of
-    owners whose runs share nodes, the plan depends on the nodes of the started runs.
+    Another pass is needed in two cases. In the first case, a new firm start is so near that
+    overstaying bundles have to stop for it now: this function stops these bundles. In the second
+    case, a hard quota limits the nodes of owners whose runs share nodes. Then the plan depends on
+    the nodes that the started runs use.
     """
     if log.view.holdings.has_bounds and _may_change_node_quotas(log.view, events):
         return True

@@ -1,4 +1,4 @@
-"""Decides without a queue walk, while no run waits, that a new run starts or that runs have ended.
+"""Handles the start of a new run, or the ends of runs, without a queue walk if the fleet is idle.
 
 In a fleet with free GPUs, most decisions need no queue walk, because there is no queue, no plan and
 no spare that a start or an end could change. A decision with a walk would write the same events, as

@@ -166,8 +166,7 @@ class LeftPlaces:
         """Return the first run of ``owner`` that has another rank in a new walk, as index and rank.
 
         Only examined runs are considered. Return None if none of them has another rank. Ranks may
-        change because a new walk counts the started runs in the owner's share from the first run
-        on.
+        change because a new walk counts the started runs in the owner's share from the beginning.
         """
         plan = self._plan
         before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)

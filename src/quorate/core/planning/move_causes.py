@@ -88,7 +88,7 @@ def cause_of(
     ``overdue`` are the firm starts that were due before now. An overdue start ends later than
     recorded, because the leases that it waits for are late. ``events`` are this decision's events
     so far, which may end or stop leases that an overdue start has waited for. If the events change
-    nodes, the cause names only those nodes.
+    nodes, the cause names no other nodes.
     """
     found: dict[Found, None] = {}
     gone = [
@@ -212,7 +212,10 @@ def _resized(pin: Entry, events: Sequence[Event]) -> Iterator[Found]:
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return one cause with all objects in ``found``; its code is the first in ``MoveCode``."""
+    """Return one cause with all objects in ``found``.
+
+    Of the codes in ``found``, the cause has the one that ``MoveCode`` lists first.
+    """
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 

@@ -10,9 +10,9 @@ The leases of the bundle are stopped one grace before the firm start. The newest
 first, and only as many as needed. No bundle is stopped for a run that was itself stopped because it
 overstayed.
 
-Whether a bundle started after a run began to wait follows from the sequences of the two events. The
-mark ``backfill`` names no reservation, so cancelling or moving one reservation changes nothing for
-the others.
+The sequence numbers of the two events decide whether a bundle started after a run began to wait.
+The mark ``backfill`` names no reservation, so cancelling or moving one reservation changes nothing
+for the others.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def relief(
     bundle must stop, and None if stopping all bundles that may be stopped is not enough.
     ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay if there is enough of
     each resource that it needs. If ``all_of_it``, there must be as much of each resource as ``pin``
-    takes in the profile. That may be more than ``pin`` needs: a start that needs certain racks or
+    takes in the profile. That may be more than ``pin`` needs: a start that needs specific racks or
     node sizes (``is_choosy``) takes all GPUs of its domains.
     """
     if is_void(profile.view, pin):

@@ -73,7 +73,7 @@ class Walk:
         self._starts_anew = 0
         """How often this decision may still walk the queue again."""
         self._reorders = False
-        """Whether an examined run may start now because starts have changed the order."""
+        """Whether an examined run may start now because starts have changed the queue order."""
         self._is_rough = False
         """Whether another walk may find a better start of a run than the search of this walk.
 
@@ -177,7 +177,10 @@ class Walk:
             self._next(record)
 
     def _tell_again(self) -> None:
-        """If runs have started, write new refusals for examined runs whose room was reserved."""
+        """If runs have started, compute again the refusals that say that room is reserved.
+
+        Only the refusals of examined runs are computed again.
+        """
         plan = self.plan
         if not plan.started:
             return
@@ -285,7 +288,7 @@ class Walk:
     def _leave(self, pin: Entry) -> None:
         """Note that a run has left GPUs of its firm start, if earlier runs in the queue could gain.
 
-        In the plan, a start that needs certain racks or node sizes takes its whole domains. So its
+        In the plan, a start that needs specific racks or node sizes takes its whole domains. So its
         run may leave GPUs even if the run starts as planned.
         """
         plan = self.plan
@@ -301,7 +304,7 @@ class Walk:
         if kept is None or not self._starts_anew or not self._left.goes_on(pin, kept.found):
             self.has_left_place = True
         else:
-            self._starts_anew -= 1  # From here on, this walk stands for a new one.
+            self._starts_anew -= 1  # From here on, this walk counts as a new one.
 
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` certainly cannot start now.
@@ -315,7 +318,7 @@ class Walk:
         return not self.plan.search.now.has_free(run) or not self.starts.may_be_paid(run)
 
     def _may_overtake(self) -> bool:
-        """Return whether a waiting run may start now because starts have changed the order."""
+        """Return whether a waiting run may start now because starts changed the queue order."""
         plan, view = self.plan, self.plan.log.view
         tentative, behind = self._left.overtaken()
         if not tentative:

@@ -38,7 +38,10 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What is done for a waiting run: ``handed`` goes to other payers, ``told`` is recalled."""
+    """What is done with loans so that a waiting run can start.
+
+    The loans in ``handed`` go to other payers. The loans in ``told`` are recalled.
+    """
 
     handed: tuple[Loan, ...]
     told: tuple[Loan, ...]
@@ -46,7 +49,10 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of the runs before a run: runs with firm starts, and entries of tentative starts."""
+    """The plan of the runs that come before a given run in the queue.
+
+    ``firm`` are the runs with firm starts. ``entries`` are the tentative starts.
+    """
 
     firm: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -93,7 +99,7 @@ def plan_recall(
 
 
 class _Stay(NamedTuple):
-    """A time span in which a trial counts a loan's GPUs or concurrency as taken in its profile."""
+    """A time span in which the profile of a trial counts GPUs or concurrency of a loan as taken."""
 
     loan: Loan
     from_ms: int
@@ -170,7 +176,10 @@ class _Trials:
     # --- Recalls ---
 
     def _recalls(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
-        """Return the fewest loans, newest first, whose recall gives a start ``_is_in_time``."""
+        """Return the fewest loans, newest first, whose recall lets the run start in time.
+
+        ``_is_in_time`` says which starts are in time.
+        """
         view = self.log.view
 
         def helps(some: Sequence[Loan]) -> bool:
@@ -299,14 +308,14 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 def needed_of(loans: Sequence[L], holds: Callable[[Sequence[L]], bool]) -> tuple[L, ...]:
     """Return ``loans`` without those that can be left out while ``holds`` stays true.
 
-    The loans are tried from last to first. If ``holds`` is true for some loans, it must also be
-    true for more loans. So the number of loans in a row that can be left out is found by doubling
+    The loans are tried from last to first. If ``holds`` is true for some loans, it must stay true
+    when loans are added. So the number of loans in a row that can be left out is found by doubling
     and then by bisection.
     """
     kept, left = list[L](), len(loans)
 
     def fails(out: int) -> bool:
-        """Return whether one of the last ``out`` of the first ``left`` loans is needed."""
+        """Return whether ``holds`` fails without the last ``out`` of the first ``left`` loans."""
         rest = [*loans[: left - out], *kept]
         return not rest or not holds(rest)
 

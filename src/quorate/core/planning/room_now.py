@@ -39,7 +39,7 @@ class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
 
 
 class _FreeIn(NamedTuple):
-    """The domains with free GPUs in the state at ``seq``, and how many GPUs are free in each."""
+    """The domains with free GPUs after event number ``seq``, and how many are free in each."""
 
     seq: int
     domains: list[Domain]
@@ -128,9 +128,9 @@ class RoomNow:
         return False
 
     def lacks(self, view: StateView, run: Run) -> Lack:
-        """Return what ``run`` lacks for a start now, by counting, if no start were planned.
+        """Return what ``run`` would lack for a start now if no start were planned.
 
-        ``view`` is the profile's view plus the runs started since.
+        The answer is found by counting. ``view`` is the profile's view plus the runs started since.
         """
         if self._profile.has_bounds and any(
             quota.free_now < 1 for quota in self._profile.headroom.of(run.owner)
@@ -244,7 +244,8 @@ class RoomNow:
     def _free_in(self, view: StateView, site: Site) -> _FreeIn:
         """Return the domains of ``site`` that have free GPUs in ``view``.
 
-        ``view`` is the profile's view plus the runs started since; its sequence is the cache key.
+        ``view`` is the profile's view plus the runs started since. Its sequence number is the cache
+        key.
         """
         known = self._free_after.get(site.number)
         if known is None or known.seq != view.seq:

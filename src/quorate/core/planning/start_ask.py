@@ -64,7 +64,7 @@ class Ask(Struct, frozen=True, gc=False):
     is_parted: bool
     """Whether domains with room for ``parts`` always have room for the whole request."""
     takes_whole: bool
-    """Whether the run needs certain racks or node sizes, so that counting GPUs is not enough."""
+    """Whether the run needs specific racks or node sizes, so that counting GPUs is not enough."""
     is_choosy: bool
     """Whether counting GPUs is not enough, because of ``takes_whole`` or for another reason.
 
@@ -172,7 +172,7 @@ class Asks:
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""The domains where envelopes pay, and these domains by the indexes of their envelopes."""
+"""All domains where an envelope may pay, and these domains grouped by the envelopes' indexes."""
 
 
 def _served(

@@ -67,8 +67,8 @@ class StartNow:
         """
         is_due = pin.start_ms <= self._plan.log.now_ms
         until_ms = pin.end_ms if is_due else self.until_ms(record.spec)
-        # When a run is due, the other firm starts keep only the GPUs that they need, even if
-        # ``is_choosy``.
+        # When a run is due, the other firm starts keep only the GPUs that they need, even those
+        # marked ``is_choosy``.
         with self._plan.profile.opened() if is_due else nullcontext():
             if not self.may_start(record.spec, until_ms):
                 return False
@@ -193,8 +193,8 @@ class StartNow:
     ) -> Admitted | Refusal:
         """Return how a run whose firm start is due starts as recorded, or its refusal.
 
-        The run must have the recorded GPUs only until its declared end, because from then on other
-        runs may be planned on these GPUs.
+        The recorded GPUs have to be free for the run only until its declared end, because other
+        runs may be planned on these GPUs from then on.
         """
         plan = self._plan
         view, run = without_hold(plan.log.view, promise.made.reservation), record.spec
@@ -202,7 +202,7 @@ class StartNow:
         room = room_beside(view, plan.profile, run, now_ms, until_ms, whole_last=True)
         if not pin.is_choosy:
             return self._admit_as_promised(run, only_slice(room, run.pool, pin.slice), pin)
-        # The run needs certain GPUs of its domains, which other planned runs may need too.
+        # The run needs specific GPUs of its domains, which other planned runs may need too.
         domains = [domain for domain, _ in pin.slice.domains]
         there = only_domains(room, run.pool, pin.slice.flavor, domains)
         answer = self._admit_as_promised(run, there, pin)

@@ -145,7 +145,10 @@ class StartPayers:
         return [at_ms for at_ms in found if at_ms > after_ms]
 
     def resources(self, payers: Iterable[tuple[EnvelopeId, Tier]]) -> list[Resource]:
-        """Return the resources that limit ``payers``: their own, lent and capped concurrency."""
+        """Return the resources that limit how many GPUs ``payers`` can pay for.
+
+        These are the concurrency of each payer, what the payer may lend, and the caps over it.
+        """
         profile, found = self._profile, list[Resource]()
         for key in dict.fromkeys(key for key, _ in payers):
             account = profile.view.envelopes[key]

@@ -79,7 +79,7 @@ class ExpectedRelease(Struct, frozen=True, gc=False):
     """GPUs that come free when a run ends; the run has been running since ``since_ms``.
 
     ``declared_end_ms`` is the run's declared end, which may be in the past. If ``is_certain``, the
-    history of the owner is ignored, and the run ends at that instant. This is so if the run is
+    history of the owner is ignored, and the run ends at its declared end. This is so if the run is
     stopping, is a claim, or is in a pool of discipline ``rounds``.
     """
 
@@ -224,7 +224,10 @@ class _ByHistory(Struct, frozen=True, gc=False):
 
 
 def _prior_left(first: int, bucket: int) -> int:
-    """Return the odds that a run of the prior in bucket ``first`` takes longer than ``bucket``."""
+    """Return the odds, by the prior, that a run takes longer than ``bucket``.
+
+    The run has already reached bucket ``first``.
+    """
     if bucket < max(first, ON_TIME):
         return _ONE
     if first > ON_TIME:
@@ -290,9 +293,10 @@ class _Count(Struct, frozen=True, gc=False):
 def _first_with(
     chance: tuple[int, int], counts: Sequence[_Count], instants: Sequence[int], begin: int
 ) -> int:
-    """Return the index, from ``begin`` on, of the first instant with odds of at least ``chance``.
+    """Return the index of the first instant at which all ``counts`` are met with enough odds.
 
-    The odds are those that all ``counts`` are met at the instant.
+    The odds are enough if they are at least ``chance``, which is a numerator and a denominator.
+    Only indexes from ``begin`` on are considered.
     """
     least, of = chance
 

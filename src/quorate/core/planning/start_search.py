@@ -174,7 +174,7 @@ class Searcher:
         )
 
     def next_change_ms(self, run: Run, after_ms: int) -> int | None:
-        """Return the first instant after ``after_ms`` when ``run`` may find more free; or None."""
+        """Return the next instant after ``after_ms`` when more may be free for ``run``, or None."""
         least = run.widths()[-1]
         found = (self._next_change(self.asks.of(run, f, least), after_ms) for f in run.flavors)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
@@ -238,7 +238,7 @@ class Searcher:
         return None if found is None else self._real(ask, at_ms)
 
     def _next_change(self, ask: Ask, after_ms: int) -> int | None:
-        """Return when, after ``after_ms``, a resource that ``ask`` needs first grows; or None."""
+        """Return the next instant after ``after_ms`` when more may be free for ``ask``, or None."""
         found = [at_ms for at_ms in self.payers.windows(ask, after_ms) if at_ms > after_ms]
         for resource in self.counted.resources(ask):
             for instants in (resource.ends_ms, resource.steps_ms):

@@ -156,7 +156,10 @@ class WalkPlan:
         )
 
     def close_full(self, queue: Queue) -> None:
-        """Close each pool with as many planned runs as its depth, except the pool of ``reach``."""
+        """Close each pool that has reached its depth, except the pool of ``reach``.
+
+        A pool has reached its depth if the walk has planned as many of its runs as the depth says.
+        """
         closed, planned = queue.closed, self.planned
         open_pool = "" if self.reach is None else self.reach.pool
         for name, depth in self.depths:

@@ -127,7 +127,7 @@ class WhyWaiting:
         return reserved(run, short, self._planned_before(run))
 
     def _planned_before(self, run: Run) -> list[str]:
-        """Return names of the first few starts that reserve room for ``run``, firm ones first."""
+        """Return names of a few starts that reserve what ``run`` could use, firm ones first."""
         plan = self._plan
         planned = chain(plan.pins.values(), plan.entries.values())
         return names_before(plan.log.view, run, plan.log.now_ms, planned)

@@ -105,8 +105,9 @@ def _in_turn(log: DecisionLog, new: list[ReservationRecord]) -> list[Reservation
 def first_in_turn(seq: int, count: int) -> int:
     """Return which of ``count`` conflicts is checked first after event ``seq``, as an index.
 
-    If every decision records the same number of events, sequences rise in equal steps, and the
-    remainder ``seq % count`` has only a few values. Therefore the sequence is hashed first.
+    If every decision records the same number of events, sequence numbers rise in equal steps, and
+    the remainder ``seq % count`` has only a few values. Therefore the sequence number is hashed
+    first.
     """
     return crc32(str(seq).encode()) % count
 

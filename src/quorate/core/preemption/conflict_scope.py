@@ -149,7 +149,8 @@ def for_reservation(view: StateView, reservation: str) -> Question:
 def for_limit(view: StateView, limit: Limit) -> Question:
     """Return the conflict that brings use back within ``limit``.
 
-    If all runs under the limit are in one pool, the conflict has this pool, else the default pool.
+    If all runs under the limit are in one pool, the conflict's scope is in this pool. Otherwise the
+    scope is in the default pool.
     """
     survey = survey_limit(view, limit)
     pools = {view.runs[run].spec.pool for run in survey.runs}
@@ -160,7 +161,10 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the conflict that ``command`` asks for. If it names a cap, the cap must exist."""
+    """Return the conflict that ``command`` asks for.
+
+    If ``command`` names a cap, the cap must exist.
+    """
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:

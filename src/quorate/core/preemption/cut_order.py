@@ -30,7 +30,8 @@ from quorate.model.state.upstreams import overtaken_since
 Burst = Callable[[StateView, RunRecord], bool]
 """Returns whether the owner of a run would still have its target share without the run."""
 
-# Reading a member of an enumeration is slow in Python 3.11, and the inner loop compares with these.
+# Reading a member of an enumeration is slow in Python 3.11, so the inner loop compares with these
+# constants.
 _SPARE: Final = Role.SPARE
 _CLAIM: Final = Role.CLAIM
 

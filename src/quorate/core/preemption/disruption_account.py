@@ -71,7 +71,7 @@ def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
 
 
 def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
-    """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
+    """Return how many GPUs of ``pool`` an owner and its family can pay for at once.
 
     Only envelopes with an open window are counted. Of each flavor, no more GPUs are counted than
     the pool has.
@@ -100,8 +100,9 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
     """Write that ``run`` waits until its owner's account covers the cost of its conflict.
 
-    The run is planned again when the account covers the cost. If a recorded deferral of the run
-    ends no later, nothing is written, because the cost is computed again when that deferral ends.
+    The run is planned again when the account covers the cost. If the run already has a
+    deferral that ends at that instant or earlier, nothing is written, because the cost is computed
+    again when that deferral ends.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

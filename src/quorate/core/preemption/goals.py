@@ -261,8 +261,8 @@ class Start:
         """Return the least number of GPUs of the scope that must come free for all full groups.
 
         A domain may have room for some groups already. The next group needs the GPUs that are
-        missing in the domain, and each further group its whole size. ``apart`` are the domains in
-        ``room`` that are outside the scope.
+        missing in the domain. Each further group needs as many GPUs as a group has. ``apart`` are
+        the domains in ``room`` that are outside the scope.
         """
         size, left = self.group_gpus, self.groups - self.apart_groups
         for domain in apart:
@@ -336,7 +336,10 @@ def needed_until_ms(
 def _promised(
     firm: Profile, islands: Iterable[Island], at_ms: int, until_ms: int
 ) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
-    """Return, by domain, the GPUs that are free now, and (instant, GPUs) that firm starts leave."""
+    """Return, by domain, the number of GPUs that are free now, and pairs (instant, GPUs).
+
+    A pair says how many GPUs the firm starts leave free at the instant.
+    """
     planned, found = dict(firm.planned_rooms()), {}
     for island in islands:
         room = planned.get(island.key)

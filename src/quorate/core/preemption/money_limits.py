@@ -1,6 +1,7 @@
-"""Finds limits of a budget that can be lowered below their use, and how far use exceeds them.
+"""Lists the limits of a budget, and computes by how many GPUs the present use exceeds a limit.
 
-Only leases that are not stopping count against a limit.
+Use can exceed a limit because the limit was lowered. Only leases that are not stopping count
+against a limit.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from quorate.model.state.state_view import StateView
 def last_start_ms(view: StateView, record: RunRecord) -> int | None:
     """Return when a running run last started; None if it does not run.
 
-    Hand-over, swap and growth are not starts, and a round in which a run keeps its GPUs is not one
-    either.
+    Hand-over, swap and growth do not count as starts. A round in which the run keeps its GPUs does
+    not count as a start either.
     """
     if record.spec.rounds is None or record.since_ms is None:
         return record.since_ms

@@ -19,7 +19,8 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
 
-# Reading a member of an enumeration is slow in Python 3.11, and the inner loop compares with this.
+# Reading a member of an enumeration is slow in Python 3.11, so the inner loop compares with this
+# constant.
 _SPARE: Final = Role.SPARE
 
 

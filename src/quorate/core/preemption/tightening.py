@@ -1,7 +1,7 @@
-"""Brings use back within limits of a budget that were lowered below their use.
+"""Brings use back within the limits of a budget after limits were lowered below the present use.
 
 First, bundles are handed over to other payers, newest first. If use is still above a limit, a
-conflict is declared, which decides the bundles that end. The conflict is due as soon as enough runs
+conflict is declared, and decides which bundles end. The conflict is due as soon as enough runs
 have run for their pool's minimum runtime.
 """
 

@@ -155,8 +155,9 @@ class FirstRoom:
     ) -> tuple[int, dict[int, Bound] | None]:
         """Return the instant at which the search begins, and the dictionary for its result.
 
-        The search begins at the latest known result of a search for no more parts and no longer
-        duration. The dictionary is None if the result would not be a bound for other searches.
+        Earlier searches for at most as many parts, and for at most the same duration, have found
+        instants. The search begins at the latest of these instants, or at ``from_ms`` if that is
+        later. The dictionary is None if the result would not be a bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
@@ -176,7 +177,7 @@ class FirstRoom:
         return known
 
     def left_alone(self, site: Site, gpus: int) -> list[Bound]:
-        """Return a heap: when each domain would first have ``gpus`` if no start were planned."""
+        """Return when each domain would first have ``gpus`` if no start were planned, as a heap."""
         known = self._alone.get((site.number, gpus))
         if known is None:
             profile = self._profile

@@ -2,7 +2,8 @@
 
 A queue walk keeps the entries of its profile, in order, and the starts that it found
 (``KeptPlan``). The next walk compares its own entries with the kept ones. A room may have gained
-GPUs if the next walk lacks one of its kept entries, or if an event has concerned its domain since.
+GPUs if a kept entry in the room is missing in the next walk, or if an event has concerned its
+domain since.
 In every other room, the number of free GPUs can only be smaller than before: overdue leases are
 expected to end later, and new entries take more. So a kept start is still the earliest one if no
 room that may have gained GPUs offers an earlier start. See docs/design/planning.md.
@@ -12,7 +13,7 @@ three conditions:
 
 - No event has concerned the room or payer.
 - None of its leases has outlasted its expected end.
-- Up to the same entry, the plan takes the same amounts of the room or payer.
+- Up to the same point of both walks, the plan takes the same amounts of the room or payer.
 
 Results that depend only on alike rooms and payers are reused.
 """
@@ -158,7 +159,10 @@ class GainedRooms:
         """The rooms and payers of the entries in ``_new``."""
 
     def base_of(self, key: IslandKey) -> Base | None:
-        """Return the kept base of a room; None if none is kept, or an event concerned the room."""
+        """Return the free GPUs and the lease ends that were kept for a room.
+
+        Return None if none were kept, or if an event has concerned the room since.
+        """
         return None if key in self._changed else self.former.rooms.get(key)
 
     def put(self, entry: Entry) -> None:
@@ -330,8 +334,8 @@ def _is_same(one: Entry, other: Entry) -> bool:
     """Return whether two entries of a run certainly take the same GPUs of the same rooms.
 
     Some entries do not always take the same GPUs. A start by a conflict takes only GPUs that other
-    entries leave. If an entry needs certain racks or node sizes (``is_choosy``) or keeps GPUs free,
-    the GPUs that it takes depend on its domain.
+    entries leave. If an entry needs specific racks or node sizes (``is_choosy``) or keeps GPUs
+    free, the GPUs that it takes depend on its domain.
     """
     is_counted = not (one.by_conflict or one.is_choosy or one.keeps)
     return (

@@ -1,4 +1,4 @@
-"""Computes how many nodes of a hard quota a planned start uses up, and the fewest it needs.
+"""Computes how many nodes a hard quota charges for a planned start, and the fewest it needs.
 
 A planned start states a number of GPUs in a domain. Its nodes are not known before the run starts.
 If runs share nodes, each GPU may be on a different node. So the plan charges the quotas in one of
@@ -25,7 +25,7 @@ from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
 
 NodeUses = Mapping[str, Sequence[tuple[int, int]]]
-"""The expected ends and the slots of leases and filled spares on a node, by node."""
+"""For each node, the (expected end, slots) pairs of the leases and filled spares on it."""
 
 
 def counted(view: StateView, entry: Entry) -> Entry:
@@ -59,10 +59,10 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
 
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
-    """Return how many GPUs of a domain must be free so that some ``nodes`` nodes have ``gpus``.
+    """Return how many GPUs of a domain must be free for a run of ``gpus`` on ``nodes`` nodes.
 
-    ``sizes`` is the number of the domain's nodes by size. The result is enough however the free
-    GPUs are spread over the nodes.
+    ``sizes`` is the number of the domain's nodes by size. The result is enough for every
+    way in which the free GPUs may be spread over the nodes.
     """
     # Free GPUs that are spread evenly are the worst case. If one GPU fewer than the result is free,
     # and the free GPUs are spread evenly, any ``nodes`` nodes have fewer than ``gpus`` of them.

@@ -25,7 +25,7 @@ class Overstayer:
 
     ``spares`` are the bundle's filled spares: when the bundle stops, they no longer get their slots
     back. ``mark`` has the event that started the bundle. ``since_ms`` is the start of its run, and
-    ``run_seq`` the sequence of the run's submission.
+    ``run_seq`` the sequence number of the run's submission.
     """
 
     run: str

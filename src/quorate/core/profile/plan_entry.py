@@ -18,7 +18,7 @@ class Entry(Struct, frozen=True, gc=False):
     - ``nodes`` is the number of nodes that hard quotas charge for the run.
     - ``keeps`` is how many more GPUs of a domain have to be free at the start, so that the run fits
       on ``nodes`` nodes.
-    - ``is_choosy`` says that the run needs certain racks or node sizes, and therefore takes its
+    - ``is_choosy`` says that the run needs specific racks or node sizes, and therefore takes its
       whole domains.
     - ``is_firm`` says that the accounts already hold the start's GPU-hours.
     - ``is_tentative`` says that no GPU-hours are held for the start, so that earlier starts may use

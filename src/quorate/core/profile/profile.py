@@ -75,7 +75,7 @@ class Profile:
         self._rooms: dict[IslandKey, Resource] = {}
         self._rack_rooms: dict[Nodes, Resource] = {}
         self._racked: list[tuple[Nodes, Taking]] = []
-        """The amounts that firm starts take of certain nodes, because selectors name racks."""
+        """The GPUs that firm starts take on the nodes of racks that selectors name."""
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
@@ -89,7 +89,7 @@ class Profile:
         self.bounded: dict[str, Entry] = {}
         """The entries that count against a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """The amounts that firm starts take beyond their need after ``shut``, by run.
+        """After ``shut``, the amounts that firm starts take beyond their need, by run.
 
         Each is (resource, from, until, amount).
         """
@@ -345,7 +345,7 @@ class Profile:
             del self._beside[entry.run]
 
     def _put_on_racks(self, entry: Entry, sign: int) -> None:
-        """Take the GPUs that ``entry`` needs on certain nodes, or (``sign`` -1) give them back."""
+        """Take the GPUs that ``entry`` needs in named racks, or (``sign`` -1) give them back."""
         for nodes, gpus in self._demands(entry):
             taking = (entry.start_ms, entry.end_ms, sign * gpus)
             self._racked.append((nodes, taking))
@@ -377,7 +377,7 @@ class Profile:
         self.shut()
 
     def _takes(self, entry: Entry, sign: int) -> list[tuple[Resource, int, int, int]]:
-        """Return what ``entry`` takes when inserted, or (``sign`` -1) has taken.
+        """Return what ``entry`` takes when it is inserted or, if ``sign`` is -1, what it took.
 
         An element is (resource, from, until, amount). A start by a conflict takes, at each instant,
         only the amounts that other entries leave. The conflict frees the amounts that are missing.
@@ -419,7 +419,7 @@ class Profile:
     def taken(self, entry: Entry, kind: str, name: str, amount: int) -> int:
         """Return how much ``entry`` takes of a resource of which it needs ``amount``.
 
-        An entry that needs certain racks or node sizes (``is_choosy``) takes all GPUs of its
+        An entry that needs specific racks or node sizes (``is_choosy``) takes all GPUs of its
         domains, because it is not known which of them the run will use.
         """
         if kind != "domain" or not entry.is_choosy:
@@ -478,7 +478,7 @@ class Profile:
         return needs
 
     def rack_needs(self, entry: Entry) -> list[tuple[str, str, Resource, int]]:
-        """Return the GPUs that ``entry`` needs on certain nodes, in the form of ``named_needs``.
+        """Return the GPUs that ``entry`` needs in named racks, in the form of ``named_needs``.
 
         The kind is racks, and the name lists the nodes (``nodes_in``). There is a need for the
         nodes of each payer, and for those of any two payers together. The amount of such a

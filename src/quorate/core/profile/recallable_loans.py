@@ -14,7 +14,9 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A bundle that borrows from ``payers``. Their owner can recall the loan to end by ``due_ms``.
+    """A bundle that borrows from ``payers``, which all have one owner, the lender.
+
+    If the lender recalls the loan now, the bundle ends by ``due_ms``.
 
     ``start_ms`` is the start of the newest borrowed lease, and ``end_ms`` is when the run is
     expected to end by itself. ``is_overdue`` says that the run has passed its declared end.

@@ -142,10 +142,10 @@ class Resource:
             at_ms = steps_ms[short]
 
     def at_most(self, from_ms: int, until_ms: int, amount: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (from, until, free): how much is free in each piece of the time, up to ``amount``.
+        """Yield how much is free in each part of a time span, as (from, until, free).
 
-        The pieces are in order, and lie between ``from_ms`` and ``until_ms``. Pieces in which
-        nothing is free are left out.
+        More than ``amount`` is yielded as ``amount``. The parts are in order, and lie between
+        ``from_ms`` and ``until_ms``. Parts in which nothing is free are left out.
         """
         if self.least(from_ms, until_ms) >= amount:
             yield from_ms, until_ms, amount
