@@ -35,7 +35,7 @@ class Hindsight(Struct, frozen=True):
     stops: tuple[tuple[str, int], ...] = ()
     """The overstaying bundles that were stopped after a start had moved, as (run, bundle)."""
     stuck: tuple[str, ...] = ()
-    """The runs whose late start a trial moved, after moving a start right behind the late start."""
+    """The runs whose late start a trial moved only after it had moved a start right behind it."""
 
     def with_more(self, view: StateView, events: Sequence[Event], now_ms: int) -> Hindsight:
         """Return these findings, extended by those of the trial that wrote ``events``."""
@@ -58,9 +58,10 @@ class Hindsight(Struct, frozen=True):
     def is_better(
         self, view: StateView, before: Sequence[Event], after: Sequence[Event], now_ms: int
     ) -> bool:
-        """Return whether the events ``after`` are better than the events ``before``.
+        """Return whether a new trial is better than the trial before it.
 
-        They are better if three conditions are met:
+        ``before`` are the events of the earlier trial, and ``after`` those of the new one. The new
+        trial is better if three conditions are met:
 
         - ``before`` moves at least one start that ``after`` does not move.
         - Each start that only ``after`` moves is right behind a late start that only ``before``
@@ -102,7 +103,11 @@ def _moved_later(view: StateView, event: ReservationMoved) -> ReservationRecord 
 def _is_behind(
     view: StateView, behind: ReservationRecord, late: ReservationRecord, now_ms: int
 ) -> bool:
-    """Return whether ``late`` ends after ``behind`` starts, only because ``late`` starts late."""
+    """Return whether the start of ``behind`` is right behind the late start of ``late``.
+
+    This is so if the run of ``late`` will end after the start of ``behind``, but would have ended
+    by then if it had started in time.
+    """
     pin = pin_of(view, late, now_ms)
     assert pin is not None, late
     assert behind.planned_start_ms is not None, behind

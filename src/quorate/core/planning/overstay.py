@@ -221,8 +221,8 @@ def relief(
 ) -> list[Overstayer] | None:
     """Return the bundles of ``late`` that must stop so that the firm start ``pin`` can stay.
 
-    ``late`` are overstaying bundles, newest first, and so is the result. Return an empty list if no
-    bundle must stop, and None if stopping all bundles that may be stopped is not enough.
+    ``late`` are overstaying bundles, newest first. The result has the same order. Return an empty
+    list if no bundle must stop, and None if stopping all bundles that may be stopped is not enough.
     ``profile`` contains all firm starts, ``pin`` included. ``pin`` can stay if there is enough of
     each resource that it needs. If ``all_of_it``, there must be as much of each resource as ``pin``
     takes in the profile. That may be more than ``pin`` needs: a start that needs specific racks or

@@ -82,7 +82,10 @@ class StartPayers:
         steps: SearchBudget,
         before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant before ``before_ms`` when payers can pay, and what each pays."""
+        """Return the first instant from ``from_ms`` on when payers can pay, and what each pays.
+
+        Return None if the search finds no such instant before ``before_ms``.
+        """
         legs = self.pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs

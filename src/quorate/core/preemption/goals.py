@@ -129,8 +129,9 @@ class Start:
     - ``promised`` has an item for each domain in scope with firm starts: the GPUs that are free
       now, and pairs (instant, GPUs). A pair says how many GPUs the firm starts leave at that
       instant. Only instants at which they may leave the fewest GPUs have a pair.
-    - ``own`` is the run's reservation, which ``view`` has closed, or empty if the run has none. The
-      reservations in ``without`` are ignored, because they take only what ``own`` leaves.
+    - ``own`` is the name of the run's reservation, which is closed in ``view``; it is empty if the
+      run has none. The reservations in ``without`` are ignored, because they take only what the
+      run's reservation leaves.
     """
 
     run: Run

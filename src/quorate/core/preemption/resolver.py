@@ -317,7 +317,7 @@ def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
 def _shorten(chosen: Chosen, low: int, enough: int) -> None:
     """Undo cuts from the end of the list, as long as the goal is still reached.
 
-    The goal is reached with the first ``enough`` cuts, and not with the first ``low``.
+    The first ``enough`` cuts reach the goal, and the first ``low`` cuts do not reach it.
     """
     items = list(chosen.items)
     while enough - low > 1:

@@ -47,7 +47,7 @@ class Survey:
     scope: frozenset[str] | None = None
 
     def newest_first(self, runs: Iterable[str]) -> list[str]:
-        """Return ``runs`` in the order of their last starts, then submissions, latest first."""
+        """Return ``runs`` sorted by last start and then by submission, the latest first."""
         records = self.view.runs
         return sorted(
             dict.fromkeys(runs),

@@ -23,7 +23,7 @@ def bursting(view: StateView) -> Burst | None:
 
 
 def is_burst(view: StateView, record: RunRecord) -> bool:
-    """Return whether the owner of a running run would have its target share without this run."""
+    """Return whether the owner of a running run would still have its target share without it."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     record = view.runs[record.spec.name]  # In ``view``, the run may have lost leases by cuts.

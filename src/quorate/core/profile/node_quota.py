@@ -33,8 +33,8 @@ def counted(view: StateView, entry: Entry) -> Entry:
 
     If the pool gives whole nodes, the quotas charge as many nodes as the entry would take if all
     nodes had the smallest size. If runs share nodes, the quotas charge one node per GPU, up to all
-    nodes of the domain. But at most half of the nodes that the quotas allow are charged, or the
-    fewest nodes that the run needs, if these are more.
+    nodes of the domain. But no more than half of the nodes that the quotas allow are charged,
+    unless the run needs more nodes in any case.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -157,7 +157,7 @@ def nodes_short(
 
 
 def _left_sooner(profile: Profile, owner: str, at_ms: int, uses: NodeUses) -> int:
-    """Return how many nodes ``owner`` is expected to hold at ``at_ms`` in addition to ``uses``."""
+    """Return how many nodes ``owner`` is expected to hold at ``at_ms`` besides those in ``uses``."""
     return sum(
         max(end_ms for end_ms, _ in ends) > at_ms
         and not any(end_ms > at_ms for end_ms, _ in uses.get(node, ()))

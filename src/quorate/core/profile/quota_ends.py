@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 
 
 def quota_ends(view: StateView, bound: str, now_ms: int) -> list[End]:
-    """Return the expected ends of the leases under the hard quota of ``bound``, in order."""
+    """Return the expected ends of the leases under the hard quota of owner ``bound``, in order."""
     return ExpectedReturns(view, now_ms).expected(_kept(view, bound))[0]
 
 

@@ -84,8 +84,8 @@ def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None
 def is_cleared(view: StateView, record: ReservationRecord) -> bool:
     """Return whether a settled conflict has made room for the planned start of ``record``.
 
-    A conflict is called at most one grace before the start (the longest grace of its pool). If a
-    conflict was settled earlier, it made room for a former start of the reservation.
+    A conflict is called before the start by at most the longest grace of the pool. If a conflict
+    was settled earlier, it made room for a former start of the reservation.
     """
     if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
         return False
