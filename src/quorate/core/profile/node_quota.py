@@ -157,7 +157,10 @@ def nodes_short(
 
 
 def _left_sooner(profile: Profile, owner: str, at_ms: int, uses: NodeUses) -> int:
-    """Return how many nodes ``owner`` is expected to hold at ``at_ms``, without those in ``uses``."""
+    """Return how many nodes ``owner`` is expected to hold at ``at_ms``.
+
+    Nodes that are in use at that instant according to ``uses`` are not counted.
+    """
     return sum(
         max(end_ms for end_ms, _ in ends) > at_ms
         and not any(end_ms > at_ms for end_ms, _ in uses.get(node, ()))
