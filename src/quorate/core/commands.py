@@ -300,7 +300,7 @@ class FallBack:
 
 @dataclass(frozen=True, slots=True)
 class ShareOut:
-    """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
+    """Begin round ``number`` of a pool: the runs of ``grants`` get GPUs, in this order.
 
     ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded, but no decision
     reads them. ``steps`` has the number of steps that each run last reported. A run may keep its

@@ -268,8 +268,8 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
 def _ordered(after: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Yield the keys of ``after`` in an order in which each key comes after the keys in its value.
 
-    The given order is kept where possible. A key that is in its own value is treated as if it was
-    not. Keys in a cycle are left out, and also keys that come after a key in a cycle.
+    The given order is kept where possible. If a key is in its own value, it is ignored there. Keys
+    in a cycle are left out, and also keys that come after a key in a cycle.
     """
     left = {name: len(set(names) - {name}) for name, names in after.items()}
     behind: dict[str, list[str]] = {}

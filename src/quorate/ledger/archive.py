@@ -148,9 +148,9 @@ class ArchivedRow(NamedTuple):
 class RowQuery(NamedTuple):
     """Which rows a store returns.
 
-    The rows are of runs that were archived up to the sequence ``upto_seq``. They were submitted
-    after ``after_seq``, and before ``before_seq`` if that is given. The rows are in the order of
-    submission, or in reverse order if ``is_newest_first`` is true.
+    The rows are of runs that were archived up to the sequence number ``upto_seq``. These runs were
+    submitted after ``after_seq``, and before ``before_seq`` if that is given. The rows are in the
+    order of submission, or in reverse order if ``is_newest_first`` is true.
     """
 
     upto_seq: int
@@ -174,7 +174,7 @@ class ArchiveRows(Protocol):
         ...
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of the rows that match ``query``, in order."""
+        """Return (sequence number of the submission, name) of the rows for ``query``, in order."""
         ...
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
@@ -187,7 +187,7 @@ class ArchiveRows(Protocol):
 
 
 class RunArchive:
-    """The ``size`` runs that were archived up to the snapshot at the sequence ``upto_seq``."""
+    """The ``size`` runs that were archived up to the snapshot at sequence number ``upto_seq``."""
 
     def __init__(self, rows: ArchiveRows, *, upto_seq: int, size: int) -> None:
         self._rows = rows
@@ -215,7 +215,7 @@ class RunArchive:
         return self._rows.archived_count(owner, self.upto_seq)
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
+        """Yield (sequence number of the submission, name) of the runs for ``query``, in order.
 
         Each owner is queried separately, because the store's index has only the runs of each single
         owner in order.

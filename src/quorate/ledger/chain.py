@@ -30,7 +30,7 @@ _DOMAIN: Final = b"quorate-block/1\0"
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """The end of a ledger: the height and the hash of its last block, and its last sequence.
+    """The end of a ledger: the height and hash of its last block, and its last sequence number.
 
     The hash covers the whole ledger up to this block.
     """

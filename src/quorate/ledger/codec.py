@@ -113,7 +113,7 @@ class _RoundShared2(Fact, frozen=True, tag="round-shared/2"):
 
 
 class _RoundShared3(Fact, frozen=True, tag="round-shared/3"):
-    """A round, from a time when events did not say which part of a share is in pairs."""
+    """A round, from a time when events did not say which part of a share is on shared GPUs."""
 
     pool: str
     number: int

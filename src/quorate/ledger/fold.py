@@ -17,7 +17,7 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""A state from at least this many events is excluded from cyclic garbage collection."""
+"""The least number of events for which a replayed state is excluded from garbage collection."""
 
 
 @contextmanager

@@ -224,7 +224,7 @@ class Cut:
 
     @property
     def seq(self) -> int:
-        """The sequence of the last event of the state."""
+        """The sequence number of the last event of the state."""
         return self.packed.seq
 
     @cached_property

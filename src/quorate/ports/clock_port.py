@@ -12,7 +12,7 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Return the wall-clock time in Unix milliseconds, which may step back.
 
-        The loop makes sure that the times in the ledger never step back.
+        The decision loop makes sure that the times in the ledger never step back.
         """
         ...
 

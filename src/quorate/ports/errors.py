@@ -349,4 +349,4 @@ class SegmentError(StoreError):
 
 
 class OutboxError(StoreError):
-    """The file with deliveries that wait cannot be used; the ledger is not affected."""
+    """The file that keeps the waiting deliveries cannot be used; the ledger is not affected."""

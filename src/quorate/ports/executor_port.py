@@ -1,14 +1,14 @@
 """The executor port: a program that runs the work of open leases, and confirms when it has ended.
 
-The loop gives orders when the events behind them are durable: all orders of one commit together, in
-ledger order. An order may be given twice, and the second time it changes nothing: a lease that has
-ended is not started again, and of several deadlines for a stop the earliest applies. There is one
-exception: ``resume`` may start a lease that has ended, because the ledger may have been restored
-from a backup.
+The decision loop (``loop/``) gives orders when the events behind them are durable: all orders of
+one commit together, in ledger order. An order may be given twice, and the second time it changes
+nothing: a lease that has ended is not started again, and of several deadlines for a stop the
+earliest applies. There is one exception: ``resume`` may start a lease that has ended, because the
+ledger may have been restored from a backup.
 
 Each order has the term of the leader that gives it; the term is 0 if a ledger has one writer. An
 executor that has accepted orders of a term refuses, from then on, all orders of older terms. If an
-``EndLease`` and a ``StartLease`` of one run in one batch name the same slots, the work on these
+``EndLease`` and a ``StartLease`` of one run in one call name the same slots, the work on these
 slots continues. This happens in a hand-over, in a swap, and when a step replaces a lost group.
 
 The loop polls for ends of work: ``reports`` returns each end until an ``EndLease`` shows that the

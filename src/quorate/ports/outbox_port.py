@@ -25,7 +25,7 @@ WAITING_MAX: Final = 100_000
 """How many parcels of one sink may wait. While more wait, the sink does not read the ledger."""
 
 KEYS_KEPT_EVENTS: Final = 1_000_000
-"""The key of a delivered parcel is dropped once its event is this far behind the cursor."""
+"""How many events the cursor must be past a delivered parcel before the parcel's key is dropped."""
 
 _JITTER_BYTES: Final = 4
 
@@ -43,7 +43,7 @@ class Parcel:
     body: bytes
 
     seq: int
-    """The sequence of the event that caused the parcel."""
+    """The sequence number of the event that caused the parcel."""
 
     attempts: int = 0
     """How many times the delivery of the parcel has failed."""
@@ -76,7 +76,7 @@ class Outbox(Protocol):
     """
 
     def cursor(self, sink: str) -> int:
-        """Return the sequence of the last event that ``sink`` has read; 0 if it has read none."""
+        """Return the number of the last event that ``sink`` has read; 0 if it has read none."""
         ...
 
     def head(self, sink: str) -> bytes:

@@ -44,7 +44,7 @@ class EventStore(Protocol):
         ...
 
     def verified_head(self) -> Head:
-        """Return the head up to which this store has verified the chain; ``GENESIS`` if not at all.
+        """Return the head up to which this store has verified the chain; ``GENESIS`` if none of it.
 
         The store has compared the bytes of these blocks with a hash that it keeps elsewhere. So a
         program can open the ledger without reading these blocks.
@@ -117,7 +117,7 @@ class EventStore(Protocol):
         ...
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of the rows that match ``query``, in order."""
+        """Return (sequence number of the submission, name) of the rows for ``query``, in order."""
         ...
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

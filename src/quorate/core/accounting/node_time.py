@@ -107,7 +107,7 @@ class NodeTime:
                 del self._nodes[node]
 
     def _change(self, before: Sequence[Stretch], after: Sequence[Stretch]) -> None:
-        """Update the integral: a node was held during ``before``, and now during ``after``."""
+        """Update the integral: a node's held stretches were ``before``, and are ``after`` now."""
         steps: dict[int, int] = {}
         for stretches, sign in ((before, -1), (after, 1)):
             for from_ms, until_ms in stretches:

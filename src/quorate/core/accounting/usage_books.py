@@ -65,7 +65,7 @@ class BudgetUse:
 
     @property
     def fraction(self) -> Fraction | None:
-        """The used part of the budget; None means infinite, because a budget of 0 is used."""
+        """The used part of the budget; None means infinite: the budget is 0, and there is use."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)

@@ -40,7 +40,7 @@ def rooms_of(payer_list: PayerList) -> Rooms:
 
 
 def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -> list[Choice]:
-    """Return the cells whose payer can pay for GPUs of the demand, in lexicographic order."""
+    """Return the cells in which the payer can pay for the demand, in lexicographic order."""
     return [
         (index, key, tier)
         for index, (place, _) in enumerate(demands)
@@ -114,7 +114,7 @@ class Relaxation:
         return cls(network, sink, sources, seen)
 
     def fill(self, demanded: Sequence[int]) -> list[int]:
-        """Return how many GPUs of each demand the network pays for, earlier demands first."""
+        """Return the number of paid GPUs of each demand; earlier demands are served first."""
         return [
             self.network.push(self.sources[index], self.sink, gpus) if gpus else 0
             for index, gpus in enumerate(demanded)
@@ -299,7 +299,7 @@ class PaymentSearch:
                 return
 
     def _below(self, at: int, impossible: int) -> int:
-        """Return the largest possible amount for cell ``at``; ``impossible`` is too large.
+        """Return the largest possible amount for cell ``at``; it is less than ``impossible``.
 
         The possible amounts are an interval. One flow that pays for the remaining demand has a
         possible amount in this cell, and the bisection starts at this amount.
@@ -365,7 +365,7 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 
 
 def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
-    """Return how many GPUs of each demand can be paid for at most, earlier demands first.
+    """Return how many GPUs of each demand can be paid for, if earlier demands are served first.
 
     The result is exact if no envelope shares more than one bound with other envelopes; otherwise it
     is an upper bound.

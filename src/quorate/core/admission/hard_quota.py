@@ -97,7 +97,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for a limit that ``gpus`` GPUs exceed on any nodes, or None.
+        """Return the refusal for a limit that ``gpus`` GPUs exceed on whatever nodes, or None.
 
         The nodes are those of ``islands``. The check counts the fewest new nodes that any placement
         can have. A placement has the fewest new nodes if it first uses nodes that the owner holds,
@@ -185,7 +185,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the refusal by a hard quota that ``run`` would now exceed on any nodes, or None."""
+    """Return the refusal by a hard quota that ``run`` exceeds whatever nodes it gets, or None."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:
@@ -219,8 +219,8 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
     """Return the refusal by a hard quota that would remain if no other owner had work, or None.
 
-    In this case only the owner's own runs use GPUs on the nodes that the owner holds. The check
-    counts the nodes that ``run`` needs in addition to these nodes.
+    If no other owner had work, only the owner's own runs would use GPUs on the nodes that it holds.
+    The check counts the nodes that ``run`` needs in addition to these nodes.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)

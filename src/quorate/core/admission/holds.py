@@ -2,8 +2,8 @@
 
 As time passes, the held amount becomes spent. The end of the lease releases the rest of the hold.
 Spent + held never exceeds the granted amount. If a lease lasts longer than its hold, the hold is
-extended by another quantum as long as the payer has money. When the money is used up, or the
-payer's window closes, the whole bundle of the lease stops.
+extended by a fixed time, the quantum, as long as the payer has money. When the money is used up, or
+the payer's window closes, the whole bundle of the lease stops.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class _Draft:
         return [(known[position].name, mask) for position, mask in picked]
 
     def bits_of(self, slots: Slots) -> int:
-        """Return the nodes of ``slots`` as bits of positions."""
+        """Return the nodes of ``slots`` as a bit set of their positions in the island."""
         names = {node for node, _ in slots}
         return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 

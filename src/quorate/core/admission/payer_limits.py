@@ -16,7 +16,7 @@ from quorate.model.events import Tier
 from quorate.model.specs import CapId, EnvelopeId
 
 DEMANDS_MAX = 4
-"""``can_pay`` examines every set of demands, so it takes no more than this many demands."""
+"""The most demands that ``can_pay`` takes, because it examines every set of them."""
 
 
 class CapLimit(Struct, frozen=True, gc=False):
@@ -42,7 +42,7 @@ class PayerLimits(Struct, frozen=True, gc=False):
     is 0 if the envelope is not open. ``per`` is the number of GPU-milliseconds that the payer has
     to hold for one GPU. ``lent_gpus`` and ``lent_gpu_ms`` are what the payer may still lend, and
     ``borrowed`` is how many GPUs the run may still borrow. A limit that does not exist is None; for
-    a payer of the family, all three are None.
+    a payer of the family, the last three are None.
     """
 
     key: EnvelopeId

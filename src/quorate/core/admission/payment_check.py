@@ -16,7 +16,7 @@ from quorate.core.admission.payer_limits import LimitsTogether, PayerLimits
 from quorate.core.admission.payers import Demand, PayerList, Place
 
 PLACES_MAX: Final = 6
-"""With more places, the check computes a maximum flow: there would be too many sets of places."""
+"""The most places for which every set of places is examined; for more, a flow is computed."""
 
 _Limit = tuple[tuple[int, ...], int]
 """The numbers of some demands, and the most GPUs that can be paid for these demands together."""

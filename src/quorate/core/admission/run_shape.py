@@ -1,4 +1,4 @@
-"""Checks of a run's shape: whole bundles, groups that are each in one domain, widths on the grid.
+"""Checks of a run's shape: whole bundles, each group in one domain, and a width in whole steps.
 
 The checks of a whole state, of one commit and of a whole history all use this module.
 """
@@ -154,7 +154,7 @@ def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield a violation for incomplete bundles, and for widths that are not on the run's grid."""
+    """Yield a violation for incomplete bundles, and for a width that the run may not have."""
     least, step, most = run.gpus, 0, run.gpus
     if run.malleable is not None:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max

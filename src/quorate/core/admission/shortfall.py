@@ -57,7 +57,7 @@ def explain_uncovered(
 
 
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
-    """Return how many GPUs of each demand can be paid, earlier demands first.
+    """Return how many GPUs of each demand can be paid for, if earlier demands are served first.
 
     This function is used if shared limits overlap, because then the upper bound that ``payable``
     returns may be too high. If an amount can be paid, every smaller amount can be paid, too. So the

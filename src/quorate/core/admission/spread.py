@@ -34,7 +34,7 @@ wrong.
 """
 
 DEPTH_MAX: Final = 200
-"""The search gives up when it would have to divide a run into more pieces than this."""
+"""The most pieces into which a run is divided; a search that needs more pieces gives up."""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -166,7 +166,7 @@ def _single_domain(
 
 @dataclass(slots=True)
 class _InOneDomain:
-    """A search for every way to take all items from one domain, its first node classes first."""
+    """A search for every way to take all items from one domain, from early node classes first."""
 
     domain_offer: DomainOffer
     items: Sequence[Item]
@@ -274,7 +274,7 @@ def _group_by_group(
 def _splits(
     domain_offer: DomainOffer, left: Sequence[int], gpus: int, steps: SearchBudget
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take ``gpus`` from the node classes, most from the first class first.
+    """Yield the ways to take ``gpus`` from the node classes, earlier classes as full as possible.
 
     After each class, the remaining GPUs must be an amount that the later classes may give. So their
     number is at most the number of free GPUs of these classes, and divisible by the greatest common
@@ -312,6 +312,7 @@ def _splits(
 def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
     """Yield how many GPUs of ``rest`` one node class may give, the largest number first.
 
+    ``rest`` is the number of GPUs still wanted, and ``left`` is how many the class has left.
     ``behind`` is the number of GPUs in the later classes. ``grain`` is the greatest common divisor
     of the units of the later classes; it is 0 for the last class.
     """
@@ -324,7 +325,7 @@ def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[
 
 @dataclass(slots=True)
 class _SpreadSearch:
-    """Depth-first search, domain by domain, which first puts as many groups as possible there.
+    """A depth-first search, domain by domain; it first tries as much as possible in each domain.
 
     No state is searched twice.
     """
@@ -471,7 +472,7 @@ class _SpreadSearch:
         return False
 
     def _placed(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[None]:
-        """Add ``amount`` in each way that may be paid for; yield after each, then remove it."""
+        """Place ``amount`` in each way that may be paid for: add it, yield, and remove it again."""
         for piece in self._pieces(item, amount, domain_offer):
             if not self.steps.spend():
                 return
@@ -514,7 +515,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search reaches ``at`` with these GPUs taken for the first time."""
+        """Return whether the search was never at ``at`` before with the same GPUs taken."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

@@ -170,7 +170,7 @@ class Continuity:
 
 
 def _shrinks(event: Event) -> bool:
-    """Return whether ``event`` ends a lease of a step that a run releases."""
+    """Return whether ``event`` stops or ends a lease because its run shrinks."""
     return isinstance(event, LeaseEnding | LeaseEnded) and event.reason is EndReason.SHRINK
 
 

@@ -305,7 +305,7 @@ class _Books:
         return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
-        """Record the envelopes of ``budget``, and keep what they have promised before."""
+        """Record the envelopes of ``budget``; the sums of their earlier promises are kept."""
         self._retire(budget.name)
         self.budgets[budget.name] = budget
         for envelope in budget.envelopes:
@@ -379,9 +379,9 @@ class _Books:
             tally.tell(lease.fact.tier, sign * lease.gpus)
 
     def kept(self) -> Iterator[Violation]:
-        """Yield a violation for each exceeded limit that was lowered and has no conflict.
+        """Yield a violation for each lowered limit that is exceeded and has no open conflict.
 
-        A conflict for such a limit is called to cut work until the limit is kept again.
+        Such a conflict cuts work until the use is within the lowered limit again.
         """
         names, self.tightening = self.tightening, set()
         for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):

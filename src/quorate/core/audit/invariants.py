@@ -66,7 +66,7 @@ class Tally:
 
     Fields with ``lent`` in their names are the lent part of these amounts. ``reserved`` is the
     number of GPUs that are kept for filled spares. ``going`` is the number of GPUs of stopping
-    leases; a limit on GPUs in use is compared without them.
+    leases; these GPUs do not count against a limit on GPUs in use.
     """
 
     gpus: int = 0
@@ -391,7 +391,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
 
 
 def _arrays(view: StateView) -> Iterator[Violation]:
-    """Yield a violation (I8) for arrays with wrong counts of tasks, or with too many at once."""
+    """Yield a violation (I8) for arrays with wrong counts of tasks, or too many running tasks."""
     open_tasks: dict[str, dict[int, Phase]] = {}
     for _, record in view.runs.kept():
         array, task = record.spec.array, record.spec.task

@@ -15,8 +15,8 @@ def check_rounds(view: StateView, runs: Collection[str]) -> Iterator[Violation]:
     It is also a violation if a run had GPUs together with a partner for longer than it had any GPUs
     (I8).
 
-    ``runs`` are the runs that share GPUs in rounds and are not over. The table of rounds must have
-    exactly these runs. Only a run of the pool may have a grant.
+    ``runs`` are the runs of all pools of discipline ``rounds``, without runs that have ended. The
+    table of rounds must have exactly these runs. Only a run of the pool may have a grant.
     """
     if set(view.in_rounds) != set(runs):
         yield Violation("I8", "rounds", "contain other runs than those that share in rounds")

@@ -21,7 +21,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(slots=True)
 class _Times:
-    """How long a run had GPUs of each flavor, in total and in pairs; only ended leases count."""
+    """How long a run had GPUs of each flavor, in total and shared; only ended leases count."""
 
     total_ms: dict[str, int] = field(default_factory=dict)
     paired_ms: dict[str, int] = field(default_factory=dict)

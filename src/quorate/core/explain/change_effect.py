@@ -102,7 +102,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The differences between two pictures, of each kind in the order of the runs' names.
+    """The differences between two pictures. Each field is in the order of the runs' names.
 
     ``causes`` say why firm starts in ``starts`` were moved. ``stops`` say when and why the runs in
     ``stopped`` stop. ``risks`` are the runs that a declared conflict may end. ``recalled`` has
@@ -167,7 +167,7 @@ def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
 
 
 def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
-    """Return why the firm start of each run was moved; of several moves, the last one."""
+    """Return why the firm start of each run was moved; of several moves, the last one counts."""
     return {
         event.reservation.rpartition("@")[0]: event.cause
         for event in events
@@ -176,7 +176,10 @@ def _causes(events: Iterable[Event]) -> dict[str, MoveCause]:
 
 
 def _stops(events: Iterable[Event], stopped: tuple[str, ...]) -> Iterator[Stop]:
-    """Yield when and why the runs in ``stopped`` stop. A run stops with its last lease."""
+    """Yield, for each run in ``stopped``, when and why it stops.
+
+    A run stops with its last lease.
+    """
     found: dict[str, Stop] = {}
     for event in events:
         if isinstance(event, LeaseEnding | LeaseEnded):

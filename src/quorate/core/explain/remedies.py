@@ -97,7 +97,7 @@ class Trials:
         self.attempts_left = max(ATTEMPTS_MAX, PROOFS_MIN * (1 + len(self.view.pending)))
 
     def spend(self, attempts: int = 1) -> bool:
-        """Take one dry run with ``attempts`` tried runs; return False if too few are left."""
+        """Use up one dry run and ``attempts`` attempts; return False if too few are left."""
         if self.dry_runs_left <= 0 or self.attempts_left < attempts:
             return False
         self.dry_runs_left -= 1

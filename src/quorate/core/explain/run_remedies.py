@@ -40,7 +40,7 @@ DRY_RUNS_MAX: Final = 40
 FLAVORS_MAX: Final = 8
 GROUP_SIZES_MAX: Final = 16
 COPY_NAME_CHARS_MAX: Final = 120
-"""How many characters of a run's name its copy keeps at most; the rest is for the suffix."""
+"""How many characters of a run's name the name of its copy has at most, before the suffix."""
 
 DURATIONS_MS: Final = tuple(
     sorted(
@@ -274,7 +274,7 @@ def _other_flavors(copies: _Copies, run: Run) -> Iterator[Remedy]:
 def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
     """Yield the remedy with the largest reduced width with which the copy starts, if any.
 
-    A malleable run keeps the grid of its steps; a fixed run may get any width.
+    The minimum of a malleable run is reduced by whole steps; a fixed run may get any width.
     """
     if run.malleable is not None:
         grid = run.malleable

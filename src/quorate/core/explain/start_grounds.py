@@ -72,8 +72,8 @@ class Danger:
 
     ``reservation`` is the reservation for which the conflict makes room. The conflict is due at
     ``at_ms``. ``is_certain`` is true if the run is cut whatever tokens are drawn, as far as dummy
-    draws show. ``odds`` is the probability that the run is drawn; None if it has no token. ``cut``
-    is in how many of ``draws`` dummy draws the run was cut.
+    draws show. ``odds`` is the probability that the run is drawn; None if it has no token. Of
+    ``draws`` dummy draws, ``cut`` is the number of draws in which the run was cut.
     """
 
     conflict: str

@@ -83,7 +83,7 @@ class _StartOdds:
         return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
 
     def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
-        """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
+        """Return the runs planned to start before ``entry``, and their GPUs in the domain ``key``.
 
         Only the ``TURNS_MAX`` runs that start last are returned. All other runs are assumed to
         start and end as planned.

@@ -99,7 +99,7 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
     """Return the runs that wait for a filled spare, in the order of submission.
 
-    These runs have leases on the lost ``nodes`` that are not stopping. If no ``nodes`` are given,
+    On the lost ``nodes``, these runs have leases that are not stopping. If no ``nodes`` are given,
     all failed nodes are examined.
     """
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]

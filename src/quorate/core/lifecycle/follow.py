@@ -72,7 +72,7 @@ def names_of(run: Run) -> tuple[str, ...]:
 
 
 def woken_by(view: StateView, name: str, now_ms: int) -> Iterator[str]:
-    """Yield the runs that may now wait for another reason because ``name`` ended or failed now.
+    """Yield the waiting runs whose reason to wait may change, because ``name`` ended or failed now.
 
     ``name`` is a run or an array. The yielded runs are the followers of ``name``. The end of a task
     matters to the followers of its array only if the task is the first to fail or the last to end.

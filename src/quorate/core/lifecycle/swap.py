@@ -1,8 +1,8 @@
 """Swap: lost slots are replaced by other slots of the same run.
 
-Spares of a group replace its lost slots. A step of the same size can also replace a whole group of
-the minimum. The replacing slots keep their own payer and hold, so no payer pays more than was
-promised already.
+Spares of a group replace its lost slots. A step of a malleable run can also replace a whole group
+of the run's minimum, if it has the same size. The replacing slots keep their own payer and hold, so
+no payer pays more than was promised already.
 """
 
 from __future__ import annotations

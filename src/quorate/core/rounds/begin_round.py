@@ -36,7 +36,7 @@ from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 OWED_ROUNDS_MAX: Final = 20
-"""For how many rounds of a flavor a run can be owed GPU time at most.
+"""The most rounds of a flavor for which a run can be owed GPU time.
 
 A run whose share is a part of every round can never get more than its share, so it can never make
 up for a round without GPUs. With a low bound, runs with smaller shares would soon be owed as much,

@@ -26,7 +26,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many placements of a run are tried to stay within a limit on nodes.
+"""How many placements of a run are tried to find one within its limits on nodes.
 
 If none of them does, the run has to wait for the next round."""
 

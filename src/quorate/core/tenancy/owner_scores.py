@@ -198,10 +198,11 @@ class Scores:
         return rank, now_ms
 
     def _near_step_ms(self, line: Line, until_ms: int) -> int:
-        """Return an estimated instant shortly before a score of ``line`` leaves its step.
+        """Return an estimated instant shortly before a score of ``line`` enters another step.
 
-        The result is ``until_ms`` if no score leaves its step before ``until_ms``. The estimate
-        assumes that scores change linearly up to ``until_ms``.
+        A step is an interval of scores that count as equal. The result is ``until_ms`` if no score
+        enters another step before ``until_ms``. The estimate assumes that scores change linearly up
+        to ``until_ms``.
         """
         owner, flavors = line
         left_ms = span_ms = until_ms - self._now_ms
@@ -297,7 +298,7 @@ def _of_ppm(ppm: int) -> int:
 def target_ppm(view: StateView, owner: Owner) -> int:
     """Return the target share of ``owner``.
 
-    Owners without a stated target divide the share that the stated targets leave equally.
+    The share that the stated targets leave is divided equally among the owners without one.
     """
     stated = owner.quota.fair_share_target_ppm
     return view.soft.rest_target_ppm if stated is None else stated
@@ -314,7 +315,10 @@ def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
 
 
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield the use of each budget of hours of ``owner``, as the order of the queue uses it."""
+    """Yield the use of each budget of hours of ``owner``, as it counts in the queue's order.
+
+    A valid report of an accounting system replaces the ledger's own figures.
+    """
     return _uses(view, counted(view, owner), now_ms)
 
 

@@ -34,10 +34,10 @@ _TERMS: Final = 14
 class Terms(Struct, frozen=True, kw_only=True):
     """The terms of the score of one owner in one flavor, in parts of ``ONE``.
 
-    ``used`` is the used part of a budget, of several budgets the largest; it is None without a
-    budget. ``share`` is the weighted mean of ``instant``, the present use, and ``decayed``, the
-    past use. ``effective`` is ``target``, or more if the owner may burst. ``utilisation`` is the
-    part of the flavor's GPUs that are in use.
+    ``used`` is the used part of the owner's budget, or the largest part if there are several
+    budgets; it is None without a budget. ``share`` is the weighted mean of ``instant``, the present
+    use, and ``decayed``, the past use. ``effective`` is ``target``, or more if the owner may burst.
+    ``utilisation`` is the part of the flavor's GPUs that are in use.
     """
 
     used: int | None
