@@ -22,7 +22,7 @@ from quorate.model.state.state_view import StateView
 
 _LOOKED_MIN: Final = 32
 _LOOKED_PART: Final = 16
-"""A search that has read one in 16 leases of the heap of holds scans all leases instead.
+"""When a search has read one in 16 leases of the heap of holds, it scans all leases instead.
 
 It never does so before it has read ``_LOOKED_MIN`` leases of the heap.
 """

@@ -217,8 +217,8 @@ class RunArchive:
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
         """Yield (sequence number of the submission, name) of the runs for ``query``, in order.
 
-        Each owner is queried separately, because the store's index has only the runs of each single
-        owner in order.
+        Each owner is queried separately, because the store's index keeps an order only among the
+        runs of one owner.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]

@@ -25,7 +25,7 @@ _LEVEL: Final = 1
 
 
 class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The blocks ``first_height`` to ``last_height``; ``size`` and ``sha256`` are their file's."""
+    """The blocks ``first_height`` to ``last_height``, and ``size`` and ``sha256`` of their file."""
 
     first_height: int
     last_height: int

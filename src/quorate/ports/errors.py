@@ -187,8 +187,8 @@ class StoreError(QuorateError):
 class StaleHeadError(StoreError):
     """The ledger is no longer at the head for which the decision was made; decide again.
 
-    ``blocks`` are blocks after ``expected`` that the store returned together with the refusal. They
-    may be fewer than all blocks up to ``actual``, or none.
+    ``blocks`` are blocks after ``expected`` that the store returned together with the refusal. The
+    store may return only some of the blocks up to ``actual``, or none.
     """
 
     def __init__(self, *, expected: Head, actual: Head, blocks: tuple[Block, ...] = ()) -> None:

@@ -65,7 +65,7 @@ class BudgetUse:
 
     @property
     def fraction(self) -> Fraction | None:
-        """The used part of the budget; None means infinite: the budget is 0, and there is use."""
+        """The used part of the budget; None stands for infinity, if a budget of 0 has been used."""
         if self.budget_ms:
             return Fraction(self.used_ms, self.budget_ms)
         return None if self.used_ms else Fraction(0)

@@ -30,7 +30,7 @@ CELLS_PER_STEP: Final = 256
 
 
 Rooms = Mapping[tuple[EnvelopeId, Tier], int]
-"""How many GPUs each payer can pay for before the search takes any; payers with none are absent."""
+"""How many GPUs each payer can pay for before the search; a payer without any is absent."""
 
 
 def rooms_of(payer_list: PayerList) -> Rooms:

@@ -97,7 +97,7 @@ class Headroom:
         return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
-        """Return the refusal for a limit that ``gpus`` GPUs exceed on whatever nodes, or None.
+        """Return the refusal for a limit that ``gpus`` GPUs exceed in any placement, or None.
 
         The nodes are those of ``islands``. The check counts the fewest new nodes that any placement
         can have. A placement has the fewest new nodes if it first uses nodes that the owner holds,

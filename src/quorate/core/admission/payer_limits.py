@@ -162,7 +162,7 @@ class LimitsTogether(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, taken: PayerList, served: Iterable[Served], wanted: int) -> LimitsTogether:
-        """Return what ``served`` can pay together for the set of demands ``wanted``."""
+        """Return what the payers in ``served`` can pay together for the demands in ``wanted``."""
         rooms: dict[tuple[int, str], int] = {}
         bounds: dict[str, int] = {}
         for limits, demands in served:

@@ -16,7 +16,7 @@ from quorate.core.admission.payer_limits import LimitsTogether, PayerLimits
 from quorate.core.admission.payers import Demand, PayerList, Place
 
 PLACES_MAX: Final = 6
-"""The most places for which every set of places is examined; for more, a flow is computed."""
+"""The most places for which every set is examined; for more, a maximum flow is computed."""
 
 _Limit = tuple[tuple[int, ...], int]
 """The numbers of some demands, and the most GPUs that can be paid for these demands together."""

@@ -166,7 +166,10 @@ def _single_domain(
 
 @dataclass(slots=True)
 class _InOneDomain:
-    """A search for every way to take all items from one domain, from early node classes first."""
+    """A search for every way to take all items from one domain.
+
+    The search takes GPUs from the first node classes first.
+    """
 
     domain_offer: DomainOffer
     items: Sequence[Item]
@@ -274,7 +277,7 @@ def _group_by_group(
 def _splits(
     domain_offer: DomainOffer, left: Sequence[int], gpus: int, steps: SearchBudget
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to take ``gpus`` from the node classes, earlier classes as full as possible.
+    """Yield the ways to take ``gpus`` from the node classes, in descending lexicographic order.
 
     After each class, the remaining GPUs must be an amount that the later classes may give. So their
     number is at most the number of free GPUs of these classes, and divisible by the greatest common
@@ -515,7 +518,7 @@ class _SpreadSearch:
                 yield domain_offer
 
     def _is_new(self, *at: object) -> bool:
-        """Return whether the search was never at ``at`` before with the same GPUs taken."""
+        """Return whether this is the first visit to ``at`` with the GPUs that are taken now."""
         taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
         state = (*at, tuple(sorted(taken)))
         if state in self.entered:

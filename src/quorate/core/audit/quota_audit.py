@@ -37,7 +37,7 @@ class Quotas:
     open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     """For each lease, each pledge, and each node set apart for a claim: its run and its nodes."""
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many leases, pledges and claims each owner has on each node, without its descendants."""
+    """How many leases, pledges and claims each owner itself has on each node."""
     running: dict[str, int] = field(default_factory=dict)
     """The instant at which each run began to run."""
     claims: set[str] = field(default_factory=set)

@@ -40,7 +40,7 @@ DRY_RUNS_MAX: Final = 40
 FLAVORS_MAX: Final = 8
 GROUP_SIZES_MAX: Final = 16
 COPY_NAME_CHARS_MAX: Final = 120
-"""How many characters of a run's name the name of its copy has at most, before the suffix."""
+"""The most characters of a run's name that the name of its copy has; a suffix follows them."""
 
 DURATIONS_MS: Final = tuple(
     sorted(

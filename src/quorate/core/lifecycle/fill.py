@@ -164,7 +164,10 @@ def _over_ms(view: StateView, run: Run, now_ms: int) -> int | None:
 
 
 def _can_spare(view: StateView, record: RunRecord, run: Run) -> bool:
-    """Return whether ``run`` may use the spares of ``record``, which does not need them now."""
+    """Return whether ``run`` may use the spares of ``record``.
+
+    It may not use them if ``record`` itself needs them now.
+    """
     if record.spec.name == run.name or record.spec.pool != run.pool:
         return False
     return record.stopping is None and not _has_lost(view, record.leases)

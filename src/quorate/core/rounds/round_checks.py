@@ -169,7 +169,7 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return which part of the rate that ``run`` needs for its deadline is missing, in ppm.
+    """Return the missing part of the rate that ``run`` needs for its deadline, in ppm.
 
     The result is 0 if the owner's share is enough. The deadlines of the owner's other runs are
     served from the share first, in the order of their submission. Each run takes the fastest
@@ -216,7 +216,7 @@ def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
 
 
 def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms: int) -> int:
-    """Take the GPUs that ``run`` needs to end in ``time_ms``; return the missing part, in ppm."""
+    """Take GPUs so that ``run`` ends in ``time_ms``; return the missing part of its rate (ppm)."""
     work = run.rounds
     assert work is not None, run
     steps = max(0, (work.total_steps or 0) - known.steps)
@@ -232,7 +232,7 @@ def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms:
         left[flavor] -= part * run.gpus
         time_ppm -= part
         needed -= part * rate // PPM
-    # Losses by rounding, at most one for each flavor, are no reason for a refusal.
+    # A rest that may come from rounding is no reason for a refusal.
     if needed <= len(flavors) + 1:
         return 0
     return max(1, needed * PPM // all_needed)

@@ -43,7 +43,7 @@ def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates |
 
 
 def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
-    """Return the rates of two job types of equal width that share GPUs; 0, 0 if none are known."""
+    """Return the rates of two job types of equal width that share GPUs; both 0 if not known."""
     one, other = sorted(types)
     known = type_rates(pool, flavor, one, gpus)
     for name, *rates in () if known is None else known.beside:

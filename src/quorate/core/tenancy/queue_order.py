@@ -65,10 +65,10 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 class Queue:
     """Lines of runs; the next run is always the first one left in the line with the best rank.
 
-    ``ranked`` has the lines, sorted by rank. These ranks include the GPUs that were planned for
-    each owner up to its version in ``versions`` (by default none). If more GPUs were planned for
-    the owner of a line afterwards, the line is ranked again before a run is taken from it. Lines of
-    a closed pool are skipped. ``skip`` takes a position in a line, and returns the position of the
+    ``ranked`` has the lines, sorted by rank. ``versions`` says how many times GPUs had been planned
+    for each owner when these ranks were computed (by default never). If GPUs were planned for the
+    owner of a line afterwards, the line is ranked again before a run is taken from it. Lines of a
+    closed pool are skipped. ``skip`` takes a position in a line, and returns the position of the
     next run to try, at or after the given one.
     """
 
