@@ -22,9 +22,9 @@ class CorruptLedgerError(QuorateError):
     """The stored bytes of a ledger are not the bytes that were written.
 
     ``height`` and ``seq`` name the block and the first event that may be wrong, as far as they are
-    known. ``source`` is the file, if there is one. ``remedy`` says how to repair the ledger. A
-    given ``remedy`` is part of the error's text; without one, ``remedy`` becomes ``RESTORE``, which
-    is not part of the text.
+    known. ``source`` is the file, if there is one. ``remedy`` says how to repair the ledger. If the
+    caller gives a ``remedy``, it is part of the error's text. Otherwise ``remedy`` is ``RESTORE``,
+    which is not part of the text.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class StartLease:
     ``grace_ms`` is the time that the work has to save a checkpoint when it must stop. ``partner``
     is another run, whose work runs on the same slots. The two runs exit separately, and the lease
     ends with the second exit. ``executor`` is the ``Pool.executor_name`` of the run's pool.
-    ``bounds`` has, for each of ``runs``, its bounds in the present round; it is empty outside pools
-    of discipline ``rounds``.
+    ``bounds`` says, for each of ``runs``, how long and for how many steps it may work in the
+    present round; it is empty outside pools of discipline ``rounds``.
     """
 
     lease: LeaseStarted

@@ -51,7 +51,7 @@ def choices_of(payer_list: PayerList, demands: Sequence[Demand], rooms: Rooms) -
 
 @dataclass(slots=True)
 class Relaxation:
-    """The GPUs that payers can still pay for, as a flow network with one shared bound per payer.
+    """The GPUs that payers can still pay for, as a flow network with simplified shared bounds.
 
     Flow runs from demands to payers. If a payer is under several bounds that it shares with other
     payers, the network has only the tightest of them. The omitted bounds could only make paying

@@ -456,7 +456,7 @@ def _ends(view: StateView) -> Iterator[Violation]:
 def _rooms(view: StateView) -> Iterator[Violation]:
     """Yield a violation (I8) for each cached bound that is too late.
 
-    The bound of a domain is an instant before which a number of GPUs cannot be free there.
+    The bound of a domain is an instant before which a given number of GPUs cannot be free there.
     """
     index = view.room_index
     now_ms = max(view.at_ms, index.last_asked_ms)

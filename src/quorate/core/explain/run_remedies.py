@@ -228,7 +228,7 @@ def _duration_text(ms: int) -> str:
 
 
 def _borrowing(copies: _Copies, run: Run) -> Iterator[Remedy]:
-    """Yield two remedies, if the copies start: the smallest sufficient loan, and any sponsor."""
+    """Yield the remedies with the smallest sufficient loan and with any sponsor, if they work."""
     funding = run.funding
     limit = funding.borrow_gpus_max
     if not funding.allow_borrow or limit is not None:

@@ -111,8 +111,9 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 def _family_warnings(view: StateView) -> Iterator[str]:
     """Yield a warning if the targets of all families together exceed 1.
 
-    The target of a family is the target of its head, or the sum of the targets below the head if
-    that is more. An owner with several parents belongs to the family of its first parent.
+    The head of a family is an owner without parents. The target of a family is the target of its
+    head, or, if that is more, the sum of the targets of the families of its children. An owner with
+    several parents belongs to the family of its first parent.
     """
     below: dict[str, list[str]] = {name: [] for name in view.owners}
     for name, owner in view.owners.items():

@@ -66,7 +66,7 @@ def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> 
 
 
 def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
-    """Return the edges of the steps that end at ``now_ms``: whole hours, and ``now_ms`` itself."""
+    """Return the edges of the steps over ``span_ms``: whole hours, and ``now_ms`` at the end."""
     begin = (now_ms - span_ms) // HOUR_MS
     hours = -(-now_ms // HOUR_MS) - begin
     step_ms = -(-hours // STEPS_MAX) * HOUR_MS
