@@ -173,9 +173,8 @@ def admit_round(  # noqa: PLR0913 - a search needs all of these arguments
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or the refusal.
 
-    ``begins`` is how many runs are not running yet, and run from this start on. Domains in
-    ``prefer`` come first. If ``within`` is given, the run gets GPUs only on the nodes that
-    ``within`` names.
+    ``begins`` is how many runs get GPUs for the first time with this start. Domains in ``prefer``
+    come first. If ``within`` is given, the run gets GPUs only on the nodes that ``within`` names.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:

@@ -24,9 +24,9 @@ from quorate.core.profile.profile import Profile
 from quorate.model.state.free_slots import IslandKey
 
 RELEASES_MAX: Final = 64
-"""The most leases of a domain that are examined to estimate a start; the first to end are used."""
+"""How many leases of a domain are examined at most for a start; the first to end are used."""
 TURNS_MAX: Final = 64
-"""The most earlier planned runs of a domain that are examined; the last to start are used."""
+"""How many earlier planned runs of a domain are examined at most; the last to start are used."""
 CHAIN_MAX: Final = 16
 """For how many planned runs one answer computes the P50; others are taken to start as planned."""
 
