@@ -42,7 +42,7 @@ _LATE = {
     "RunInfo": "quorate.client.resources.run_resources",
     "__version__": "quorate.version",
 }
-"""Name -> the module that has it."""
+"""Name -> the module that defines it."""
 
 
 def __getattr__(name: str) -> Any:

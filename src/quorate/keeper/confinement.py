@@ -70,7 +70,11 @@ class Confinement:
         return "; ".join([*had, *self.gaps])
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of each process: its user's variables, and some of the service."""
+        """Return the environment of each process.
+
+        The environment has the variables of the process's user, and those variables of
+        ``inherited`` that are in ``PASSED_ON`` or begin with ``LC_``.
+        """
         own = self.account
         kept = {k: v for k, v in inherited.items() if k in PASSED_ON or k.startswith("LC_")}
         name = own.name or str(own.uid)

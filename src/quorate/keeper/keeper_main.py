@@ -54,7 +54,7 @@ LOSSES_MAX: Final = 3
 After one more loss, the run fails.
 """
 UNDISTURBED_MS: Final = 3_600_000
-"""After work has run for this long, earlier losses of the work do not count."""
+"""Earlier losses of a run's work no longer count after the work has run for ``UNDISTURBED_MS``."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
 """How long the other processes of a run may still run after one process has failed.

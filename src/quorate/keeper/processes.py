@@ -117,7 +117,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # With a code, this object does not wait for the process: the keeper waits for all its children.
+    # ``Popen`` does not wait for a process with a code: the keeper waits for all its children.
     process.returncode = 0
     return process.pid, out, err
 

@@ -73,7 +73,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
 
 
 def _round(work: Work) -> dict[str, object]:
-    """Return the variables about the round in which a process starts; none outside of rounds."""
+    """Return the variables about the round in which a process starts; empty without rounds."""
     if work.round_ms is None:
         return {}
     return {

@@ -96,7 +96,7 @@ def start_error(
 
 
 def _interpreter(work: Work, env: Mapping[str, str]) -> str | None:
-    """Return the interpreter named in the first line of the command's file; None without one."""
+    """Return the interpreter in the first line of the command's file; None if it names none."""
     name = work.command[0]
     found = str(Path(work.working_dir) / name) if "/" in name else None
     path = found or shutil.which(name, path=env.get("PATH"))

@@ -30,7 +30,7 @@ class Streams:
         self._words: dict[int, bytes] = {}
 
     def add(self, pid: int, source: Source, end: int) -> None:
-        """Read the output of process ``pid`` from ``end``."""
+        """Read the output of process ``pid`` from now on, through the pipe descriptor ``end``."""
         self._selector.register(end, selectors.EVENT_READ, (pid, source))
 
     def last_words(self, pid: int) -> str:

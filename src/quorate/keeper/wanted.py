@@ -178,7 +178,7 @@ def read_status(folder: Path) -> Status | None:
 
 
 def write(folder: Path, content: Wanted | Status) -> None:
-    """Replace the file of ``content``, durably."""
+    """Write ``content`` durably to its file in ``folder``, in place of the old content."""
     name = WANTED_FILE if isinstance(content, Wanted) else STATUS_FILE
     replace_file(folder / name, json.dumps(asdict(content)).encode())
 

@@ -22,7 +22,7 @@ from quorate.ports.errors import BlockTooLargeError
 GROUP_BYTES_MAX: Final = 1_000_000
 """How many bytes of events a block of several commands may have.
 
-A server accepts that many bytes in one request.
+etcd, as a store of the ledger, accepts a request of this size.
 """
 
 

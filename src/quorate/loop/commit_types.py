@@ -55,9 +55,9 @@ class Asked:
 class Receipt:
     """The result of a command: its decision, and the ledger's head after the decision.
 
-    ``first_seq`` is the sequence of the command's first event. If the command has no event,
-    ``first_seq`` is the next sequence of the ledger. ``denied`` is the error that forbids the
-    command at that head, or None. If the command is forbidden, no decision was made.
+    ``first_seq`` is the sequence number of the command's first event. If the command has no event,
+    ``first_seq`` is the number that the ledger's next event will have. ``denied`` is the error that
+    forbids the command at that head, or None. If the command is forbidden, no decision was made.
     """
 
     decision: Decision
@@ -68,9 +68,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """Invariants that are broken by ``events``, the events of the block after ``head``.
+    """The invariants that one block breaks.
 
-    If this engine made the block, the block is not recorded. If another writer made the block, it
+    ``events`` are the events of the block, and ``head`` is the ledger's head before the block. If
+    this engine made the block, the block is not recorded. If another writer made the block, it
     ``is_recorded`` already.
     """
 

@@ -69,7 +69,8 @@ class Committing(Protocol):
 class DueWork:
     """Carries out the due work of one engine.
 
-    Without the secret of the lottery's present chain, no run is drawn.
+    A conflict with runs in the lottery is settled by a draw, which needs the secret of the
+    lottery's present chain. Without this secret, such a conflict stays open.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class DueWork:
                 _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
     def _link_of(self, declared: ConflictDeclared) -> str:
-        """Return the link (hex) for the draw of ``declared``; empty if no run is in the lottery."""
+        """Return the chain's link, in hex, that draws a run; empty if no run is in the lottery."""
         if not declared.tokens:
             return ""
         links = self._secrets.links(self._engine.view.lottery)

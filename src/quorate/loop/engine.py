@@ -86,7 +86,7 @@ _LOG = logging.getLogger(__name__)
 SNAPSHOT_EVENTS: Final = 50_000
 """The default number of events from one snapshot to the next."""
 TURN_AFTER_S: Final = 1.0
-"""If other writers commit first for this many seconds, the engine asks the store for its turn."""
+"""How long other writers may commit first before the engine asks the store to block them."""
 
 
 class Engine:
@@ -218,7 +218,7 @@ class Engine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next use first reads the store, because an append or apply failed."""
+        """Whether the engine must read the store before its next use: an append or apply failed."""
         return self._is_behind or not self._is_whole
 
     @property
@@ -241,7 +241,8 @@ class Engine:
     def _catch_up(self, stale: StaleHeadError) -> int:
         """Apply the blocks that ``stale`` reports as new; return how many there are.
 
-        ``stale`` may have some of these blocks; the remaining blocks are read from the store.
+        The error ``stale`` may contain some of these blocks. The remaining blocks are read from the
+        store.
         """
         height = self._head.height
         self._reload_if_torn()

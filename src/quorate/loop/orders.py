@@ -133,7 +133,7 @@ def _end_of(view: StateView, report: Report) -> Complete | Fail | NotStarted | C
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether the exit of a run's work is ignored, because it is a claim or is ending."""
+    """Return whether to ignore the exit of a run's work: the run is a claim or already ending."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

@@ -111,7 +111,7 @@ class Snapshots:
             writing.is_kept = True
 
     def _release(self, writing: _Writing) -> None:
-        """Remove the runs that a stored snapshot archived; if it is not stored, thaw the runs."""
+        """Remove the runs that the snapshot archived; if it was not stored, only unfreeze runs."""
         made, runs = writing.made, writing.state.runs
         if writing.is_kept and made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)

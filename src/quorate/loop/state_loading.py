@@ -13,7 +13,7 @@ from quorate.ports.store_port import EventStore
 
 
 def load_state(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
-    """Return the state and head of the ledger in ``store``, and the sequence of its last snapshot.
+    """Return a ledger's state and head, and the sequence number of its last snapshot.
 
     A long log is read in parts. If the store can keep snapshots, a snapshot after each part
     archives the runs that have ended. So the ended runs of the whole log need not be in memory at

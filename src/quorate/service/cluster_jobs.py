@@ -50,9 +50,9 @@ PAUSE_S: Final = 0.05
 PART: Final = 20
 """Comparisons take at most 1/PART of the ledger thread's time."""
 ROUNDS_MAX: Final = 4
-"""How often in a row commands are executed, and ledger and cluster are then compared again.
+"""The most times in a row that commands are executed and ledger and cluster compared again.
 
-Several rounds are needed because one change may lead to others.
+Several passes are needed because one change may lead to other changes.
 """
 INVALID: Final = 422
 
@@ -63,9 +63,9 @@ Patch = tuple[SeenJob, dict[str, Any]]
 class Compared:
     """The changes to make in a cluster, after the ledger has recorded the new state of its runs.
 
-    ``seq`` is the sequence of the compared state. ``refused`` has the refused commands with their
-    reasons, and ``broken`` has the workloads that wait because of a bug. ``spent_s`` is the time
-    that the ledger thread spent.
+    ``seq`` is the sequence number of the last event in the compared state. ``refused`` has the
+    refused commands with their reasons, and ``broken`` has the workloads that wait because of a
+    bug. ``spent_s`` is the time that the ledger thread spent.
     """
 
     seq: int

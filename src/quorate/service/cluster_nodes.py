@@ -146,7 +146,7 @@ def _has_to_go(view: StateView, node: str, taint: Taint | None) -> bool:
 def wanted_status(
     health: Health, status: NodeStatus, mark: NodeMark | None, actor: str
 ) -> NodeStatus | None:
-    """Return the new status of a node with ``status`` and ``mark``; None if the status stays.
+    """Return the new status of a node with ``status`` and ``mark``; None if it does not change.
 
     A failure or a cordon is undone only if ``actor`` itself has recorded it.
     """
@@ -320,8 +320,8 @@ def record_nodes(
 ) -> tuple[NodeChanges, int]:
     """Record the differences between a cluster and the ledger, on the ledger thread.
 
-    Returns the changes, and the ledger's sequence afterwards. A node whose command is refused is
-    returned as left out, with the reason.
+    Returns the changes, and the sequence number of the ledger's last event afterwards. A node whose
+    command is refused is returned as left out, with the reason.
     """
     found = node_changes(engine.view, rules, seen, now_s)
     refused: list[LeftOut] = []

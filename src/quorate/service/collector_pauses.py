@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Final
 
 LONG_S: Final = 0.02
-"""The number of seconds from which on a collection counts as long.
+"""A collection counts as long if it takes more than ``LONG_S`` seconds.
 
 Later collections skip the objects that a long collection found alive.
 """

@@ -62,7 +62,7 @@ class CommitHealth:
         self.trouble = ""
 
     def begin(self) -> None:
-        """Check whether the store accepts writes, when the service starts and before any commit."""
+        """Check whether the store accepts writes, before the service makes its first commit."""
         if self._check_writable is None:
             return
         try:
@@ -112,7 +112,7 @@ class CommitHealth:
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """Begin a check whether the store accepts writes, or poll the running check, if due."""
+        """If due, begin a check whether the store accepts writes, or poll the running check."""
         checking = self._checking
         if self.wait_s() > 0:
             return
@@ -136,7 +136,7 @@ class Commands:
 
 @contextmanager
 def counted(metrics: Metrics, engine: Engine) -> Iterator[Commands]:
-    """Count recorded, refused and failed commands in the body, on the ledger thread.
+    """Count the commands recorded, refused or failed in the ``with`` block, on the ledger thread.
 
     If every command is refused or repeats an earlier command, no block is made or counted.
     """

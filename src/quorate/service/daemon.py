@@ -93,11 +93,12 @@ Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
-    """Additions to the daemon: further surfaces, and the ledger's key.
+    """Additions to the daemon: further surfaces, and replacements for its default parts.
 
-    ``surfaces`` are entered when the ledger is open, and left before the ledger is closed;
-    ``leader_surfaces`` are active while this service leads. ``open_store`` opens the ledger;
-    ``clock`` is the clock of all parts; ``make_executor`` makes the executor.
+    ``signer`` signs with the ledger's key. ``surfaces`` are entered when the ledger is open, and
+    left before the ledger is closed; ``leader_surfaces`` are active while this service leads.
+    ``open_store`` opens the ledger; ``clock`` is the clock of all parts; ``make_executor`` makes
+    the executor.
     """
 
     signer: Signer | None = None

@@ -29,7 +29,7 @@ from quorate.model.state.state_view import StateView
 from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 
 LATE_MS: Final = 10 * SECOND_MS
-"""Pods that still run this long after the deadline of their stop are killed.
+"""Pods are killed if they still run ``LATE_MS`` after the deadline of their stop.
 
 Pods may run beyond the deadline, because the grace period of a pod begins later than the stop.
 """

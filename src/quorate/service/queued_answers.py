@@ -15,7 +15,7 @@ from quorate.service.reply import reply_of
 from quorate.service.request_queue import QueuedRequest
 
 Response = tuple["asyncio.Future[Any]", Any, BaseException | None]
-"""The future of the caller, and the result or the exception to set in the future."""
+"""The ``Future`` on which a caller waits, and the result or exception to set in it."""
 
 
 def caller_of(queued: QueuedRequest) -> Caller:
@@ -54,6 +54,6 @@ def deliver(responses: list[Response]) -> None:
 
 
 def within_cpu(seconds: float) -> GoOn:
-    """Return a function that is true until this thread has used ``seconds`` more of CPU time."""
+    """Return a function that is true until this thread has used ``seconds`` more CPU seconds."""
     end_s = thread_time() + seconds
     return lambda: thread_time() < end_s

@@ -26,7 +26,7 @@ TROUBLE_S: Final = 1.0
 PAUSE_S_MAX: Final = 1.0
 """The longest pause before the time of the next due change is computed again.
 
-An action that a commit makes due at once may wait this long.
+If a commit makes an action due at once, the action may wait up to ``PAUSE_S_MAX``.
 """
 _PAUSES: Final = 10
 """The pause after a computation, as a multiple of the time that the computation took.

@@ -28,7 +28,7 @@ ASKED_MAX: Final = 4
 If a policy has no answer because of some runs, the next call leaves these runs out.
 """
 FLAVORS_USUAL: Final = 3
-"""The number of flavors for which a policy's limit on jobs holds; more flavors lower the limit."""
+"""A policy's limit on jobs is lowered if the pool has more than ``FLAVORS_USUAL`` flavors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

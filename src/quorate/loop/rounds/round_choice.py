@@ -143,7 +143,7 @@ class _ChoicePass:
 def _spare(
     floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return further runs, for the GPUs that no run with a share of their flavor can use."""
+    """Return further runs for left-over GPUs, which no run with a share of the flavor can use."""
     left = dict(free)
     for each in choices.rows:
         if each.flavor in left:
@@ -218,7 +218,7 @@ class _Whole(NamedTuple):
     owed_ms: Sequence[float]
 
     def is_ahead(self, place: int, standing: Standing, rules: Rules) -> bool:
-        """Return whether a run had more than its share of a flavor, alone and in pairs in total."""
+        """Return whether a run had more than its share of a flavor, alone and in pairs together."""
         owed_s = self.owed_ms[place] / SECOND_MS
         turn = turn_s(owed_s, self.parts[place], rules.round_s, standing)
         return is_ahead(owed_s, turn, rules)
@@ -290,8 +290,8 @@ def _owed_by_part(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the time that a run is owed alone, and the time that it is owed in pairs, by flavor.
 
-    If a run's share of a flavor is only alone, or only in pairs, both results have all the time
-    that the run is owed on the flavor.
+    If a run has a share of a flavor only without a partner, or only in pairs, its time is not
+    divided: both results have all the time that the run is owed on the flavor.
     """
     if not any(paired):
         return member.owed_ms, member.owed_ms

@@ -27,11 +27,11 @@ _LENDING: Final = "lending"
 _CAP: Final = "cap"
 _BORROWED: Final = Tier.BORROWED
 GPUS_MAX: Final = 2**62
-"""The number of GPUs that counts as left under a bound without a limit."""
+"""The number of GPUs that a bound leaves if it limits neither GPUs nor GPU-hours."""
 
 
 class Payer(NamedTuple):
-    """A payer, how many GPUs each of its bounds leaves, and whether the payer would lend them."""
+    """A payer, how many GPUs each of its bounds allows, and whether it would lend these GPUs."""
 
     bounds: tuple[tuple[Bound, int], ...]
     is_lent: bool
@@ -53,8 +53,9 @@ class Part(NamedTuple):
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
     """Return how many GPUs of ``run`` each payer would pay for, in addition to GPUs in ``used``.
 
-    The parts may add up to fewer GPUs than the run needs. Payers pay in cover order: own envelopes
-    first, sponsors last. Sponsors pay for at most as many GPUs as the run may borrow.
+    The parts may add up to fewer GPUs than the run needs. Payers pay in cover order: first the
+    envelopes of the run's owner, last the sponsors. Sponsors pay for at most as many GPUs as the
+    run may borrow.
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
@@ -178,10 +179,11 @@ class Funds:
                 yield Payer(tuple(left), is_lent)
 
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
-        """Return how many GPUs a bound leaves for the next round, each paid for ``hold_ms``.
+        """Return how many GPUs a bound leaves for the next round.
 
-        GPUs that runs of the pool use at present count as left, because the runs chosen next can
-        get these GPUs. GPU-hours that the present runs hold and have not used do not count as left,
+        A GPU counts as left only if the bound has GPU-hours left for ``hold_ms`` of this GPU. GPUs
+        that runs of the pool use at present count as left, because the runs chosen next can get
+        these GPUs. GPU-hours that the present runs hold and have not used do not count as left,
         because they are released too late.
         """
         use, left = _use(self._view, bound, account), []

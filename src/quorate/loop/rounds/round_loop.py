@@ -87,7 +87,7 @@ def _answer(
 
 
 def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
-    """Return the command for a round by a policy's answer, for the runs whose payers have money."""
+    """Return the command that begins a round by a policy's answer, as far as payers have money."""
     answer = by_what.allocation
     grants = choose_rows(
         floor,

@@ -21,8 +21,8 @@ from quorate.policy.problem import Pairs
 PAIRS_MAX: Final = 20_000
 """The most pairs with which a policy is called, if the policy states no limit itself.
 
-200 runs of one owner have about this many pairs. If there are more pairs, each owner gets a part of
-this number, and the newest runs of an owner may be in no pair.
+200 runs of one owner have about 20,000 pairs. If there are more than ``PAIRS_MAX`` pairs, this
+number is divided among the owners, and the newest runs of an owner may be in no pair.
 """
 
 _Both = tuple[float, float]
@@ -33,11 +33,12 @@ _Kind = tuple[str, int]
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return the pairs of runs of one owner that may have one lease and whose types can share GPUs.
+    """Return the pairs of runs that may share GPUs, with their rates; None if there is no pair.
 
-    On at least one flavor both runs must make progress and have a payer. Two runs are not a pair if
-    a quota forbids their owner to run both at once. A run that is still stopping is in no pair,
-    because its partner would have to wait until the stop is complete.
+    The two runs of a pair have the same owner, may share one lease, and have types that can share
+    GPUs. On at least one flavor both runs must make progress and have a payer. Two runs are not a
+    pair if a quota forbids their owner to run both at once. A run that is still stopping is in no
+    pair, because its partner would have to wait until the stop is complete.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []
@@ -126,9 +127,9 @@ def _parts(
 def _alike(
     table: _Table, members: Sequence[Member], free: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of runs in ``free`` that may have one lease and whose types can share GPUs.
+    """Yield the pairs of runs in ``free`` that may share a lease and whose types can share GPUs.
 
-    Both runs of a pair have one owner. Pairs of older runs come first.
+    Both runs of a pair have the same owner. Pairs of older runs come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
     for row in free:

@@ -136,9 +136,11 @@ def _weight(run: Run) -> float:
 
 
 def _bounded(rates: Floats) -> Floats:
-    """Return ``rates`` within bounds: ``RATE_MAX``, and for each run the ratio ``FLAVORS_APART``.
+    """Return ``rates`` limited to ``RATE_MAX``, and raised where a run's rates differ too much.
 
-    A measured rate comes from the run's own reports, and may have any value.
+    A rate is raised if the run's fastest rate is more than ``FLAVORS_APART`` times as high. These
+    bounds are needed because a measured rate comes from the run's own reports, and may have any
+    value.
     """
     found = np.minimum(rates, RATE_MAX)
     least = found.max(axis=1, keepdims=True) / FLAVORS_APART

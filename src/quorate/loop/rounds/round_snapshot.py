@@ -25,7 +25,7 @@ from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
 
 STEADY_PARTS: Final = 20
-"""A measured rate counts as changed if it differs by more than one part in this number (5 %)."""
+"""A measured rate counts as changed if it changes by more than 1/STEADY_PARTS, which is 5 %."""
 
 
 class Keeps(Enum):
@@ -38,7 +38,7 @@ class Keeps(Enum):
     The changes must also be as small as for ``SMALL``.
     """
     SMALL = 2
-    """Ignore changes of at most one part in ``STEADY_PARTS``."""
+    """Ignore changes of at most 1/STEADY_PARTS of a rate."""
 
 
 class Member(NamedTuple):
@@ -212,7 +212,8 @@ def steady(
 
     Two measurements are never exactly equal. If small differences are ignored, the rates do not
     change, and a policy's cached answer can be used again. Each rate is compared with the rate that
-    the last round used. So many small changes in the same direction are noticed together.
+    the last round used. Therefore a series of small changes in the same direction is noticed once
+    they add up.
     """
     return tuple(
         [

@@ -8,7 +8,7 @@ from quorate.model.amounts import MINUTE_MS, SECOND_MS
 
 RETRY_MIN_MS: Final = SECOND_MS
 RETRY_MAX_MS: Final = MINUTE_MS
-"""How long a pool waits after its first failure (``RETRY_MIN_MS``), and the longest wait.
+"""The longest wait of a pool; after its first failure a pool waits ``RETRY_MIN_MS``.
 
 Each wait is twice the previous one. Waiting costs only time, because all runs keep their GPUs.
 """

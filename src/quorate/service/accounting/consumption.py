@@ -92,7 +92,7 @@ class Ledgering:
         mine[:] = [each for each in mine if each.until_ms is None or each.until_ms > oldest_ms]
 
     def _former(self, links: Sequence[LinkedOwner]) -> list[LinkedOwner]:
-        """Return a link for each former resource of these owners that has no owner now."""
+        """Return a link for each former resource of owners in ``links`` that has no owner now."""
         found: dict[str, LinkedOwner] = {}
         for link in links:
             for each in self._stretches[link.owner]:

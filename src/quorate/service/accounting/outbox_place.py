@@ -19,8 +19,9 @@ def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
     """Raise ``OutboxError`` if the events that ``sink`` has read are not events of this ledger.
 
     If an older copy of a ledger is restored, the copy has the same name, but records other events
-    from then on. So the outbox does not belong to the copy. If the outbox has no hash for a cursor,
-    the cursor is only compared with the ledger's end.
+    from then on. So the outbox does not belong to the copy. The outbox stores the cursor of
+    ``sink``: the last event that ``sink`` has read, and the hash of its block. If the hash is
+    missing, the cursor is only compared with the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq

@@ -15,9 +15,10 @@ from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64
-"""The digest with which the digest of the caller's secret is compared if a token is unknown.
+"""If a token is unknown, the digest of the caller's secret is compared with this digest.
 
-So the check of an unknown token takes as long as the check of a known token.
+The comparison never succeeds. It is done so that the check of an unknown token takes as long as the
+check of a known token.
 """
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 

@@ -48,7 +48,7 @@ class Endpoints:
     authorization: str
     token: str
     takes_basic: bool
-    """Whether the client sends its secret in a header; if not, it sends it in the form."""
+    """Whether the client sends its secret in a header; otherwise the form contains the secret."""
 
 
 class CodeSignIn:

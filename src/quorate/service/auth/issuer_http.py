@@ -17,7 +17,10 @@ _PART_BYTES: Final = 64 * 1024
 
 
 class IssuerRefusedError(Exception):
-    """The issuer answered with an error: ``status``, and ``body`` as sent."""
+    """The issuer answered with an error.
+
+    ``status`` is the HTTP status of the answer, and ``body`` is its content as the issuer sent it.
+    """
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the issuer answered {status}")

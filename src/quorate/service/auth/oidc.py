@@ -189,7 +189,8 @@ class OidcTrust:
     def _check_lifetime(self, claims: Mapping[str, Any]) -> None:
         """Raise ``CommandError`` if a token's lifetime is too long.
 
-        The lifetime begins at the issue of the token, or now if the stated issue is in the future.
+        The lifetime begins when the token was issued. If the token states a time of issue in the
+        future, the lifetime begins now.
         """
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
         if "iat" not in claims:

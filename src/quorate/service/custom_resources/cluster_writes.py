@@ -53,7 +53,7 @@ class _Looked:
 
 
 class ClusterWrites:
-    """Writes with ``writer``, and posts Events of runs with ``api``.
+    """The operator's writes: ``writer`` writes objects, and Events of runs are posted with ``api``.
 
     When a request has ended, ``over`` is called with the name of its object, and with the error if
     the request failed. ``over`` is not called for Events: nothing depends on Events, and the log

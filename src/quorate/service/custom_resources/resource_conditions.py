@@ -102,7 +102,7 @@ def unmet(condition: str, reason: str, message: str = "") -> Said:
 
 
 def reason_of(code: RefusalCode, wanted: int = 0, limit: int = 0) -> str:
-    """Return the reason of a condition for a refusal with these numbers."""
+    """Return the reason of a condition for a refusal of ``wanted`` when ``limit`` is the limit."""
     if code in _QUOTAS and wanted > limit > 0:
         return EXCEEDS_MAX_QUOTA
     return REASONS[code]
@@ -141,7 +141,8 @@ def pods_condition(
 ) -> tuple[Said, ...]:
     """Return the condition that says whether the pods of a running run are ready.
 
-    If the readiness is unknown, for example after a restart, the condition ``before`` is kept.
+    If the readiness is unknown, for example after a restart, the run's present condition is kept.
+    ``before`` has all present conditions of the run.
     """
     if ready is not None:
         return (Said(PODS_READY, ready.is_ready, ready.reason, ready.message),)

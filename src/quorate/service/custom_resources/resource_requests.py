@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A refused request of a resource, with the resource's version and the ledger's sequence.
+    """A refused request, the resource's version, and the number of the ledger's last event.
 
     The request is tried again when the ledger has changed, but not before ``again_s``.
     """

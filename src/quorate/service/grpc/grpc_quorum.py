@@ -60,7 +60,7 @@ class GrpcQuorum:
     _channel: Any = field(default=None)
 
     async def wait(self, call: Call) -> None:
-        """Wait until the state has the sequence that a call requires; raises ``CommandError``."""
+        """Wait until the state has the last event that a call requires; raises ``CommandError``."""
         for least in call.metadata(MIN_SEQUENCE):
             await wait_for_sequence(self.ledger_thread, least)
 
@@ -78,7 +78,7 @@ class GrpcQuorum:
         return tuple(freshness(self.ledger_thread, before, is_order=is_order))
 
     def said_of_refusal(self, before: Begun) -> list[tuple[str, str]]:
-        """Return the metadata on the age of the state by which a request was refused."""
+        """Return the metadata on the age of the state on which a refusal is based."""
         return freshness(self.ledger_thread, before, is_order=False)
 
     def is_elsewhere(self, operation: Operation, asked: Struct) -> bool:

@@ -33,7 +33,7 @@ SERVICE_OF: Final = {
 }
 """The gRPC service of each area. ``AdminService`` has tenants and the installation itself."""
 _ADMIN_TOO: Final = frozenset({"tenant-usage", "user-usage"})
-"""Operations in the administrators' service, although their area has another service."""
+"""Operations that are in ``AdminService``, although their area belongs to another service."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ SLOW_WATCHER: Final = "slow-watcher"
 
 
 class Told(Protocol):
-    """A response for gRPC; the thread or process that has the state made its ``tree``."""
+    """A response for gRPC; its ``tree`` was made by the thread or process that has the state."""
 
     @property
     def tree(self) -> Any:
@@ -320,8 +320,8 @@ class GrpcServer:
     def _count_stream(self, caller: Caller, context: Any) -> None:
         """Count a stream until it ends; raises ``CommandError`` if there are too many.
 
-        A stream that was dropped for a slow reader still counts until the reader has received the
-        reason, or has disconnected.
+        A stream that was dropped because its reader was slow still counts until the reader has
+        received the reason, or has disconnected.
         """
         with ExitStack() as taken:
             taken.enter_context(self._calls.taken(caller))

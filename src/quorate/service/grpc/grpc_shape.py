@@ -4,8 +4,8 @@ A Struct distinguishes three cases: absent, null and empty. Protobuf distinguish
 cases. So a field that may be null, but is not null by default, is a ``google.protobuf.Value``. A
 list that may be left out of a request is a ``google.protobuf.ListValue``. A field of these two
 types can be present, empty, or absent. For a reader of a response, an empty list is the same as an
-absent list. Free trees are ``google.protobuf.Struct``. Enums are strings, so that an old client can
-read a new value.
+absent list. JSON objects whose fields are not fixed by a Struct (free trees) are
+``google.protobuf.Struct``. Enums are strings, so that an old client can read a new value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type in protobuf, called ``name``; if it is a Struct's message, ``of`` is the Struct."""
+    """A protobuf type with its ``name``; the field ``of`` is the Struct of a Struct's message."""
 
     name: str
     form: Form

@@ -1,8 +1,8 @@
-"""Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
+"""JSON without a fixed form as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
 
-These types have only doubles. Whole numbers become integers again when they are read. A number
-that a double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64-bit
-integers, and documents accept that form.
+These types have only doubles. Whole numbers become integers again when they are read. A number that
+a double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64-bit
+integers. A document may state a number in that form.
 """
 
 from __future__ import annotations

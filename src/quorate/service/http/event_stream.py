@@ -152,9 +152,9 @@ class WatchRegistry:
     """Serves the watchers of REST.
 
     An event is encoded once for all watchers with the same permissions. The key of the cache is the
-    event's sequence together with the owners whose names are shown. While nothing is recorded, a
-    watcher gets a comment every ``heartbeat_s``, so that the client can tell a quiet ledger from a
-    lost connection.
+    event's sequence number together with the owners whose names are shown. While nothing is
+    recorded, a watcher gets a comment every ``heartbeat_s``, so that the client can tell a quiet
+    ledger from a lost connection.
     """
 
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:

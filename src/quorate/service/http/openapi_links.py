@@ -33,12 +33,12 @@ _FOLLOWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "issue-token": ("$response.body#/token/id", ("revoke-token",)),
 }
-"""Operation -> the name in its answer, and the operations that take that name."""
+"""Operation -> where its answer has an object's name, and the operations that take that name."""
 
 
 @cache
 def links_of(operation: Operation) -> dict[str, dict[str, Any]]:
-    """Return the links of an answer to ``operation``, by the name of their targets."""
+    """Return the links of an answer to ``operation``, by the names of the linked operations."""
     name, followers = _FOLLOWS.get(operation.name, ("", ()))
     if operation.name.startswith("list-") and not followers:
         name, followers = _FIRST, tuple(_on(operation.about))

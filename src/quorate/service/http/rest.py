@@ -175,8 +175,9 @@ class _Gate:
 def waits_first(headers: Mapping[bytes, str], body_bytes: int) -> bool:
     """Return whether a request must wait for something before the ledger thread takes it.
 
-    A request may wait for a sequence, or for its body, which another thread reads. Waiting requests
-    also count towards the tenant's share. Otherwise the tenant could have twice its share.
+    A request may wait for an event that it requires (``MIN_SEQUENCE``), or for its body, which
+    another thread reads. Waiting requests also count towards the tenant's share. Otherwise the
+    tenant could have twice its share.
     """
     return MIN_SEQUENCE.encode() in headers or body_bytes > AT_ONCE_BYTES
 

@@ -28,9 +28,9 @@ REST_S: Final = 0.004
 LOOK_S: Final = 0.01
 """How often the loop records that it makes progress, while requests are rejected."""
 BEHIND_S: Final = 0.04
-"""A loop that has not recorded progress for this long is behind."""
+"""The loop is behind if it has not recorded progress for ``BEHIND_S``."""
 CALM_S: Final = 0.25
-"""After this long without a rejected request, threads request the lock as usual again."""
+"""How long after the last rejected request threads request the lock as usual again."""
 
 
 class LoopRests:

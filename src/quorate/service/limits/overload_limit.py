@@ -41,18 +41,18 @@ INTERVAL_S: Final = 0.5
 INTERVALS: Final = 3
 """How many intervals are remembered; the highest of their rates counts.
 
-The rate is unknown until so many intervals were measured.
+The rate is unknown until ``INTERVALS`` intervals were measured.
 """
 WAITING_MIN: Final = 32
-"""An interval counts only if at least this many requests were under way all the time."""
+"""An interval counts only if at least ``WAITING_MIN`` requests were under way all the time."""
 FORGET_S: Final = 10.0
-"""The measurements are dropped after this long without a request under way."""
+"""The measurements are dropped when no request has been under way for ``FORGET_S``."""
 LIMIT_MIN: Final = 128
 """The lowest limit, however long answers take."""
 LIMIT_FIRST: Final = 512
 """The limit while the rate of answers is unknown."""
 BEHIND_PART: Final = 2
-"""The limit is divided by this number while the event loop is behind."""
+"""The limit is divided by ``BEHIND_PART`` while the event loop is behind."""
 LIMIT_MAX: Final = 4_096
 """The highest limit: as many requests as may wait for the ledger."""
 TOLD_S: Final = 1.0

@@ -12,7 +12,7 @@ from quorate.views.statuses import TOO_MANY_REQUESTS
 CALLERS_MAX: Final = 10_000
 """How many callers are remembered; the caller that was silent longest is dropped."""
 BURST_S: Final = 2
-"""The size of a bucket, in seconds of its rate."""
+"""A full bucket has as many requests as its rate allows in ``BURST_S`` seconds."""
 
 
 class Rate:

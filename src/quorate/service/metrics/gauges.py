@@ -138,7 +138,7 @@ def _tenants(standing: Standing) -> Told:
 
 @dataclass(slots=True)
 class _Limits:
-    """The summed limits and usage of tenants; None if no tenant has the limit."""
+    """The summed limits and usage of tenants; a sum is None if no tenant has that limit."""
 
     nodes: int | None = None
     nodes_limit: int | None = None

@@ -22,18 +22,19 @@ T = TypeVar("T")
 FORWARDED_BY: Final = "quorate-forwarded-by"
 """Names the service that forwarded a command; such a command is not forwarded again."""
 SEQUENCE: Final = "quorate-sequence"
-"""The header, or trailing metadata, with the sequence of the last event that an answer includes."""
+"""The header, or trailing metadata, with the sequence number of the last event that an answer
+includes."""
 LAG_MS: Final = "quorate-lag-ms"
 """The header, or trailing metadata, with the greatest possible age of the state from which a
 following service answers."""
 MIN_SEQUENCE: Final = "quorate-min-sequence"
-"""The header with which a caller states a sequence; the answer then includes that event."""
+"""The header in which a caller states the number of an event that the answer must include."""
 CONNECT_S: Final = 2.0
 """How long connecting to the leader may take."""
 ANSWER_S: Final = 60.0
 """How long the leader may take to answer."""
 CAUGHT_UP_S: Final = 10.0
-"""How long an answer waits, at most, until the state has the sequence that a caller requires."""
+"""The longest wait of an answer for the event that its caller requires in ``MIN_SEQUENCE``."""
 _SEQ_CHARS_MAX: Final = 18
 
 
@@ -121,15 +122,15 @@ async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
     """Wait, for a limited time, until this service has the events that the leader recorded.
 
     If the time runs out, this is no error: the leader has recorded the command, so the leader's
-    answer is returned. A caller whose next read has to include the command sends the sequence with
-    the read.
+    answer is returned. A caller whose next read has to include the command sends the sequence
+    number of the leader's answer with the read.
     """
     if seq.isascii() and seq.isdecimal() and len(seq) <= _SEQ_CHARS_MAX:
         await ledger_thread.reached(int(seq), CAUGHT_UP_S)
 
 
 async def wait_for_sequence(ledger_thread: LedgerThread, asked: str) -> None:
-    """Wait until the state has the sequence that a caller requires; raises ``CommandError``."""
+    """Wait until the state has the last event that a caller requires; raises ``CommandError``."""
     if not (asked.isascii() and asked.isdecimal() and len(asked) <= _SEQ_CHARS_MAX):
         raise CommandError(
             Exit.USAGE,

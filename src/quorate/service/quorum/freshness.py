@@ -26,7 +26,7 @@ class KnownState(Protocol):
 
     @property
     def recorded_seq(self) -> int:
-        """The sequence up to which the state is complete."""
+        """The sequence number of the event up to which the state is complete."""
         ...
 
     @property

@@ -28,7 +28,7 @@ class HeadLooks:
         came.set()
 
     async def end(self, watch: HeadWatch, within_s: float) -> int | None:
-        """Return the sequence of the ledger's end, or None if etcd does not answer.
+        """Return the sequence number of the ledger's last event; None if etcd does not answer.
 
         The end is read after this call began, so the result includes all events recorded before the
         call.

@@ -43,7 +43,7 @@ FOLLOW_S: Final = 0.5
 FOLLOW_S_MAX: Final = 4.0
 """The longest pause of an idle reader; ten commits are read almost as fast as one commit."""
 FEW_EVENTS: Final = 50
-"""If an idle reader has read no more events than this, it pauses longer before the next read."""
+"""An idle reader that has read at most ``FEW_EVENTS`` events pauses longer before the next read."""
 GLANCE_S: Final = 1.0
 """How long an idle reader waits for its store; a question that arrives meanwhile waits, too."""
 NICE: Final = 5

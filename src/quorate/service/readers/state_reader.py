@@ -2,8 +2,7 @@
 
 For each question the reader reads the ledger up to the present head, so that the answer includes
 everything acknowledged before the question. Results derived from a state (the plan, the order of
-the queue) are computed once for all questions about one sequence, and are at most
-``INSTANT_MS_MAX`` old.
+the queue) are reused until the ledger has a new event, but for at most ``INSTANT_MS_MAX``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from quorate.ports.store_port import EventStore
 from quorate.service.reply import Form, Reply, reply_of
 
 READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
-"""After this many events a state is read again from a snapshot, to stay small."""
+"""To stay small, a state is read again from a snapshot after ``READ_ON_EVENTS_MAX`` events."""
 INSTANT_MS_MAX: Final = 1_000
 """How old results derived from a state may be before they are computed again."""
 
@@ -57,7 +56,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of ``caller``, and the lowest sequence that the answer must include."""
+    """A question of ``caller``; the answer must include all events up to ``seq``, if given."""
 
     caller: Caller
     operation: Operation

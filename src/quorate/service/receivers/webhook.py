@@ -128,7 +128,10 @@ def _readers(tree: Mapping[str, Any]) -> Readers:
 
 
 def _url(value: object, *, insecure: bool) -> str:
-    """Return the address to post to; it needs TLS, unless it is on this machine or ``insecure``."""
+    """Return the address to post to.
+
+    The address must use TLS, unless it is on this machine or ``insecure`` is true.
+    """
     text = values.text(value)
     try:
         parts = urlsplit(text)
