@@ -76,7 +76,7 @@ class _Process:
 
 @dataclass(slots=True)
 class _Work:
-    """The processes of one generation.
+    """The processes of one generation, which is one start of the run's work.
 
     ``failure`` has the exit code of the first process that failed, and the cause. ``is_dropping``
     is True while processes on lost slots are being killed. ``is_stuck`` is True after the keeper

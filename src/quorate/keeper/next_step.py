@@ -15,7 +15,7 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """The processes of one generation; ``stop_by_ms`` is their deadline if they were warned.
+    """The processes of one start of the work; ``stop_by_ms`` is their deadline if warned to stop.
 
     Processes on ``lost`` slots have already been killed.
     """

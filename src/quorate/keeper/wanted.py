@@ -39,8 +39,9 @@ T = TypeVar("T")
 class Part:
     """An open lease of the run: ``slots`` are in the order of the ranks.
 
-    The run needs ``bundle`` 0 to work. If the lease is stopping, ``stop_by_ms`` is its deadline.
-    ``lost`` has the slots on failed nodes, where no process may run any more.
+    ``bundle`` is the number of the part of the run to which the lease belongs. The run cannot work
+    without bundle 0. If the lease is stopping, ``stop_by_ms`` is its deadline. ``lost`` has the
+    slots on failed nodes, where no process may run any more.
     """
 
     lease: str

@@ -61,7 +61,7 @@ class SeenStore:
         return self._store.archived_run(name, upto_seq)
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence number of the submission, name) for each archived run of a query."""
+        """Return (sequence number of the submission, name) of runs that match ``query``."""
         return self._store.archived_names(query)
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

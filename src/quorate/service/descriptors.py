@@ -16,10 +16,11 @@ CONNECTIONS_MIN: Final = 16
 
 
 def connections_within(wanted: int, surfaces: int = 1) -> int:
-    """Return how many connections each of ``surfaces`` may have: at most ``wanted``.
+    """Return how many connections each surface may have: at most ``wanted``.
 
-    Increases the soft limit of the process as far as allowed. Raises ``CommandError`` if the limit
-    is still too low to serve the ledger.
+    ``surfaces`` is the number of surfaces that share the limit. Increases the soft limit of the
+    process as far as allowed. Raises ``CommandError`` if the limit is still too low to serve the
+    ledger.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = surfaces * wanted + RESERVE

@@ -51,7 +51,7 @@ def to_json(tree: object) -> bytes:
 
 
 def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool = False) -> Reply:
-    """Return ``found`` in ``form``; raises ``CommandError`` if ``found`` has none."""
+    """Return ``found`` in ``form``; raises ``CommandError`` if ``found`` lacks this form."""
     body, tree, lines = b"", None, None
     match form:
         case Form.TREE:

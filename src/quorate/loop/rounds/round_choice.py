@@ -179,9 +179,9 @@ def round_candidates(  # noqa: PLR0913 - as for ``choose_rows``
 
     A row is a run alone, or a pair of runs. Runs without a share get only GPUs that these
     candidates leave over. The priority and the deficit of a candidate are computed as in
-    ``policy.rounds`` for an allocation that begins now. If two rows have equal values on a flavor,
-    the row that is owed more time over all flavors comes first. If this time is equal, too, the row
-    that had GPUs for less time comes first.
+    ``policy.rounds`` for an allocation that begins now. If two rows have the same priority and the
+    same deficit on a flavor, the row that is owed more time over all flavors comes first. If this
+    time is equal, too, the row that had GPUs for less time comes first.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     idle = held.holders.isdisjoint

@@ -20,8 +20,8 @@ LINE_CHARS_MAX: Final = 400
 class Problem(Struct, kw_only=True, frozen=True, rename="camel"):
     """Why a request was refused; ``code`` never changes its meaning: docs/reference/refusals.md.
 
-    Each of ``lines`` is one fault with its remedy; ``refusals`` has the numbers. ``left_out``
-    counts the lines that did not fit.
+    Each of ``lines`` is one fault with its remedy; ``refusals`` has the refusals in a form for
+    programs, with their numbers. ``left_out`` counts the lines that did not fit.
     """
 
     code: str

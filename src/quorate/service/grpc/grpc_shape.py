@@ -44,7 +44,10 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A protobuf type with its ``name``; the field ``of`` is the Struct of a Struct's message."""
+    """A protobuf type.
+
+    ``name`` is the name of the type. If the type is the message of a Struct, ``of`` is that Struct.
+    """
 
     name: str
     form: Form

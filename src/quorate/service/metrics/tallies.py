@@ -41,7 +41,7 @@ class Tallies:
         self.waiting: dict[str, int] = {}
         """The number of waiting runs by refusal code; codes without runs are left out."""
         self.running: set[str] = set()
-        """The running runs."""
+        """The names of the running runs."""
         self.deadlines_ms: dict[str, int] = {}
         """The deadline of each stopping lease."""
 
