@@ -1,8 +1,8 @@
 """Encrypts secrets of the lottery with a key derived from the ledger's signing key.
 
-The signing key is on every machine that may lead, and is never revealed. The secret of a chain
-cannot encrypt the secret of the next chain, because the last draw of a chain publishes the secret
-of this chain.
+Each draw publishes one link of a chain of hashes, and the last draw publishes the secret from which
+the chain was made. So this secret cannot encrypt the secret of the next chain. The signing key can:
+it is on every machine that may lead, and is never revealed.
 """
 
 from __future__ import annotations

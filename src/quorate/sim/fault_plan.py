@@ -110,7 +110,7 @@ class CrashingStore:
         return self._inner.archived_run(name, upto_seq)
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs."""
+        """Return (sequence number of the submission, name) of archived runs."""
         return self._inner.archived_names(query)
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

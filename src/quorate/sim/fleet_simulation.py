@@ -56,7 +56,7 @@ WINDOW_MS: Final = 10 * 365 * DAY_MS
 """The window of budgets, which is longer than any trace."""
 ACTOR: Final = "trace"
 STALE_ROUNDS: Final = 1_000
-"""The simulation is stuck if in this many rounds no run had GPUs, or none reached a checkpoint."""
+"""The simulation is stuck if no run has had GPUs, or made progress, for more rounds than this."""
 QUIET_MS: Final = 366 * DAY_MS
 """The simulation is stuck if runs still wait this long after the last arrival."""
 
@@ -329,7 +329,7 @@ class FleetPlay:
     def _check_progress(self) -> None:
         """Raise ``RoundsStuckError`` if the remaining runs would never end.
 
-        Either these runs get no GPUs, or every stop loses all the work since the stop before.
+        Either these runs get no GPUs, or every stop loses all the work since the previous stop.
         """
         pool, costs = self.fleet.pool, self.fleet.costs
         if pool.discipline is not Discipline.ROUNDS:

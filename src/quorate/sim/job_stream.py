@@ -15,7 +15,8 @@ from typing import Final
 JOB_SEED: Final = 2
 ARRIVAL_SEED: Final = 3
 DEADLINE_SEED: Final = 6
-"""These numbers plus a simulation's seed are the seeds for jobs, arrivals and deadlines."""
+"""``JOB_SEED``, ``ARRIVAL_SEED`` and ``DEADLINE_SEED``, each plus the seed of a simulation, are the
+seeds for the draws of jobs, arrivals and deadlines."""
 
 MINUTE_S: Final = 60
 _LONG_FROM: Final = 0.8

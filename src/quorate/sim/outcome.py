@@ -73,12 +73,11 @@ class Outcome:
     ``name`` identifies the outcome in comparisons; usually it is the policy. ``draws`` is how many
     lotteries were drawn. ``shares_targets`` has the part of the fleet that each owner should get.
     ``cpu_s`` is the processor time of the simulation; no other field depends on the machine.
-    ``measured`` has the names of the runs from whose times figures are computed; None means all
-    runs. The other runs are included because they used GPUs, too. ``cost_unit`` is the unit of
-    costs and the source of the prices. It is empty if there are no prices, or if the caller has
-    given the prices.
-    ``estimated`` names the figures that are estimates, because a ledger does not record
-    checkpoints.
+    ``measured`` has the names of the runs that count for figures of runs, such as mean waits; None
+    means all runs. The other runs are included because they used GPUs, too. ``cost_unit`` is the
+    unit of costs and the source of the prices. It is empty if there are no prices, or if the caller
+    has given the prices. ``estimated`` names the figures that are estimates, because a ledger does
+    not record checkpoints.
     """
 
     name: str

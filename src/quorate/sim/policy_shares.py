@@ -38,8 +38,9 @@ def known_prices(flavors: Iterable[str]) -> Mapping[str, float]:
 class PolicyShares:
     """Calls ``policy`` whenever a new allocation is due. ``jobs`` has every job that has arrived.
 
-    Some policies ask how long the work that a job has done would have taken alone on an equal part
-    of the cluster. For these policies, each call adds this time for the work since the last call.
+    Some policies compare each job with the same job alone on an equal part of the cluster. They ask
+    how long the job would have taken there for the work that it has done. For these policies, each
+    call adds this time for the work since the last call.
     """
 
     def __init__(

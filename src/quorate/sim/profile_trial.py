@@ -32,7 +32,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """The known type ``like`` with which ``type`` was matched, and their distance, or None."""
+    """A match: the estimator took the known type ``like`` as most similar to the type ``type``.
+
+    ``distance`` is the distance of the two types. Both are None if no known type was found.
+    """
 
     type: JobType
     like: JobType | None

@@ -22,10 +22,10 @@ from quorate.sim.round_simulation import Moment
 
 SHORTEST_S: Final = 100.0
 LONGEST_S: Final = 1e6
-"""The search begins between these makespans."""
+"""The search begins between ``SHORTEST_S`` and ``LONGEST_S``."""
 LONGER: Final = 10.0
-"""If no makespan between the bounds is feasible, the upper bound becomes the lower bound, and the
-new upper bound is this many times as long."""
+"""If no makespan between the bounds is feasible, the upper bound becomes the lower bound. The new
+upper bound is the old upper bound times ``LONGER``."""
 WITHIN: Final = 1.05
 
 
@@ -74,9 +74,10 @@ class PublishedMakespan:
 def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
     """Return the makespan at which the published search ends.
 
-    The makespan is feasible and within 5 % of an infeasible one, with one exception: after a
-    restart with longer bounds, the search may end within 5 % of the new lower bound, which is the
-    former upper bound. This bound was not tried, but it is within 5 % of an infeasible makespan.
+    The makespan is feasible, and at most 5 % longer than the lower bound at the end of the search.
+    Usually this lower bound is an infeasible makespan. But the first lower bound, ``SHORTEST_S``,
+    was not tried. If the search was restarted with longer bounds, its lower bound is the former
+    upper bound. That bound was not tried either, but is within 5 % of an infeasible makespan.
     """
     low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
     while True:

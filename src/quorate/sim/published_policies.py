@@ -14,7 +14,7 @@ from quorate.policy.rounds.round_book import Row, Shares
 from quorate.policy.solvers.chance import Chance
 
 RowRate = Callable[[Row, str], tuple[float, ...]]
-"""Returns the steps per second of each job of a row on a flavor."""
+"""Returns the steps per second of each job of a row (one job or a pair) on a flavor."""
 GAIN_LEAST: Final = 1.0
 """A pair is kept only if its gain (``PublishedGandiva._gain``) is at least this."""
 
@@ -142,7 +142,7 @@ class PublishedGandiva:
         self._partner |= dict.fromkeys(alone, None)
 
     def _gain(self, row: Row) -> float:
-        """Return the sum over flavors of two jobs' rates, each relative to its rate alone.
+        """Return the sum, over both jobs and all flavors, of the rate in the pair / the rate alone.
 
         Return 0 if one of the jobs makes no progress in the pair on some flavor.
         """
@@ -157,7 +157,10 @@ class PublishedGandiva:
 
 
 def _equal(gpus: Mapping[str, int], rows: int, size: int) -> dict[str, float]:
-    """Return one row's share of each flavor if ``rows`` rows get equal parts, as published."""
+    """Return a row's share of each flavor if all rows get equal parts, as published.
+
+    ``rows`` is the number of rows, and ``size`` is the number of GPUs that the row takes.
+    """
     found = {flavor: count / rows / size for flavor, count in sorted(gpus.items())}
     total = max(1.0, sum(found.values()))
     return {flavor: share / total for flavor, share in found.items()}

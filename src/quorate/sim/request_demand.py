@@ -1,6 +1,7 @@
-"""Draws requests over a network: submissions with a key, and commands about tokens and budgets.
+"""Draws requests over a network: submissions, and commands about tokens and budgets.
 
-The requests are drawn from a separate generator, so that all other draws of a world stay the same.
+The submissions have idempotency keys. The requests are drawn from a separate generator, so that all
+other draws of a world stay the same.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class Requests:
 
 
 def draw_requests(chance: Random, size: Size, world: World) -> Requests:
-    """Return submissions with a key for some arrivals, their repetitions, and other requests."""
+    """Return submissions of some arrivals, repetitions of submissions, and other requests.
+
+    The submissions have idempotency keys.
+    """
     submits: dict[str, Keyed] = {}
     wishes: list[Wish] = []
     for arrival in world.arrivals:

@@ -19,7 +19,8 @@ class Truth:
     ``speeds_ppm`` has the speed on each flavor; a key that ends in ``SPREAD_SUFFIX`` has the speed
     on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is the run's type of
     job, if known. ``paired_ppm`` has the run's speed on a flavor when it shares GPUs with a run of
-    a listed type; with any other run, it has ``shared_ppm`` millionths of its speed alone. The run
+    a listed type. When the run shares GPUs with any other run, its speed is ``shared_ppm``
+    millionths of its speed alone. The run
     reports its steps after each ``tells_every_ms`` of work; 0 means that its steps are known at any
     time.
     """
@@ -125,8 +126,10 @@ class Work:
     def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> None:
         """Lose the work that an immediate stop of ``lease`` loses.
 
-        A lease of the first bundle loses all work since the last checkpoint. A step loses its own
-        part of this work, and a spare loses nothing.
+        The first bundle of a run has the GPUs that the run needs at least. The stop of one of its
+        leases loses all work since the last checkpoint. The stop of a lease of any other bundle
+        loses only the part of this work that was done on the lease's GPUs. The stop of a spare
+        loses nothing.
         """
         if lease.fact.role is Role.SPARE:
             return
@@ -177,8 +180,8 @@ def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
 def stands_still(held: Sequence[HeldLease]) -> bool:
     """Return whether a run with the leases ``held`` makes no progress.
 
-    The run makes no progress if a lease is broken, or if a lease of the first bundle is stopping.
-    Leases of spares are ignored.
+    The run makes no progress if a lease is broken, or if a lease of the first bundle (the GPUs that
+    the run needs at least) is stopping. Leases of spares are ignored.
     """
     for lease in held:
         if lease.fact.role is Role.SPARE:

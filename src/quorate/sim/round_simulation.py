@@ -31,16 +31,16 @@ from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from quorate.policy.rounds.strict_choice import StrictChoice
 
 FAILURES_MAX: Final = 5
-"""A job is abandoned after this many failed rounds in a row, if jobs can fail."""
+"""If jobs can fail, a job is abandoned after ``FAILURES_MAX`` failed rounds in a row."""
 ROUNDS_MAX: Final = 100_000
 """The most rounds of a simulation: more than a year at 360 s each."""
 IDLE_MAX: Final = 3
-"""After the last arrival, the simulation stops after this many rounds in a row in which none of
-the remaining jobs run."""
+"""When all jobs have arrived, the simulation stops after ``IDLE_MAX`` rounds in a row in which no
+job runs."""
 
 Rates = Callable[[Row, str, bool], tuple[float, ...]]
-"""Takes a row, a flavor, and whether the GPUs are spread. Returns the steps per second of each job
-of the row."""
+"""Takes a row (a job or a pair), a flavor, and whether the GPUs are on several servers. Returns the
+steps per second of each job of the row."""
 _TOGETHER: Final = False
 _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 

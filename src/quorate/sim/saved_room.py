@@ -12,7 +12,7 @@ from quorate.ports.executor_port import WipeDone
 
 
 class LeaseStops(Struct, frozen=True, tag="lease-stops"):
-    """A stopping lease ends, unless it was stopped again: more often than ``stops`` times."""
+    """A stopping lease ends, unless it was stopped more than ``stops`` times."""
 
     lease: str
     stops: int

@@ -42,7 +42,7 @@ If the table of rates does not have this flavor, the first flavor of the cluster
 """
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
-"""The engine plays a trace in this many parts, so that progress can be shown."""
+"""The number of parts in which the engine plays a trace, so that progress can be shown."""
 _SECOND_MS: Final = 1_000
 _UNPACKED: Final = "use a policy that is not packed"
 _YEAR_S: Final = 365 * 86_400

@@ -1,10 +1,11 @@
 """The simulated executor: work takes its real duration, which may differ from what was declared.
 
 Work is counted in GPU-milliseconds, and progresses in proportion to the number of the run's GPUs.
-Work makes no progress while a part of the first bundle is stopping or lost. At a stop, work
-checkpoints, unless ``saves_at_stop`` is False. The loss of a node sets work back to its last
-checkpoint. The executor also checks its orders: ``wrongs`` names every order that would have put
-two pieces of work on one slot, started a lease twice, or freed slots that were still in use.
+The first bundle of a run has the GPUs that the run needs at least. Work makes no progress while a
+part of this bundle is stopping or lost. At a stop, work checkpoints, unless ``saves_at_stop`` is
+False. The loss of a node sets work back to its last checkpoint. The executor also checks its
+orders: ``wrongs`` names every order that would have put two pieces of work on one slot, started a
+lease twice, or freed slots that were still in use.
 """
 
 from __future__ import annotations
@@ -528,7 +529,10 @@ class SimExecutor:
     # --- Work ---
 
     def _let_go(self, name: str, stops: int | None = None) -> None:
-        """Record that a stopping lease has ended, unless it was stopped again since ``stops``."""
+        """Record that a stopping lease has ended.
+
+        If ``stops`` is given, and the lease was stopped more than ``stops`` times, do nothing.
+        """
         held = self._held.get(name)
         if held is None or stops not in (None, held.stops):
             return

@@ -270,7 +270,7 @@ def _ms(seconds: float) -> int:
 
 
 def _ordered(cluster: Cluster) -> Cluster:
-    """Return ``cluster`` without flavors that have no GPU, the published flavors first."""
+    """Return ``cluster`` without flavors that have no GPU; the published flavors come first."""
     gpus = {f: n for f, n in zip(cluster.flavors, cluster.gpus, strict=True) if n}
     order: list[str] = [flavor for flavor in PUBLISHED_ORDER if flavor in gpus]
     order += [flavor for flavor in gpus if flavor not in PUBLISHED_ORDER]

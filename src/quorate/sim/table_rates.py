@@ -31,11 +31,12 @@ speed."""
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
-    """Return a function that returns the rates of a row of jobs, on GPUs together or spread.
+    """Return a function that returns the rates of a row (one job or a pair of jobs).
 
-    ``types`` has the type of each job. If the table has no rate of a row on spread GPUs, the row's
-    rate on GPUs together is used. If the table has neither rate, the rate is 0, so two jobs that
-    were never measured as a pair do not share GPUs.
+    ``types`` has the type of each job. The table has rates on GPUs that are near each other, and
+    may have rates on GPUs of several nodes. If a row has no rate on several nodes, its rate on near
+    GPUs is used instead. If the row has neither rate, the rate is 0, so two jobs that were never
+    measured as a pair do not share GPUs.
     """
     rows = {each: row for row, each in enumerate(table.types)}
     columns = {flavor: column for column, flavor in enumerate(table.flavors)}
@@ -72,7 +73,7 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
 
 
 def _where_known(spread: Floats, together: Floats) -> tuple[Floats, Floats]:
-    """Return the rates on GPUs together and on spread GPUs, without gaps."""
+    """Return the rates on near GPUs, and on GPUs of several nodes, without gaps."""
     near = np.nan_to_num(together, nan=0.0)
     return near, np.where(np.isnan(spread), near, spread)
 
@@ -91,9 +92,9 @@ def templates_of(table: ThroughputTable, flavor: str) -> tuple[Template, ...]:
 
 
 def rates_on(table: ThroughputTable, flavor: str) -> Callable[[str, int], float]:
-    """Return a function that takes a model and a number of GPUs, and returns its rate alone.
+    """Return a function that takes a model and a number of GPUs, and returns the model's rate.
 
-    The GPUs are of ``flavor``.
+    The rate is in steps per second, for a job that works alone on GPUs of ``flavor``.
     """
     column = table.flavors.index(flavor)
     rates = dict(zip(table.types, table.together.alone[:, column].tolist(), strict=True))

@@ -17,7 +17,7 @@ from quorate.sim.demand import TEAMS, Arrival, Size, Wish, one_in
 _COMING: Final = ("newt", "owl", "guest")
 """Owners that are created and removed; only the guest has runs."""
 _LONG_AGO: Final = 1
-"""A version that no owner ever has: the sequence of the ledger's first event."""
+"""A version that no owner ever has: the sequence number of the ledger's first event."""
 _WISHES_PER_TENANT_WISH: Final = 6
 
 

@@ -365,7 +365,7 @@ def _comparison(asked: Comparison) -> Any:
         case CreatedAt(key, revision):
             return compare(result=0, target=1, key=key, create_revision=revision)
         case Absent(key, end):
-            # etcd compares the revision of each key in the range; for an empty range it takes 0.
+            # etcd compares the revision of each key in the range, or 0 if the range is empty.
             return compare(result=0, target=2, key=key, range_end=end, mod_revision=0)
 
 

@@ -50,7 +50,9 @@ CODE_NOT_KEPT: Final = 126
 
 
 class LocalExecutor:
-    """Runs work below ``folder``; one thread receives orders, and another carries them out.
+    """Executes runs, with their files below ``folder``.
+
+    One thread receives orders, and another carries them out.
 
     If ``users`` is given, each run works as the system user of its owner or submitter. Otherwise
     all work runs as the service's user. While another service holds the folder's lock, this service

@@ -39,7 +39,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare the isolation of work, and log what it lacks; raises ``WorkFolderError``."""
+        """Prepare the isolation of work, and log its gaps; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path

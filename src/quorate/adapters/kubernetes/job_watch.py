@@ -116,9 +116,9 @@ class JobWatch:
 def without_pods(
     api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return the names of workloads without pods, and a text for each one with unknown pods.
+    """Return the names of workloads without pods, and a text for each workload with unknown pods.
 
-    Pods are unknown if the API server refused to list them; the text has the name of the workload
+    Pods are unknown if the API server refused to list them. The text has the name of the workload,
     and the reason. Raises ``ClusterError`` if the cluster does not answer.
     """
     gone: set[str] = set()

@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 10.0
 PAGE: Final = 500
 """The number of objects in one page of a list."""
 SILENCE_S: Final = 30.0
-"""The client ends a watch that is silent for its requested duration and then for this time."""
+"""The client ends a watch that sends nothing for its requested duration plus this time."""
 GONE: Final = 410
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404

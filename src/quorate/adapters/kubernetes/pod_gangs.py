@@ -77,7 +77,7 @@ class Pod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def is_on(self, slots: Iterable[Slot]) -> bool:
-        """Return whether the pod works on one of those ``slots`` that are on its first node."""
+        """Return whether the pod has one of ``slots``; only slots on the pod's first node count."""
         own = self.record.slots[0][0]
         return any(slot in self.record.slots for slot in slots if slot[0] == own)
 

@@ -1,4 +1,4 @@
-"""Documents as manifests of custom resources, for ``kubectl apply``. Pure."""
+"""Turns documents (the YAML that users write) into custom resources for ``kubectl apply``. Pure."""
 
 from __future__ import annotations
 

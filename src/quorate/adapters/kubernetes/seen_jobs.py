@@ -119,7 +119,7 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
 def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
     """Return a fault that ``_pod_sets`` does not look for; empty if there is none.
 
-    The limits are the same as for runs in documents.
+    The limits are the same as for runs that users declare in YAML documents.
     """
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
@@ -179,7 +179,7 @@ def _pod_gpus(spec: Any) -> int | str:
 
 
 def _amount(said: Any) -> int | None:
-    """Return ``said`` as a number of GPUs within the limits of documents, else None."""
+    """Return ``said`` as a number of GPUs if a YAML document may state this number, else None."""
     if isinstance(said, str) and said.isdecimal() and len(said) <= len(str(GPUS_MAX)):
         said = int(said)
     found = whole(said)

@@ -20,7 +20,10 @@ _SERVICE: Final = "s3"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Request:
-    """The signed parts of a request. ``path`` is not escaped; ``at`` is ``20130524T000000Z``."""
+    """The signed parts of a request. ``path`` is not escaped.
+
+    ``at`` is the time of the request, in the form ``20130524T000000Z``.
+    """
 
     method: str
     path: str

@@ -142,7 +142,7 @@ class ArchiveFile:
         )
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
-        """Return all columns of ``row``; raises if the archive is closed."""
+        """Return the values of all columns for ``row``; raises if the archive is closed."""
         # Without the lock this check may miss a close, but ``save`` checks again when it commits.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
@@ -206,7 +206,7 @@ class ArchiveFile:
         return self._rows(*_where(query))
 
     def names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        """Return (sequence number of the submission, name) of archived runs; see ``EventStore``."""
         where, values = _where(query)
         return self._ask(f"SELECT seq, name FROM run {where}", values)  # noqa: S608 - our own names
 

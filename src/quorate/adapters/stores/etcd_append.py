@@ -69,7 +69,8 @@ REFUSED_BLOCKS_MAX: Final = 4
 SETTLE_S: Final = 2.0
 """The time limit of one read of the head that determines the result of an append."""
 STAGED_BLOCKS_MAX: Final = 64
-"""The most blocks that one transaction stages; by default, a transaction has 128 operations."""
+"""The most blocks that one transaction stages. By default, etcd refuses a transaction with more
+than 128 operations."""
 
 
 _NO_REVISION: Final = -1
@@ -387,7 +388,7 @@ class EtcdAppender:
         return answer.revision
 
     def _held(self, txn: Txn) -> int:
-        """Return etcd's revision after ``txn``; raises if its comparisons were false."""
+        """Send ``txn``, and return etcd's revision after it; raises if a comparison was false."""
         answer = self._etcd.commit(txn)
         if not answer.held:
             raise self._came_between()

@@ -1,4 +1,4 @@
-"""Checks every member of etcd, and the archive with a test file, before a ledger is created.
+"""Before a ledger is created, checks every member of etcd, and writes a test file to the archive.
 
 A ledger can be created even while a member is down. So this check tells the operator about such a
 member first.

@@ -24,7 +24,8 @@ SEGMENTS_ROOM: Final = "segments"
 PAGE_BLOCKS_MIN: Final = 4
 PAGE_BLOCKS_MAX: Final = 1_024
 PAGE_BYTES: Final = 2 << 20
-"""The size that one read (a page) should have; after a smaller page, the next has more blocks."""
+"""The size that one read (a page) should have. After a much smaller page, the next page may have
+more blocks; after a larger page, fewer."""
 
 
 class EtcdReader:
@@ -111,13 +112,13 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block in etcd, after the segments that were read last."""
+        """Return the height of the first block in etcd, by the list of segments read last."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
         """Return the segment with the block at ``height``; None if no segment has this block.
 
-        Only the segments that were read last are searched.
+        The function searches only the list of segments that was read last.
         """
         segments = self._segments
         if not segments or height > segments[-1].last_height:
@@ -126,7 +127,7 @@ class EtcdReader:
         return segments[at - 1]
 
     def _is_hot(self, height: int) -> bool:
-        """Read the segments again; return whether the block at ``height`` should be in etcd."""
+        """Read the list of segments again; return whether block ``height`` should be in etcd."""
         self.segments()
         return height >= self._hot_from()
 

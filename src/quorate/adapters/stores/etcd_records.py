@@ -187,12 +187,12 @@ def segment_of(row: Row, place: str) -> Segment:
 
 
 def position_value(seq: int, digest: bytes) -> bytes:
-    """Return the value for a sink's position: a sequence, and the ledger's hash there."""
+    """Return the value for a sink's position: an event's number, and the ledger's hash after it."""
     return _ENCODER.encode(_PositionValue(seq, digest))
 
 
 def position_of(row: Row, place: str) -> tuple[int, bytes]:
-    """Return a sink's position from ``row``: a sequence, and the ledger's hash there."""
+    """Return a sink's position from ``row``: an event's number, and the ledger's hash after it."""
     value = _decoded(_POSITIONS, row, place)
     return value.seq, value.hash
 

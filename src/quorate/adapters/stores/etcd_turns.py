@@ -74,8 +74,8 @@ class EtcdTurns:
 
     ``until_moved`` takes a revision and a number of seconds. It waits until the head has changed
     after this revision, or until the seconds are over. It returns the revision of the last known
-    change, or the given revision. ``leave`` deletes an entry, even when a leader's lease is over
-    and ``etcd`` refuses all calls.
+    change, or the given revision. ``leave`` sends the deletion of an entry. It works even when a
+    leader's lease is over; all calls of ``etcd`` are refused then.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class EtcdTurns:
         return ModifiedAt(entry.key, entry.mod_revision)
 
     def leaving(self) -> tuple[Delete, ...]:
-        """Return the deletion of this writer's entry, for its append; empty without an entry."""
+        """Return the action by which an append deletes this writer's entry; empty without one."""
         return () if self._entry is None else (Delete(self._entry.key),)
 
     def appended(self) -> None:

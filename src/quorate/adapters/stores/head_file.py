@@ -6,8 +6,8 @@ when the writer records a head in the file, and refuses a shorter log (docs/adr/
 
 The file has two slots, which are written in turn. Each slot has a checksum, and a number that grows
 by one with each write. An interrupted write damages one slot only, and the other slot still has the
-previous head. A slot has its head as a checkpoint, which is signed if the ledger's key is beside
-the ledger.
+previous head. A slot stores its head as a checkpoint. The checkpoint is signed if the ledger's key
+is in a file beside the ledger.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HeadFile:
 
     @classmethod
     def open(cls, ledger: Path) -> Self | None:
-        """Return the head file of ``ledger``, or None if missing; raises like ``read_head``."""
+        """Return the head file of ``ledger``, or None; raises the errors of ``read_head``."""
         fd = _opened(ledger, os.O_RDWR)
         if fd is None:
             return None

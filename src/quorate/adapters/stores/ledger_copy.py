@@ -29,7 +29,7 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
 
     The copy has the blocks that ``source`` had at the beginning; other programs may write to
     ``source`` during the copy. ``secrets`` names the ``SECRETS`` to copy as well. Existing ledgers
-    are not changed; a failure leaves nothing at ``out``. Raises like ``copy_ledger``.
+    are not changed; a failure leaves nothing at ``out``. Raises the errors of ``copy_ledger``.
     """
     if is_file(source) and is_file(out):
         return copy_ledger(ledger_path(source), ledger_path(out), secrets=secrets)

@@ -5,7 +5,7 @@ the ledger's events, so they need not be stored. For each sink, etcd has a posit
 which every parcel was delivered or given up. A new leader makes the parcels after that position
 again, and delivers them. Parcels that the previous leader delivered beyond the position are sent
 again with the same key, so the receiver can drop them. Waiting parcels are in a temporary file on
-the leader's machine (docs/adr/0021).
+the leader's machine (docs/adr/0021). A line is a sequence of parcels that are delivered in order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ KEEP_S: Final = 1.0
 class _Position:
     """A sink's progress.
 
-    ``ends`` has the end of each block that the sink has read since its stored position, as a
-    sequence and the ledger's hash there.
+    ``ends`` has the end of each block that the sink has read since its stored position: the
+    sequence number of the block's last event, and the ledger's hash after this event.
     """
 
     kept: int
@@ -76,7 +76,7 @@ class EtcdOutbox:
         return cls(client, EtcdKeys(address.name), address.place, close=client.close)
 
     def cursor(self, sink: str) -> int:
-        """Return the sequence up to which ``sink`` has made parcels; see ``Outbox``."""
+        """Return the sequence number up to which ``sink`` has made parcels; see ``Outbox``."""
         self._begun(sink)
         return self._box.cursor(sink)
 
@@ -94,7 +94,7 @@ class EtcdOutbox:
         self._keep(sink)
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line, if it is due; see ``Outbox``."""
+        """Return the parcels that are due, at most the first of each line; see ``Outbox``."""
         return self._box.due(sink, now_ms, limit)
 
     def delivered(self, sink: str, key: str) -> None:

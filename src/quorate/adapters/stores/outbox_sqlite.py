@@ -124,13 +124,13 @@ class SqliteOutbox:
         return self._path
 
     def oldest_seq(self, sink: str) -> int | None:
-        """Return the sequence of the oldest waiting parcel of ``sink``; None if no parcel waits."""
+        """Return the sequence number of the oldest waiting parcel of ``sink``, or None."""
         with self._reading() as db:
             row = db.execute("SELECT min(seq) FROM parcel WHERE sink = ?", (sink,)).fetchone()
         return None if row[0] is None else int(row[0])
 
     def cursor(self, sink: str) -> int:
-        """Return the sequence up to which ``sink`` has made parcels; see ``Outbox``."""
+        """Return the sequence number up to which ``sink`` has made parcels; see ``Outbox``."""
         with self._reading() as db:
             return _cursor(db, sink)
 
@@ -163,7 +163,7 @@ class SqliteOutbox:
             db.execute("DELETE FROM done WHERE sink = ? AND seq < ?", (sink, oldest))
 
     def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
-        """Return the first parcel of each line, if it is due; see ``Outbox``."""
+        """Return the parcels that are due, at most the first of each line; see ``Outbox``."""
         with self._reading() as db:
             latest_ms = now_ms + BACK_OFF_MS_MAX
             found = db.execute(_DUE, (sink, now_ms, latest_ms, limit))
@@ -311,7 +311,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Translate errors about the file into errors of the ports that name the outbox."""
+    """Translate errors about the file into port errors whose messages name the outbox."""
     try:
         with translated(path):
             yield

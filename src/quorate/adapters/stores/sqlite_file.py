@@ -27,7 +27,7 @@ APPLICATION_ID: Final = 0x51554F52  # "QUOR"
 LAYOUT: Final = 1
 BUSY_SECONDS_MAX: Final = 5.0
 NEEDED_BYTES: Final = 256 * 1024
-"""The free space that a check requires: more than a commit of a few requests needs."""
+"""The free space that ``check_writable`` requires: more than a commit of a few requests needs."""
 _SCHEMA: Final = (
     """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
         count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",

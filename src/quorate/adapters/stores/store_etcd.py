@@ -293,10 +293,10 @@ class EtcdStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``.
+        """Store ``payload`` as the state at ``head``, and the archived runs ``ended``.
 
-        Then whole segments of blocks up to ``head`` move to the archive. If this fails, the
-        snapshot is kept, and the blocks move with a later snapshot.
+        See ``EventStore``. Then whole segments of blocks up to ``head`` move to the archive. If
+        this fails, the snapshot is kept, and the blocks move with a later snapshot.
         """
         self._check_writable()
         with translated(self._address.local):
@@ -328,7 +328,7 @@ class EtcdStore:
         return self._archive.run(name, upto_seq)
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        """Return (sequence number of the submission, name) of archived runs; see ``EventStore``."""
         return self._archive.names(query)
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

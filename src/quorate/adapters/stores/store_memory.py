@@ -34,7 +34,7 @@ class MemoryStore:
         return self._blocks[-1].head if self._blocks else GENESIS
 
     def kept_end(self) -> Checkpoint | None:
-        """Return None: nothing but the blocks records where the log ends."""
+        """Return None: only the blocks themselves show where the log ends."""
         return None
 
     def verified_head(self) -> Head:
@@ -77,7 +77,10 @@ class MemoryStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        """Store ``payload`` as the state at ``head``, and the archived runs ``ended``.
+
+        See ``EventStore``.
+        """
         known = None if self._snapshot is None else self._snapshot[0].seq
         if base_seq and known != base_seq:
             raise StoreError(f"the stored snapshot is not the one at sequence {base_seq}")
@@ -103,7 +106,7 @@ class MemoryStore:
         return row if archived_seq <= upto_seq else None
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        """Return (sequence number of the submission, name) of archived runs; see ``EventStore``."""
         return [(row.seq, row.name) for row in self.archived_rows(query)]
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

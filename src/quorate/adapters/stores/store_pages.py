@@ -26,9 +26,9 @@ PAGE_BLOCKS: Final = 128
 class PagedReader:
     """A read-only ``EventStore`` that ends where the ledger ended when the reader was created.
 
-    If ``is_archive_kept``, the first look-up opens a connection to the archive, which stays open
-    until ``close``. Only the thread of the first look-up may use this connection. Otherwise each
-    look-up opens and closes a connection.
+    If ``is_archive_kept``, the first look-up of an archived run opens a connection to the archive,
+    which stays open until ``close``. Only the thread of the first look-up may use this connection.
+    If not ``is_archive_kept``, each look-up opens and closes a connection.
     """
 
     is_shared = False
@@ -109,7 +109,7 @@ class PagedReader:
         return self._archive.run(name, upto_seq)
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        """Return (sequence number of the submission, name) of archived runs; see ``EventStore``."""
         return self._archive.names(query)
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:

@@ -232,7 +232,10 @@ class SqliteStore:
         *,
         base_seq: int = 0,
     ) -> None:
-        """Store ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        """Store ``payload`` as the state at ``head``, and the archived runs ``ended``.
+
+        See ``EventStore``.
+        """
         if self._lock is None:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
         self._archive.save(head, payload, ended, base_seq=base_seq)
@@ -256,7 +259,7 @@ class SqliteStore:
         return self._archive.run(name, upto_seq)
 
     def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
-        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        """Return (sequence number of the submission, name) of archived runs; see ``EventStore``."""
         return self._archive.names(query)
 
     def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
@@ -314,7 +317,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit the changes of the body, or roll all of them back."""
+        """Commit the changes made in the ``with`` block; roll all of them back if it raises."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -1,8 +1,8 @@
-"""Chooses which jobs run under each baseline, a scheduler from the literature.
+"""Chooses the running jobs of each baseline. A baseline is a scheduler from the literature.
 
 The baselines are EASY backfill, shortest remaining time, least attained service and priority. Each
-baseline is greedy, and knows only the total number of GPUs. Among equal jobs the one that was
-submitted first comes first, then the order is by name.
+baseline is greedy, and knows only the total number of GPUs. Of two equal jobs, the job that was
+submitted first goes first. If both were submitted at one instant, the order is by name.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class EasyBackfill:
     """First come, first served, with EASY backfill (Lifka, JSSPP 1995).
 
     The first job that does not fit gets a reservation at the time by which enough running jobs will
-    have reached their time limits. A later job starts before the first if it ends by that time, or
-    if it needs only GPUs that the reservation leaves free. No job is stopped.
+    have reached their time limits. Any job behind it in the queue starts at once if it will end by
+    that time, or if it needs only GPUs that the reservation leaves free. No job is stopped.
     """
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
@@ -57,7 +57,7 @@ class EasyBackfill:
 
 
 def _limit_ms(each: Live, now_ms: int) -> int:
-    """Return when a running job reaches its time limit; this baseline never stops a job before."""
+    """Return when a running job reaches its time limit; this baseline never stops a running job."""
     done_ms = each.job.duration_ms - each.left_ms
     return now_ms + each.job.estimate_ms - done_ms
 
@@ -88,7 +88,7 @@ class Preemptive:
     order: Callable[[Live], tuple[object, ...]]
 
     def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
-        """Return the jobs that fit, taken in this order."""
+        """Return the jobs that fit, taken in the order of the field ``order``."""
         del now_ms
         return greedy(self.order, live, gpus)
 
@@ -102,8 +102,8 @@ class Preemptive:
 class LeastAttainedService:
     """Two queues by attained GPU time (discretised 2D-LAS of Tiresias, NSDI 2019).
 
-    A job is in the first queue until it has had ``queue_gpu_ms``. Each queue is first come, first
-    served.
+    A job is in the first queue until it has had the GPU time ``queue_gpu_ms``. Each queue is first
+    come, first served.
     """
 
     queue_gpu_ms: int = LAS_QUEUE_GPU_MS

@@ -204,7 +204,7 @@ def _stop(each: Live, until_ms: int) -> None:
 
 
 def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
-    """Return the earliest of ``others`` and of the ends of running jobs; None if all are None."""
+    """Return the earliest of ``others`` and of the ends of running jobs; None if there is none."""
     ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
     return min([*ends, *(each for each in others if each is not None)], default=None)
 

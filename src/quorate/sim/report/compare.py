@@ -29,7 +29,8 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """The least number of seeds of a comparison."""
 WARM_UP: Final = 0.1
-"""The default warm-up, as a part of the time of submissions; figures leave out its jobs."""
+"""The default length of the warm-up, as a part of the time from the first to the last submission.
+Figures leave out the jobs that were submitted in the warm-up."""
 RESAMPLES: Final = 10_000
 BOOTSTRAP_SEEDS: Final = 10
 """The least number of seeds for which the bootstrap interval alone is wide enough."""
@@ -154,9 +155,10 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
 
 
 def window_of(outcome: Outcome, *, warm_up: float) -> Window:
-    """Return the time from the first to the last submission, without its first part ``warm_up``.
+    """Return the time from the first to the last submission, without the warm-up at its beginning.
 
-    If all runs were submitted at once, the window is the whole outcome.
+    ``warm_up`` is the length of the warm-up, as a part of this time. If all runs were submitted at
+    once, the window is the whole outcome.
     """
     submitted = [run.submitted_ms for run in outcome.runs]
     if not submitted or min(submitted) == max(submitted):

@@ -62,8 +62,8 @@ class ForecastScore:
 class Unscored:
     """How many runs have no forecast, by reason.
 
-    ``unforeseen`` runs had no planned start, ``at_once`` runs started immediately, and
-    ``in_rounds`` runs are in pools of rounds.
+    ``unforeseen`` counts runs that had no planned start, ``at_once`` counts runs that started
+    immediately, and ``in_rounds`` counts runs of pools that share in rounds.
     """
 
     unforeseen: int = 0
@@ -197,6 +197,10 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _loss(late_ms: int, part: int, of: int) -> float:
-    """Return the loss, in seconds, of a start ``late_ms`` after its quantile ``part / of``."""
+    """Return the loss, in seconds, of a forecast whose run started ``late_ms`` after it.
+
+    The forecast is the quantile ``part / of`` of the start. If ``late_ms`` is negative, the run
+    started early.
+    """
     weight = part if late_ms > 0 else of - part
     return abs(late_ms) * weight / of / SECOND_MS

@@ -111,7 +111,10 @@ class Metrics:
 
 
 def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
-    """Return the window of all of ``outcome`` except its first part ``warm_up`` (0 to below 1)."""
+    """Return the window of all of ``outcome``, without the warm-up at its beginning.
+
+    ``warm_up`` is the length of the warm-up, as a part of the whole time: from 0 to below 1.
+    """
     assert 0 <= warm_up < 1, warm_up
     span_ms = outcome.ended_ms - outcome.started_ms
     return Window(from_ms=outcome.started_ms + int(span_ms * warm_up), to_ms=outcome.ended_ms)
@@ -249,7 +252,10 @@ def _by(
 
 
 def _share_gap(outcome: Outcome, window: Window) -> float | None:
-    """Return the mean over time of half the sum of the owners' distances from their targets."""
+    """Return the gap between the owners' shares and their targets, averaged over time.
+
+    At each instant, the gap is half the sum of |share - target| over all owners.
+    """
     if not outcome.shares_targets or window.to_ms <= window.from_ms:
         return None
     edges = edges_of(window.from_ms, window.to_ms, SHARE_PARTS)

@@ -29,7 +29,7 @@ _NO_PRICES: Mapping[str, float] = {}
 _ESTIMATED: Final = ("finish_time_fairness", "lost_gpu_hours")
 """The figures that are estimates, because they depend on checkpoints."""
 _TAKES_OVER: Final = frozenset((e.StartReason.HANDOVER, e.StartReason.SWAP))
-"""The reasons for new leases with which a run continues without a stop."""
+"""A run continues without a stop if its new lease started for one of these reasons."""
 
 
 def outcome_of_ledger(
@@ -42,8 +42,8 @@ def outcome_of_ledger(
 ) -> Outcome:
     """Return the outcome of ``events``, which are a whole ledger, up to ``now_ms``.
 
-    If ``now_ms`` is None, it is the time of the last event. ``prices`` are per GPU and hour of each
-    flavor; a flavor without a price costs nothing.
+    If ``now_ms`` is None, it is the time of the last event. ``prices`` has the price of a GPU
+    for an hour, by flavor; a flavor without a price costs nothing.
     """
     book, waits = _Book(), WaitBook()
     for event in events:
@@ -341,7 +341,7 @@ def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float
 
 
 def _work(story: _Story) -> tuple[int, float, float]:
-    """Return the run's duration alone, the work it asked for, and the work it has done.
+    """Return the run's duration when it works alone, the work it asked for, and its done work.
 
     For a run that does not count steps, the done work is the time it worked, less the estimated
     loss; a completed run has done all of its work.

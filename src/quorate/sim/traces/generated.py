@@ -19,7 +19,8 @@ from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
 DAY_SWING: Final = 0.8
-"""Diurnal arrivals are more frequent at noon, and rarer at midnight, by this part of the mean."""
+"""The rate of diurnal arrivals is above its mean at noon, and below its mean at midnight, by this
+part of the mean."""
 JOBS_MAX: Final = 1_000_000
 
 

@@ -77,7 +77,7 @@ def differences(was: Outcome, now: Outcome) -> Differences:
 
 
 def first_difference(was: Sequence[Event], now: Sequence[Event]) -> int | None:
-    """Return the sequence of the first event that differs; None if all events are the same."""
+    """Return the number of the first event that differs; None if all events are the same."""
     for seq, (one, other) in enumerate(zip_longest(was, now), start=1):
         if one != other:
             return seq

@@ -348,7 +348,7 @@ def _wake() -> bool:
 def _parted(
     blocks: Sequence[Sequence[e.Event]], at_ms: int
 ) -> tuple[list[Sequence[e.Event]], list[Sequence[e.Event]], int]:
-    """Return the blocks up to ``at_ms``, the later blocks, and the first later sequence."""
+    """Return the blocks up to ``at_ms``, the later blocks, and the first later event's number."""
     before: list[Sequence[e.Event]] = []
     after: list[Sequence[e.Event]] = []
     seq = 0

@@ -17,7 +17,7 @@ from quorate.sim.whatif.recorded_work import LATER
 class Wipe:
     """A wipe of a node by ``actor``, ``after_ms`` after the claim left the node.
 
-    ``seq`` is the sequence of the event that records the wipe.
+    ``seq`` is the sequence number of the event that records the wipe.
     """
 
     after_ms: int
@@ -28,7 +28,7 @@ class Wipe:
 
 
 class ClaimedNodes:
-    """The claim and the node of each open lease of a claim, folded from events."""
+    """For each open lease of a claim: the claim, and the node. Derived from events, one by one."""
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[str, str]] = {}

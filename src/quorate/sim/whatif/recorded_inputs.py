@@ -45,7 +45,7 @@ from quorate.sim.whatif.recorded_claims import RecordedClaims
 # Each type of event must be in exactly one of these lists. So a fork cannot overlook the requests
 # of a type that is added later.
 DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
-"""Declarations of documents, and changes of owners."""
+"""Events that record a document (the YAML that a user applied), or a request about an owner."""
 
 REQUESTS = (
     e.BudgetFellBack
@@ -115,7 +115,7 @@ class CannotForkError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedInput:
-    """A command from outside, its instant, its actor, and the sequence of its first event."""
+    """A command from outside, its instant, its actor, and the number of its first event."""
 
     at_ms: int
     seq: int
@@ -141,7 +141,7 @@ def inputs_of(
 ) -> list[RecordedInput]:
     """Return the commands that caused the events of ``blocks``, in order.
 
-    Each of ``blocks`` is a pair: the sequence of the block's first event, and the block's events.
+    Each of ``blocks`` is a pair: the sequence number of the block's first event, and its events.
     ``owners`` has the owners that existed before ``blocks``.
 
     If a person's block records no known command, the person's command changed nothing, and the
@@ -264,7 +264,10 @@ def _is_with(event: e.Event, before: DECLARED) -> bool:
 
 
 def _is_reasoned(event: DECLARED) -> bool:
-    """Return whether a declaration has a reason: requests about owners have one, documents none."""
+    """Return whether ``event`` has a reason.
+
+    A request about an owner has a reason; a document has none.
+    """
     return isinstance(event, e.OwnerApplied) and bool(event.reason)
 
 

@@ -21,7 +21,7 @@ from quorate.model.specs import Run
 from quorate.sim.whatif.recorded_speeds import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
-"""The sequence of events that the ledger does not have; it sorts after all recorded sequences."""
+"""A sequence number for events that the ledger does not have; it is above all recorded numbers."""
 UNSTATED_MS: Final = HOUR_MS
 """The assumed duration of a run that never started and declared no duration."""
 _NO_WORK: Final = (e.Role.SPARE, e.Role.CLAIM)
@@ -32,9 +32,9 @@ class Effort:
     """The work of one run: the work of its ended leases and of its open leases.
 
     ``open`` has the start and the work per millisecond of each open lease. ``by_hand`` is True if
-    people, not an executor, ended the run. ``over`` has the instant and the sequence of the event
-    with which the run ended. ``was_idle`` is True if the run had no lease at its end, as between
-    rounds.
+    people, not an executor, ended the run. ``over`` has the instant and the sequence number of
+    the event with which the run ended. ``was_idle`` is True if the run had no lease at its end, as
+    between rounds.
     """
 
     spec: Run
@@ -137,7 +137,7 @@ class Lengths:
     told: Mapping[str, ToldSteps]
     """For each run that reported steps, each count of steps and the work done by then."""
     stops: Mapping[str, tuple[int, int]]
-    """For each lease that was stopped: how long its stop took, and the sequence of its end."""
+    """For each stopped lease: how long the stop took, and the sequence number of its end."""
     usual_stop_ms: int
     end_ms: int
 
