@@ -1,4 +1,4 @@
-"""The clock guard: it stops deciding when the wall clock differs from the steady clock.
+"""The clock guard: it makes the service stop deciding when two clocks of the machine differ.
 
 A decision gets its time from the wall clock, and the time in the ledger never runs back. If the
 wall clock were 45 days ahead for only five seconds, leases and windows would end permanently. So

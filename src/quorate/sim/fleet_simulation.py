@@ -429,8 +429,9 @@ class FleetPlay:
         """Return ``run`` with its real work and losses, which the ledger does not record.
 
         The trace has the whole work of the run, and the simulated machine room has the work that
-        was done or lost. The deadline is the job's ``slo`` times its duration. The run does not
-        declare this deadline, because a run is refused if its declared deadline cannot be met.
+        was done or lost. The deadline comes ``slo`` times the job's duration after the submission.
+        The run does not declare this deadline, because a run is refused if its declared deadline
+        cannot be met.
         """
         job, account = self._jobs[run.name], account or WorkAccount()
         _, _, work_ms = needs_of(self.fleet, job)

@@ -366,7 +366,8 @@ class Play:
             self._check_length(job)
             rows: list[Row] = [(job.name,)]
             if self.setting.has_pairs and rules.starts_pairs_at_zero:
-                # Without this rule, a pair joins when an allocation first gives it a share.
+                # Without this rule, a pair enters the book with the first allocation that gives it
+                # a share.
                 rows += [(other, job.name) for other in self._left if self._fit(other, job)]
             self._left[job.name] = job.steps
             self._book = joined(self._book, rows, rules)

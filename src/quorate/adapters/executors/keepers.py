@@ -65,7 +65,10 @@ def run_folder(root: Path, name: str) -> Path:
 
 
 def job_place(root: Path, name: str) -> Path:
-    """Return the folder of a run's files that its processes may access as another system user."""
+    """Return the folder of a run whose work runs as another system user.
+
+    The folder has the files that the work may access.
+    """
     return root / JOBS / name
 
 

@@ -66,8 +66,8 @@ class Book:
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Apply the orders of one commit; return the runs that they change.
 
-        ``before`` has the last orders of runs. If the book does not know a run after a restart,
-        these orders show which life the run continues.
+        ``before`` has the orders that were last written for each run. After a restart, the book
+        does not know the runs; these orders then show which life a run continues.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:

@@ -130,7 +130,7 @@ class _Story:
         self.preemptions += not self.open
 
     def got(self, event: e.LeaseStarted) -> None:
-        """Start a lease; if the run only continues with the lease, it was not preempted before."""
+        """Enter a new lease; if the run only continues with it, take the last preemption back."""
         if self.started_ms is None:
             self.started_ms = event.start_ms
         if not self.open:
