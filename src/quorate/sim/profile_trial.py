@@ -34,7 +34,8 @@ class Trial:
 class TrialRow:
     """A match: the estimator took the known type ``like`` as most similar to the type ``type``.
 
-    ``distance`` is the distance of the two types. Both are None if no known type was found.
+    ``distance`` is the distance between the two types. If no known type was found, ``like`` and
+    ``distance`` are None.
     """
 
     type: JobType

@@ -20,9 +20,8 @@ class Truth:
     on GPUs of several nodes. On other flavors the run has full speed. ``kind`` is the run's type of
     job, if known. ``paired_ppm`` has the run's speed on a flavor when it shares GPUs with a run of
     a listed type. When the run shares GPUs with any other run, its speed is ``shared_ppm``
-    millionths of its speed alone. The run
-    reports its steps after each ``tells_every_ms`` of work; 0 means that its steps are known at any
-    time.
+    millionths of its speed alone. The run reports its steps after each ``tells_every_ms`` of work;
+    0 means that its steps are known at any time.
     """
 
     work_ms: int

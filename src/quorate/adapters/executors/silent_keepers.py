@@ -35,7 +35,7 @@ class SilentKeepers:
         self._last_s: dict[str, float] = {}
 
     def look(self, name: str, wanted: Wanted, *, now_s: float, now_ms: int) -> bool:
-        """Kill a run's keeper if it is silent and its work is overdue; return whether it was."""
+        """Kill a keeper that is silent and whose work is overdue; return whether it was killed."""
         if not self._keepers.has_unread(name):
             self.forget(name)
             return False

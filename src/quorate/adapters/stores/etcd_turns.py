@@ -74,8 +74,8 @@ class EtcdTurns:
 
     ``until_moved`` takes a revision and a number of seconds. It waits until the head has changed
     after this revision, or until the seconds are over. It returns the revision of the last known
-    change, or the given revision. ``leave`` sends the deletion of an entry. It works even when a
-    leader's lease is over; all calls of ``etcd`` are refused then.
+    change, or the given revision. ``leave`` sends the deletion of an entry. Unlike the
+    calls of ``etcd``, it works even when a leader's lease is over.
     """
 
     def __init__(

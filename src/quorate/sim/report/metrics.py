@@ -254,7 +254,8 @@ def _by(
 def _share_gap(outcome: Outcome, window: Window) -> float | None:
     """Return the gap between the owners' shares and their targets, averaged over time.
 
-    At each instant, the gap is half the sum of |share - target| over all owners.
+    The window is divided into short parts. The gap in one part is half the sum of |share - target|
+    over all owners.
     """
     if not outcome.shares_targets or window.to_ms <= window.from_ms:
         return None

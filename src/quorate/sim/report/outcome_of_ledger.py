@@ -341,7 +341,7 @@ def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float
 
 
 def _work(story: _Story) -> tuple[int, float, float]:
-    """Return the run's duration when it works alone, the work it asked for, and its done work.
+    """Return the run's duration when it works alone, its requested work, and the work it has done.
 
     For a run that does not count steps, the done work is the time it worked, less the estimated
     loss; a completed run has done all of its work.
