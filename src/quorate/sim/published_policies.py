@@ -142,7 +142,7 @@ class PublishedGandiva:
         self._partner |= dict.fromkeys(alone, None)
 
     def _gain(self, row: Row) -> float:
-        """Return the sum, over both jobs and all flavors, of rate in the pair divided by rate alone.
+        """Return the sum, over both jobs and all flavors, of rate in the pair / rate alone.
 
         Return 0 if one of the jobs makes no progress in the pair on some flavor.
         """

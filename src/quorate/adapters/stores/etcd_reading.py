@@ -112,7 +112,7 @@ class EtcdReader:
         return blocks
 
     def _hot_from(self) -> int:
-        """Return the height of the first block in etcd, according to the list of segments read last."""
+        """Return the height of the first block in etcd, according to the segments last read."""
         return self._segments[-1].last_height + 1 if self._segments else 1
 
     def _segment_with(self, height: int) -> Segment | None:
