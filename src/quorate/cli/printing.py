@@ -37,7 +37,10 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Run the block, which prints; an error of printing says what was recorded (``done``)."""
+    """Run the block, which prints; if printing fails, the error ends with ``done``.
+
+    ``done`` says what was recorded before.
+    """
     try:
         yield
     except BrokenPipeError:

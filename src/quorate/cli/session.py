@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from quorate.client.contexts import Target
 
 NAMES_MAX: Final = 3
-"""How many of the runs whose work keeps a command from writing are named in the error, at most."""
+"""If the work of some runs keeps a command from writing, how many of them the error names."""
 
 
 def clock_of(settings: Settings) -> Clock:

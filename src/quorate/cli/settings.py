@@ -19,7 +19,7 @@ CSV: Final = "csv"
 """The additional output format of commands whose response fits a spreadsheet."""
 ACTOR_CHARS_MAX: Final = 256
 KEY_CHARS_MAX: Final = 240
-"""The maximal length of a key.
+"""The maximal length of an idempotency key on the command line.
 
 A service takes 255 characters, and a command with several requests adds a number to each key.
 """

@@ -172,9 +172,10 @@ class Client(Asker, Methods):
         pool: str | None = None,
         reservations: bool = False,
     ) -> Iterator[Event]:
-        """Yield events as they are recorded, from sequence ``from_`` on; by default from now on.
+        """Yield events as they are recorded, by default from now on.
 
-        After a lost connection the client reconnects; no event is lost or repeated.
+        ``from_`` is the sequence number of the first event. After a lost connection the
+        client reconnects; no event is lost or repeated.
         """
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 

@@ -101,7 +101,7 @@ def exchange(
 
 
 FIRST: Final = "first"
-"""The field of a streaming operation that gives the first sequence or line."""
+"""The field of a streaming operation for the first sequence number, or the first line."""
 LINES: Final = "lines"
 """The type of stream messages that hold lines of output."""
 WATCH_PAUSE_S: Final = 0.1
@@ -152,12 +152,15 @@ def _event(message: Message, cursor: int | None) -> dict[str, Any] | None:
 
 
 def _part_of(tree: dict[str, Any]) -> tuple[int, int]:
-    """Return the sequence of an event or notice, and the number of the notice, from 1."""
+    """Return the sequence number of an event or notice, and the notice's number in its event.
+
+    The first notice of an event has the number 1.
+    """
     return int(tree["seq"]), 1 + int(tree.get("part", 0))
 
 
 def _moved(message: Message, cursor: int | None) -> int | None:
-    """Return the cursor after ``message``, whose id is the last sequence that was read."""
+    """Return the cursor after ``message``, whose id is the last sequence number."""
     if not message.id.isdecimal():
         return cursor
     return max(cursor or 0, int(message.id))

@@ -151,7 +151,7 @@ def prefix(command: Sequence[str]) -> str:
 
 
 class NoFlavorError(ValueError):
-    """The flavor was not given, and the fleet has none or several."""
+    """The flavor was not given, and the fleet does not have exactly one flavor."""
 
 
 def only_flavor(statuses: Sequence[Mapping[str, Any]]) -> str:

@@ -116,7 +116,10 @@ def _checked_address(text: str) -> str:
 
 
 def checked_token(text: str) -> str:
-    """Return the token without blanks around it; raises ``BadPlaceError`` without the token."""
+    """Return the token without blanks around it; raises ``BadPlaceError`` if it is not valid.
+
+    The text of the error does not contain the token.
+    """
     found = text.strip()
     if not found:
         raise BadPlaceError("the token is empty; give the one that was issued to you")

@@ -33,7 +33,7 @@ def untrusted(error: BaseException, server: str) -> UntrustedError | None:
 
 
 def unconnected(error: BaseException, server: str, *, is_late: bool) -> UnreachableError:
-    """Return the error of a failed connection; ``is_late`` if connecting timed out."""
+    """Return the error of a failed connection; ``is_late`` is true if connecting timed out."""
     if _cause(error, socket.gaierror) is not None:
         return UnknownHostError(f"the host name in {server} is unknown; check the server's address")
     if is_late:
@@ -53,7 +53,7 @@ def unanswered(server: str, within_s: float) -> UnreachableError:
 
 
 def cut_off(error: Exception, server: str) -> UnreachableError:
-    """Return the error of a request without a response, or with one that is not HTTP."""
+    """Return the error of a request that got no response, or a response that is not HTTP."""
     return UnreachableError(
         f"{server} closed the connection or does not speak HTTP ({_plain(error)}); try "
         "again, and check the address: http or https, host and port",

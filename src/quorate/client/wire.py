@@ -31,7 +31,7 @@ PROBLEM: Final = "application/problem+json"
 STREAM: Final = "text/event-stream"
 BODILESS: Final = ("GET", "DELETE")
 SHOWN_MAX: Final = 200
-"""How many characters of an unexpected response an error shows."""
+"""The most characters of an unexpected response that an error message quotes."""
 RETRY_AFTER_S_MAX: Final = 3_600.0
 _BODY: Final = msgspec.json.Encoder(decimal_format="number")
 

@@ -13,9 +13,12 @@ from quorate.views.exits import CommandError
 LINE_CHARS_MAX: Final = 1_000
 """How many characters one fault has at most; a longer text loses its middle."""
 LINES_CHARS_MAX: Final = 65_536
-"""How many characters all faults have together at most; faults that do not fit are counted."""
+"""The most characters of all faults of an error together; faults that do not fit are counted."""
 _HEAD_CHARS: Final = 600
-"""How many characters of the beginning are kept: it names the field, and the end has the remedy."""
+"""How many characters at the beginning of a text that is too long are kept.
+
+The beginning names the field. Of the end, which has the remedy, as much as fits is kept.
+"""
 
 
 def in_bounds(error: CommandError) -> CommandError:

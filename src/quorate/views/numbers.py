@@ -37,6 +37,6 @@ def micros_number(micros: int) -> Number:
 
 
 def share_number(parts: int) -> Decimal:
-    """Return parts of ``ONE`` as a number with six decimals, rounded half up."""
+    """Return ``parts / ONE`` as a number with six decimals, rounded half up."""
     micros = (2 * parts * MICROS + ONE) // (2 * ONE)
     return Decimal(f"{micros // MICROS}.{micros % MICROS:06d}")

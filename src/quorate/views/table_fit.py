@@ -55,7 +55,10 @@ def fitted(lines: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _is_row(line: str, titles: Sequence[_Span]) -> bool:
-    """Return whether ``line`` has, below each title, a cell that begins or ends with the title."""
+    """Return whether ``line`` has a cell below each title.
+
+    The cell must begin in the same column as the title, or end in the same column.
+    """
     return bool(line.strip()) and all(
         not line[title.start - len(GAP) : title.start].strip()
         or (not line[title.end : title.end + len(GAP)].strip() and line[title.end - 1 :][:1] != " ")

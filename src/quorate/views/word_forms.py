@@ -26,7 +26,7 @@ _HUNDREDTH_MS = HOUR_MS // 100
 _UNITS = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS))
 
 IF_DECLARED: Final = "if running work ends when declared"
-"""The condition of every start without a conflict."""
+"""The words for the condition on which every planned start without a conflict depends."""
 
 
 def hours(gpu_ms: int) -> str:
@@ -175,7 +175,10 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""Maps a code to what a place lacks: GPUs that are paid for, or free GPUs. It may lack both."""
+"""Maps a code to the kind of GPUs that a place lacks: GPUs that are paid for, or free GPUs.
+
+A code that is not in the map leaves the kind open: the place may lack both.
+"""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:

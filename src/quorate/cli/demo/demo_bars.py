@@ -74,7 +74,7 @@ def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False
 
 
 def _words(count: Counter[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield how many GPUs and spares each owner has, then how many GPUs are free and are lost."""
+    """Yield how many GPUs and spares each owner has, then the numbers of free and lost GPUs."""
     for name in names:
         spare, works = count[name[0]], count[name[0].upper()]
         if spare + works:

@@ -24,7 +24,7 @@ from quorate.operations.resources.resource_operations import ListRuns
 from quorate.views.exits import CommandError, Exit
 
 RUNS_MAX: Final = 500
-"""How many runs of each phase are requested at most; if there are more, these are the newest."""
+"""How many runs of each phase are requested, at most: the newest runs of the phase."""
 KEYS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"}
 _SEQUENCE: Final = re.compile(rb"(\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z]))|(\x1b|[^\x1b]+)")
 """Matches a key that sends several bytes, such as an arrow; Esc alone; or letters."""

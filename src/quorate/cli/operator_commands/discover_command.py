@@ -19,7 +19,7 @@ _REMEDIES: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "get a new token or certificate for the user of the kubeconfig",
     HTTPStatus.FORBIDDEN: "allow the user of the kubeconfig to list nodes",
 }
-"""Maps the HTTP status with which an API server refuses to list nodes to the remedy."""
+"""The remedy for each HTTP status with which an API server may refuse to list nodes."""
 
 
 @click.command(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _REFUSALS_MAX: Final = 5
 """How many refused jobs are printed, at most, with the reason of each refusal."""
 _PAUSE_MAX_S: Final = 10 * 365 * 86_400
-"""The longest simulated time of the production engine, in seconds."""
+"""The latest simulated time of a pause, in seconds; the production engine simulates no longer."""
 _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "--processes"}
 
 
@@ -225,7 +225,10 @@ def _trace_in(file: str | None) -> str | None:
 
 
 def _asked(file: str | None, given: dict[str, Any], **assumed: str) -> Scenario:
-    """Return the scenario of file and options; the values of ``assumed`` replace the file's."""
+    """Return the scenario that the file and the options ``given`` describe.
+
+    The values of ``assumed`` take precedence over those of the file.
+    """
     from quorate.cli.simulation.scenario_file import tree_in
     from quorate.sim.scenario import scenario_of
 

@@ -49,7 +49,7 @@ def write_report(
     parquet: str | None,
     comparison: Comparison | None = None,
 ) -> None:
-    """Write each file of a report whose name is given; existing files are not changed."""
+    """Write those files of a report for which a name is given; existing files are not changed."""
     if html is not None:
         write_new(html, [html_report(outcomes, title=title, comparison=comparison)])
     if csv is not None:

@@ -116,7 +116,10 @@ def named_lines(
     has_head: bool,
     between: str | None = None,
 ) -> list[str]:
-    """Return ``rows`` with ``columns``, separated by ``between``, or aligned if it is None."""
+    """Return ``rows`` as lines; in each line, ``between`` separates the values.
+
+    If ``between`` is None, the values are aligned in columns.
+    """
     grid = [[field.value(row) for field, _ in columns] for row in rows]
     heads = [[field.title for field, _ in columns]] if has_head else []
     if between is not None:

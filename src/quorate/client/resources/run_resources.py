@@ -64,7 +64,10 @@ class RunArray(Fields):
 
 
 class RunMail(Fields):
-    """The mail address for notices of a run; if ``kinds`` is empty, for notices of its end."""
+    """The mail address for notices of a run, and the kinds of these notices.
+
+    If ``kinds`` is empty, only notices of the end of the run are sent.
+    """
 
     to: str
     kinds: tuple[str, ...]
@@ -154,14 +157,14 @@ class RunSpec(Fields):
 
 
 class TierFunding(Fields):
-    """The part that the payers of one tier pay for."""
+    """The part of a run that the payers of one tier pay for."""
 
     gpus: int
     spent_gpu_ms: int
 
 
 class PayerFunding(Fields):
-    """The amounts that one envelope pays."""
+    """The amounts that one envelope pays for a run."""
 
     envelope: str
     tier: str

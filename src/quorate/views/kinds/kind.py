@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of resource. ``names`` lists the resources; ``rows`` and ``trees`` render named ones.
+    """A kind of resource. ``names`` returns the names of all resources of this kind.
 
-    ``called_by`` returns the resources that match a name, without listing all resources.
+    ``rows`` and ``trees`` render the resources with given names. ``called_by`` returns
+    the resources that match a name, without listing all resources.
     """
 
     called: Called

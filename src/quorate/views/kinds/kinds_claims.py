@@ -54,7 +54,7 @@ def _called(moment: Moment, name: str) -> list[str]:
 
 
 def _nodes(moment: Moment, name: str) -> list[str]:
-    """Return the nodes that the claim has, or that were not wiped after the claim, by name."""
+    """Return the nodes that the claim has or that were not wiped after it, sorted by name."""
     return sorted(node for node, known in moment.view.unwiped.items() if known.claim == name)
 
 

@@ -114,7 +114,7 @@ def island_keys(moment: Moment) -> dict[str, IslandKey]:
 
 
 def largest_group(moment: Moment, island: Island) -> int:
-    """Return the most GPUs that one group could get in this domain now."""
+    """Return the most GPUs that one group could get on ``island`` now."""
     if not moment.view.pools[island.key.pool].whole_nodes:
         return island.gpus_free
     return sum(

@@ -236,7 +236,10 @@ CAP = Kind(
 
 
 def _named_charges(moment: Moment, records: Iterable[RunRecord]) -> dict[str, Charge]:
-    """Return the charges of ``records`` by ``run/payer/tier``, for each run in order of payment."""
+    """Return the charges of ``records`` by their names, ``RUN/PAYER/TIER``.
+
+    The charges of each run are in the order of payment.
+    """
     found = {}
     for record in records:
         for charge in charges_of(moment, record):

@@ -157,9 +157,10 @@ _SHARE_COLUMNS = (
 
 
 def shares_text(moment: Moment, name: str) -> str:
-    """Return an owner's target, its shares by flavor, its budget of hours and the last threshold.
+    """Return an owner's target, its shares by flavor, and its budget of hours.
 
-    Shares and budgets only order the queue; they stop no run.
+    The text also has the threshold that the owner's usage crossed last. Shares and budgets only
+    order the queue; they stop no run.
     """
     owner, scores = moment.view.owners[name], Scores(moment.view, moment.now_ms)
     shares = _shares(moment, name, scores)

@@ -70,8 +70,8 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
     """Return a run's planned start as texts: the time until then, the confidence, and the instant.
 
-    A text is ``-`` if it is unknown. If ``reason`` is a recorded refusal, no start is computed for
-    the run, and the confidence is ``not planned``.
+    A text is ``-`` if it is unknown. If ``reason`` is a recorded refusal and the run has no planned
+    start, the confidence is ``not planned``.
     """
     if not _is_planned(moment, record, reason):
         is_behind = reason is not None and reason.as_of_ms is not None

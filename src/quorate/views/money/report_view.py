@@ -1,4 +1,4 @@
-"""Shows which source's figure is used for an owner's budget of hours, and since when. Pure."""
+"""Shows whose figure counts for an owner's budget of hours: the ledger's or a report's. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.views.numbers import hours_number
 from quorate.views.word_forms import since, told_text
 
 LEDGER = "ledger"
-"""The source of a figure if no accounting system reported a figure."""
+"""The name of the source if the ledger's own figure is used."""
 
 
 def source_of(report: ReportRecord | None) -> str:
@@ -19,7 +19,7 @@ def source_of(report: ReportRecord | None) -> str:
 
 
 def report_tree(report: ReportRecord | None) -> Tree | None:
-    """Return the report about an owner's budget, for programs; None if the owner has no link."""
+    """Return ``report`` for programs; None if the owner has no linked accounting system."""
     if report is None:
         return None
     return {
@@ -43,7 +43,10 @@ def _allowance(told: Allowance | None) -> Tree | None:
 
 
 def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
-    """Return for people whose figure is used, since when; empty if the owner has no link."""
+    """Return lines for people: the source whose figure is used, and since when it is used.
+
+    The result is empty if the owner has no linked accounting system.
+    """
     if report is None:
         return []
     when = since(report.since_ms, now_ms)

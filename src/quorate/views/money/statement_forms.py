@@ -112,7 +112,10 @@ def statement_csv(found: Statement) -> str:
 
 
 def _csv_rows(found: Statement) -> list[tuple[Cell, ...]]:
-    """Return a row for each envelope, use, loan and sum; its column ``record`` names the kind."""
+    """Return a row for each envelope, use, loan and sum.
+
+    The column ``record`` says which of these the row is.
+    """
     rows: list[tuple[Cell, ...]] = []
     for line in found.lines:
         amounts = (

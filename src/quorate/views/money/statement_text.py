@@ -89,7 +89,7 @@ def statement_text(month: Month, found: Statement, *, show_wide: bool) -> str:
 
 
 def _money(micros: int | None) -> str:
-    """Return a cost, which is a whole number of hundredths, with two decimals."""
+    """Return a cost with two decimals; a cost is always a whole number of hundredths."""
     if micros is None:
         return "-"
     cents = micros // (MICROS // 100)

@@ -121,7 +121,10 @@ class TenantReport:
         }
 
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
-        """Return the remaining hours of each budget, the source of this figure, and since when."""
+        """Return the remaining hours of each budget, and the source of these numbers.
+
+        The source is either an accounting system or the ledger.
+        """
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)
         left = [

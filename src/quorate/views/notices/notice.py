@@ -22,11 +22,11 @@ from quorate.views.runs.event_text import conflict_of, run_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A notice. ``seq`` is the sequence of its event; ``part`` numbers the notices of one event.
+    """A notice. ``seq`` is the sequence number of its event.
 
-    ``user`` is empty if the notice is for the admins of ``owner``. ``run`` is empty if the notice
-    is about no run, or about several runs; ``facts`` names several runs. ``text`` can be understood
-    without the other fields.
+    ``part`` numbers the notices of one event. ``user`` is empty if the notice is for
+    the admins of ``owner``. ``run`` is empty if the notice is about no run, or about several runs;
+    ``facts`` names several runs. ``text`` can be understood without the other fields.
     """
 
     seq: int
@@ -59,7 +59,7 @@ class NoticeContent:
 
 
 class Known(Protocol):
-    """The constant fields of the runs and conflicts that the events name."""
+    """Looks up the constant fields of the runs and conflicts that events name."""
 
     def run(self, name: str) -> Run:
         """Return the run as it was submitted."""

@@ -27,7 +27,7 @@ from quorate.views.notices.notice import Known, NoticeContent
 from quorate.views.word_forms import gpus, odds_text, percent
 
 RUNS_NAMED_MAX: Final = 8
-"""How many runs the text and the facts of a notice name, at most; the conflict has all runs."""
+"""The most runs that the text and the facts of a notice name; the conflict lists all runs."""
 _WHY: Final = {
     CutStep.BACKFILL: "it used GPUs that were reserved for another run",
     CutStep.SPARE: "its spares were given up",
@@ -140,7 +140,10 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
 
 
 def _saving(declared: ConflictDeclared) -> str:
-    """Return until when the runs of a lottery can save work; some lotteries are drawn at once."""
+    """Return a sentence that says when the runs of a lottery can save their work.
+
+    They can save it until the draw; after an immediate draw, only the drawn runs need to save it.
+    """
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"
     return "A run that is drawn is stopped, with its checkpoint time to save its work"

@@ -80,10 +80,13 @@ _KINDS: Final = {
     "overdue": "",
     "reserved": "reservation",
 }
-"""Maps a regex group to the word before its one name; empty if the group is a list of names."""
+"""Maps each regex group to the word that precedes the name in the group.
+
+The word is empty if the group is a list of names without such a word.
+"""
 
 Called = Callable[[str, Sequence[str]], str]
-"""A function of the word before the names (empty for a list) and the names; returns new text."""
+"""Takes the word before a name, which is empty for a list, and the names; returns the new text."""
 
 
 def with_references(cause: str, called: Called) -> str:

@@ -87,7 +87,10 @@ def redacted_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
-    """Return why ``run`` has no reservation; ``WITHHELD`` if it follows a run that is hidden."""
+    """Return ``text``, the reason why ``run`` has no reservation, if the caller may see it.
+
+    The result is ``WITHHELD`` if ``run`` follows a run that the caller may not see.
+    """
     upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 

@@ -33,7 +33,7 @@ from quorate.views.reports.report_plots import (
 )
 
 DETAILED_MAX: Final = 4
-"""The first policies, up to this number, have their own plots of shares and of work by domain."""
+"""For how many policies, at most, the page has a plot of shares and a plot of work by domain."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #626b76; --rule: #e3e7ec;

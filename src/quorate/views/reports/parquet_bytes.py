@@ -148,7 +148,10 @@ _Field = tuple[int, int, int | str | bytes | _Items]
 
 
 def _fields(*fields: _Field) -> bytes:
-    """Encode a struct of (number, type, value); numbers increase by at most 15."""
+    """Encode a struct; each of ``fields`` is its number, its type and its value.
+
+    The number of a field is at most 15 higher than the number of the field before.
+    """
     found, last = bytearray(), 0
     for number, kind, value in fields:
         found.append((number - last) << 4 | kind)

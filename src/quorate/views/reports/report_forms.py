@@ -36,7 +36,7 @@ RunCell = str | bool | int | float | None
 
 
 def metrics_tree(found: Metrics) -> dict[str, Any]:
-    """Return the figures for programs; ``jct_mean_s`` repeats the mean of the distribution."""
+    """Return the figures for programs; ``jct_mean_s`` repeats the mean in ``jct_s``."""
     tree: dict[str, Any] = to_builtins(found)
     tree["jct_mean_s"] = None if found.jct_s is None else found.jct_s.mean
     return tree

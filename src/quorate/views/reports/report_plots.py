@@ -44,7 +44,10 @@ POINTS_MAX: Final = 300
 OWNERS_MAX: Final = 12
 """How many owners have a bar of their own; the others share one bar."""
 GANTT_MAX: Final = 1_200
-"""How many bars a Gantt chart has, at most; with more, it shows only the first part of the time."""
+"""How many bars a Gantt chart has, at most.
+
+If the runs need more bars, the chart ends at the time of the first bar that does not fit.
+"""
 _BAR: Final = 18
 _ROW: Final = 28
 
@@ -294,7 +297,10 @@ def _bar_axis(x: Scale, height: int, title: str) -> list[str]:
 
 
 def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
-    """Return the colours of the 7 owners with the most entries, in the order of their names."""
+    """Return a colour for each of the 7 names that are most often in ``owners``.
+
+    The colours are given in the order of the names.
+    """
     count: dict[str, int] = {}
     for owner in owners:
         count[owner] = count.get(owner, 0) + 1
@@ -303,9 +309,9 @@ def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
 
 
 def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return the lowest free range of GPUs for each of ``spans``: (start, end, number of GPUs).
+    """Return for each of ``spans`` the lowest range of GPUs that is free at its start.
 
-    The spans are in the order of their starts.
+    A span has a start, an end and a number of GPUs. The spans are in the order of their starts.
     """
     placed: list[tuple[int, int, int]] = []
     found: list[tuple[int, int]] = []
@@ -322,7 +328,7 @@ def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
 
 
 def _short(name: str, most: int = 15) -> str:
-    """Return ``name`` without its middle if it is long: policies differ in how their names end."""
+    """Return ``name``, a long name without its middle: names of policies differ at the end."""
     if len(name) <= most:
         return name
     end = most // 2

@@ -212,7 +212,7 @@ def dot(x: float, y: float, colour: int | None, title: str) -> str:
 
 
 def legend(names: Sequence[str], colours: Sequence[int] | None = None) -> str:
-    """Return a legend of ``names`` as HTML; without ``colours``, they get the first colours."""
+    """Return a legend of ``names`` as HTML; by default, the names get colours 0, 1, 2 and so on."""
     given = range(len(names)) if colours is None else colours
     items = "".join(
         f'<li><i style="background:var(--c{colour % COLOURS})"></i>{escape(name)}</li>'

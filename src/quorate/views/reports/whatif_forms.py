@@ -50,7 +50,7 @@ def identity_lines(
 ) -> list[str]:
     """Return whether a fork without a change reproduces the ledger, which has ``events`` events.
 
-    ``differs`` is the sequence of the first event that differs; None if all are equal.
+    ``differs`` is the sequence number of the first event that differs; None if all are equal.
     """
     if differs is None:
         return [f"no change: the fork reproduces all {events} events of the ledger exactly"]
@@ -161,7 +161,8 @@ def whatif_tree(
 ) -> dict[str, Any]:
     """Return the differences for programs, with every run that differs.
 
-    ``differs`` is the first event that a fork without a change does not reproduce, if any.
+    ``differs`` is the sequence number of the first event that a fork without a change does not
+    reproduce; None if the fork reproduces all events.
     """
     return {
         "was": metrics_tree(found.was),

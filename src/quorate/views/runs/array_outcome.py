@@ -43,7 +43,7 @@ def without_arrays(
 ) -> tuple[Decision, list[str]]:
     """Return ``decision`` without the tasks of arrays, and the lines that sum these up.
 
-    ``leases`` has the run of each lease that was open before the decision. If only one task of an
+    ``leases`` maps each lease that was open before the decision to its run. If only one task of an
     array changes, its events stay in the decision.
     """
     arrays = _changed_arrays(decision, view)

@@ -1,4 +1,4 @@
-"""Events for people: time, sequence, actor, and a sentence."""
+"""Events for people: time, sequence number, actor, and a sentence."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event, its sequence and the block that holds it."""
+    """An event, its sequence number, and the block that holds it."""
 
     seq: int
     head: Head
@@ -191,7 +191,7 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
     "reservation": lambda event, name: reservation_of(event) == name,
     "resolveroutcome": lambda event, name: conflict_of(event) == name,
 }
-"""Maps a kind to a function that says whether an event is about the resource with a name."""
+"""Maps a kind to a function that tells whether an event is about the named resource."""
 
 
 def entry_tree(entry: Entry) -> dict[str, Any]:

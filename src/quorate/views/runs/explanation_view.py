@@ -99,7 +99,7 @@ def _start_ms(plan: Foreseen) -> int | None:
 
 
 def _cause_lines(found: Explanation) -> list[str]:
-    """Return why a run failed or, in a pool with rounds, the run's share."""
+    """Return why a run has no GPUs in this round; else why it failed, or else its share."""
     if found.refusal is not None:
         return [
             "without GPUs in this round:",
@@ -217,7 +217,10 @@ def remedy_trees(
 
 
 def quota_lines(found: QuotaInTheWay) -> list[str]:
-    """Return the limit, its owner, its numbers, and the largest runs that count against it."""
+    """Return the limit that blocks a run, the tenant that has the limit, and the use of the limit.
+
+    The largest runs that count against the limit are listed below.
+    """
     field, unit = _LIMITS[found.code]
     in_use = f"{counted(found.current, unit)} of {found.limit} in use"
     lines = [f"{field} of tenant {found.tenant}: {in_use}, {found.wanted} more wanted"]

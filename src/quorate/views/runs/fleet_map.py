@@ -75,7 +75,7 @@ def _columns(*names: str) -> _Columns:
 
 
 def _add(columns: _Columns, *cells: Any) -> None:
-    """Add a row."""
+    """Add a row to ``columns``: one cell to each column."""
     for column, cell in zip(columns.values(), cells, strict=True):
         column.append(cell)
 

@@ -221,7 +221,10 @@ def _amount(moment: Moment, island: Island) -> Amount:
 def _owners(
     moment: Moment, pool: str | None, seen: Collection[str] | None
 ) -> dict[tuple[str, str], Held]:
-    """Return the GPUs of each owner, most first; the sum of all unnamed owners comes last."""
+    """Return the GPUs of each owner by flavor, the largest number first.
+
+    The sum of the owners that may not be named comes last.
+    """
     view, found = moment.view, defaultdict[tuple[str, str], Held](Held)
     # Each table is looked up once, because the view wraps it anew on each access.
     runs, nodes = view.runs, view.nodes

@@ -125,7 +125,7 @@ def _facts(found: Forecast) -> list[tuple[str, str]]:
 
 
 def _least_planned(run: Run) -> str:
-    """Return why a run is planned for longer than it declared; empty if it is not longer."""
+    """Return why a run is planned for more time than it declared; empty if it is not."""
     declared_ms = run.expected_duration_ms
     if declared_ms is None or declared_ms >= HOLD_QUANTUM_MS:
         return ""
@@ -185,7 +185,7 @@ def _where(place: Slice) -> str:
 
 
 def _closing(found: Forecast, payer: EnvelopeId, at_ms: int) -> str:
-    """Return when a payer's window closes, and how long before the expected end that is."""
+    """Return when a payer's window closes, and how long before the run's expected end that is."""
     assert found.expected_end_ms is not None, found
     early = duration_text(found.expected_end_ms - at_ms)
     return (

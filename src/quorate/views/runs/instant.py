@@ -20,13 +20,13 @@ from quorate.views.runs.progress_view import Progress
 
 @dataclass(frozen=True)
 class Moment:
-    """A view whose holds are settled up to ``now_ms``; ``seq`` is the last recorded sequence.
+    """A view whose holds are settled up to ``now_ms``; ``seq`` is the last sequence number.
 
     ``seen`` are the owners whose resources the caller may see; None means all. ``has_executor``
     means that a stop lasts until an executor confirms it. ``closed`` are the closed reservations
     that the caller named. ``waits`` and ``progress`` are the waits and the reported progress of the
-    runs that the caller named. ``shared`` is an outlook on the same view that other answers use,
-    too, or None.
+    runs that the caller named. ``shared``, if not None, is an outlook on the same view; other
+    answers use the same outlook.
     """
 
     view: StateView
@@ -139,7 +139,7 @@ def runs_by_owner(
 ) -> dict[Phase, dict[str, list[str]]]:
     """Return the runs of each of ``owners`` in each of ``phases``, oldest first, in one pass.
 
-    No phase may be final, because runs that are over may only be in the archive.
+    ``phases`` must not include a final phase: a run that is over may be in the archive only.
     """
     assert not TERMINAL.intersection(phases), phases
     wanted = tuple(owners)

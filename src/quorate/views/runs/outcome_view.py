@@ -306,7 +306,7 @@ def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment, *, dry_run: bo
 
 
 def _released(fact: LeaseStarted, moment: Moment) -> str:
-    """Return what happens to the slots: only the slots of a ready node become free for others."""
+    """Return what happens to the slots of an ended lease; they become free only on ready nodes."""
     if fact.role is Role.CLAIM:
         return f"{gpus(lease_gpus(fact.slots))} to be wiped"
     counts: dict[NodeStatus, int] = {}
@@ -345,7 +345,10 @@ def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
 
 
 def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
-    """Return where ``count`` events from sequence ``first`` on are; more events may follow."""
+    """Return where ``count`` events are recorded; ``first`` is the first sequence number.
+
+    ``head`` is the head after these events; later blocks may follow.
+    """
     if count == 0:
         return "nothing to record"
     where = f"sequence {first}" if count == 1 else f"sequence {first}-{first + count - 1}"
@@ -356,14 +359,20 @@ def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
 
 
 def receipt_line(head: Head) -> str:
-    """Return the receipt: kept elsewhere, it proves that the ledger reached ``head``."""
+    """Return the receipt for ``head``.
+
+    A user who keeps the receipt elsewhere can prove that the ledger once had this head.
+    """
     return f"receipt {head.height}:{head.hash.hex()}"
 
 
 def outcome_tree(
     decision: Decision, head: Head | None, events: Iterable[tuple[int, Event]]
 ) -> dict[str, Any]:
-    """Return ``decision`` for programs, with ``events`` by sequence; a dry run has no ``head``."""
+    """Return ``decision`` for programs; ``head`` is None for a dry run.
+
+    ``events`` are pairs of a sequence number and an event.
+    """
     return {
         "dryRun": head is None,
         "changes": [

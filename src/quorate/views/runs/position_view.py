@@ -32,7 +32,10 @@ TERM_COLUMNS: tuple[Column, ...] = (
     right("STEP", wide=True),
     wide("ELIGIBLE"),
 )
-"""The terms of a score without the score itself, and since when the run could have started."""
+"""Columns for the terms of a score, and for the time since which the run could have started.
+
+The score itself has its own column elsewhere.
+"""
 
 
 def term_cells(terms: Terms, eligible_since_ms: int | None) -> Row:
@@ -123,7 +126,10 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 
 
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
-    """Return how much of its budget of hours an owner has used, who says so, and the effect."""
+    """Return the used part of an owner's budget of hours, and its effect on the owner's score.
+
+    If an accounting system reported the used part, the line names the system.
+    """
     if used is None:
         return f"{owner} has no budget of hours (gpuHoursBudget)"
     told = f"{owner} has used {used_text(used)} of its budget"

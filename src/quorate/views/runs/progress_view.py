@@ -44,8 +44,8 @@ class Progress:
 def progress_of(reports: Sequence[StepReport], total: int | None) -> Progress | None:
     """Return the progress that ``reports`` show; None without reports.
 
-    ``total`` is the number that the run declares; if it is None, the reported figure ``total`` is
-    used.
+    ``total`` is the number of steps that the run declares. If it is None, the reported figure
+    ``total`` is used.
     """
     if not reports:
         return None

@@ -38,7 +38,7 @@ _ENDED: Final[dict[EndReason, str]] = {
 
 
 def bundle_words(bundle: int) -> str:
-    """Return a bundle in words: the first is the run itself, the others are its steps."""
+    """Return a bundle in words: bundle 0 is the run itself, and bundle N is its step N."""
     return "all of it" if bundle == 0 else f"its step {bundle}"
 
 

@@ -40,7 +40,7 @@ def ready(
     if known is not None and (for_others or known.spec.user == user):
         run = replace(run, nonce=run.nonce or known.spec.nonce, user=run.user or known.spec.user)
         if run == known.spec:
-            # A run that has not changed is returned as it is: the run of a Job has no user.
+            # An unchanged run keeps an empty user, as the run of a Kubernetes Job has.
             return run
     return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or user)
 

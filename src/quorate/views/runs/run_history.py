@@ -117,7 +117,10 @@ def _went_on(run: str, was: Holding, now: Holding) -> list[str]:
 
 
 def _takeovers(was: Holding, now: Holding) -> list[str]:
-    """Return a line for each source of new slots of a group, with the slots that the group lost."""
+    """Return a line for each group and each source of its new slots: spares, or another group.
+
+    The line names the new slots, and the slots that the group has lost.
+    """
     lines = []
     for index, places in now.working.items():
         old = was.working.get(index, places)

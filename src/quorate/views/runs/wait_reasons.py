@@ -1,4 +1,4 @@
-"""Why runs wait: the recorded refusal of each run, or for a few runs the present refusal. Pure.
+"""Why runs wait: the refusal of a new try for a few runs, the recorded one for others. Pure.
 
 The ledger records a refusal when its code changes, so the recorded numbers are as of that time. For
 the first runs of a list, admission is tried again; further runs are shown with their recorded
@@ -22,8 +22,8 @@ from quorate.views.runs.instant import Moment
 LIVE_MAX: Final = 20
 """For how many waiting runs of a list admission is tried again; others show the recorded refusal.
 
-This number is the default planning depth of a pool. So a screen shows present reasons, and a long
-list does not need an admission for each row.
+This number is the default planning depth of a pool. So the present reasons fill a screen, and a
+long list does not need an admission for each row.
 """
 
 STARTABLE: Final = "could start now; to start it: quorate tick"

@@ -40,7 +40,7 @@ def _events(store: EventStore, run: str, from_seq: int, upto_seq: int) -> Iterat
     for head, events in open_blocks_naming(upto, names, after=before):
         for event in events[: len(events) - max(0, head.seq - upto_seq)]:
             if isinstance(event, LeaseStarted) and run in (event.run, event.partner):
-                # The lease of a pair has the name of one of the two runs.
+                # Two runs that share GPUs have one lease, which is named after one of the two.
                 names.add(event.lease)
             yield event
 
