@@ -11,7 +11,7 @@ from quorate.client.sync_runner import Opened, SyncRunner
 from quorate.client.wire import Reply, Request, lag_s
 
 OLD_S: Final = 5.0
-"""The age, in seconds, from which the command prints a note about an answer.
+"""If an answer is at least this old, in seconds, the command prints a note.
 
 A service that has not been able to read from etcd for this time is not ready.
 """

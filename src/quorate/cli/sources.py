@@ -94,7 +94,10 @@ class Sources:
 
 
 def _line_of(told: str, lines: Mapping[str, int]) -> int:
-    """Return the line of the field whose path begins ``told``, or else of its nearest parent."""
+    """Return the line of the field that the error ``told`` is about, or of its nearest parent.
+
+    ``told`` begins with the path of the field; ``lines`` maps paths to line numbers.
+    """
     above = [
         path for path in lines if told.startswith(path) and told[len(path) : len(path) + 1] in ".[:"
     ]

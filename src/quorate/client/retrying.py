@@ -32,7 +32,10 @@ KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
 """Statuses of a proxy that could not reach the service."""
 _UNDECIDED: Final = frozenset({"not-found", "method-not-allowed", "too-many-requests", "unsound"})
-"""Refusals that do not depend on the state, so they do not show if an earlier try was recorded."""
+"""Refusals that do not depend on the state.
+
+They do not show whether an earlier try was recorded.
+"""
 _DICE_BITS: Final = 53
 
 

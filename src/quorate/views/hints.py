@@ -28,7 +28,7 @@ def nearest_name(word: str, known: Collection[str]) -> str | None:
 def _alike(word: str, known: Collection[str]) -> Collection[str]:
     """Return all of ``known`` if they are few, else the names that begin like ``word``.
 
-    The compared beginning of ``word`` is only as long as necessary to leave few names.
+    Longer and longer beginnings of ``word`` are compared, until few names are left.
     """
     found = known
     for length in range(1, len(word) + 1):

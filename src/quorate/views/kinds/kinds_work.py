@@ -254,7 +254,7 @@ def _lease_row(moment: Moment, name: str) -> Row:
 
 
 def _round_cells(moment: Moment, lease: Lease) -> Row:
-    """Return the steps that fit into a lease, and the priority by which the run got its flavor."""
+    """Return how many steps fit into a lease, and the run's priority for the lease's flavor."""
     bounds = lease_bounds(moment.view, lease)
     if bounds is None:
         return "-", "-"

@@ -123,7 +123,7 @@ class TenantReport:
     def _remaining(self, gpu: BudgetUse | None, node: BudgetUse | None) -> Tree:
         """Return the remaining hours of each budget, and the source of these numbers.
 
-        The source is either an accounting system or the ledger.
+        The source is an accounting system or the ledger; the tree also says since when.
         """
         report = self.report
         told = (None, None) if report is None else (report.gpu, report.node)

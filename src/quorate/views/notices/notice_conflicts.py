@@ -142,7 +142,8 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
 def _saving(declared: ConflictDeclared) -> str:
     """Return a sentence that says when the runs of a lottery can save their work.
 
-    They can save it until the draw; after an immediate draw, only the drawn runs need to save it.
+    Before a later draw, every run can save its work. If the draw is immediate, each drawn run has
+    its checkpoint time.
     """
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"

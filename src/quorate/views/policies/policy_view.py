@@ -20,7 +20,7 @@ Answers = Sequence[tuple[Policy, Allocation | Unsolved]]
 
 NONE: Final = "-"
 SHARE_MIN: Final = 5e-5
-"""The smallest share that a table with four digits shows."""
+"""The smallest share that does not become 0 when it is rounded to four decimals."""
 
 
 def number(value: float) -> str:

@@ -18,7 +18,7 @@ from quorate.views.word_forms import age, bar, percent, until
 TOTAL: Final = "total"
 """The figure by which a run reports its total number of steps."""
 FAR_MS: Final = 3_650 * DAY_MS
-"""The longest time ahead for which an end is predicted."""
+"""No end is predicted if the remaining steps take longer than this."""
 SHOWN_MAX: Final = 5
 """How many reports are shown as text, at most."""
 

@@ -20,10 +20,11 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""For how many waiting runs of a list admission is tried again; others show the recorded refusal.
+"""The most waiting runs of a list for which admission is tried again.
 
-This number is the default planning depth of a pool. So the present reasons fill a screen, and a
-long list does not need an admission for each row.
+Further runs are shown with their recorded refusal. This number is the default planning
+depth of a pool. So the present reasons fill a screen, and a long list does not need an admission
+for each row.
 """
 
 STARTABLE: Final = "could start now; to start it: quorate tick"
