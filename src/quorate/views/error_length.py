@@ -13,7 +13,7 @@ from quorate.views.exits import CommandError
 LINE_CHARS_MAX: Final = 1_000
 """How many characters one fault has at most; a longer text loses its middle."""
 LINES_CHARS_MAX: Final = 65_536
-"""The most characters of all faults of an error together; faults that do not fit are counted."""
+"""How many characters all faults of an error have, at most; the faults left out are counted."""
 _HEAD_CHARS: Final = 600
 """How many characters at the beginning of a text that is too long are kept.
 

@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Kind:
     """A kind of resource. ``names`` returns the names of all resources of this kind.
 
-    ``rows`` and ``trees`` render the resources with given names. ``called_by`` returns
-    the resources that match a name, without listing all resources.
+    ``rows`` and ``trees`` render the resources with given names. ``called_by`` returns the
+    resources that match a name, without listing all resources.
     """
 
     called: Called

@@ -142,8 +142,8 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
 def _saving(declared: ConflictDeclared) -> str:
     """Return a sentence that says when the runs of a lottery can save their work.
 
-    Before a later draw, every run can save its work. If the draw is immediate, each drawn run has
-    its checkpoint time.
+    If the draw is later, the runs can save until then. If the draw is immediate, each drawn run
+    gets its checkpoint time afterwards.
     """
     if declared.due_ms > declared.at_ms:
         return "Save your work before then"

@@ -148,7 +148,7 @@ _Field = tuple[int, int, int | str | bytes | _Items]
 
 
 def _fields(*fields: _Field) -> bytes:
-    """Encode a struct; each of ``fields`` is its number, its type and its value.
+    """Encode a struct; each of ``fields`` is a number, a type and a value.
 
     The number of a field is at most 15 higher than the number of the field before.
     """

@@ -46,7 +46,7 @@ OWNERS_MAX: Final = 12
 GANTT_MAX: Final = 1_200
 """How many bars a Gantt chart has, at most.
 
-If the runs need more bars, the chart ends at the time of the first bar that does not fit.
+If the runs need more bars, the chart ends where the first bar that does not fit begins.
 """
 _BAR: Final = 18
 _ROW: Final = 28
@@ -297,7 +297,7 @@ def _bar_axis(x: Scale, height: int, title: str) -> list[str]:
 
 
 def _coloured(owners: Sequence[str]) -> Mapping[str, int]:
-    """Return a colour for each of the 7 names that are most often in ``owners``.
+    """Return a colour for each of the 7 names that occur most often in ``owners``.
 
     The colours are given in the order of the names.
     """
@@ -328,7 +328,7 @@ def _lanes(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
 
 
 def _short(name: str, most: int = 15) -> str:
-    """Return ``name``, a long name without its middle: names of policies differ at the end."""
+    """Return ``name``, without its middle if it is long; names of policies differ at their ends."""
     if len(name) <= most:
         return name
     end = most // 2

@@ -347,7 +347,7 @@ def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
 def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
     """Return where ``count`` events are recorded; ``first`` is the first sequence number.
 
-    ``head`` is the head after these events; later blocks may follow.
+    The last of these events is in the block that ends at ``head``; more events may follow it there.
     """
     if count == 0:
         return "nothing to record"

@@ -1,4 +1,4 @@
-"""Why runs wait: the refusal of a new try for a few runs, the recorded one for others. Pure.
+"""Why runs wait: the present refusal for a few runs, and the recorded refusal for others. Pure.
 
 The ledger records a refusal when its code changes, so the recorded numbers are as of that time. For
 the first runs of a list, admission is tried again; further runs are shown with their recorded
@@ -20,11 +20,10 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.views.runs.instant import Moment
 
 LIVE_MAX: Final = 20
-"""The most waiting runs of a list for which admission is tried again.
+"""Admission is tried again for the first waiting runs of a list, up to this number.
 
-Further runs are shown with their recorded refusal. This number is the default planning
-depth of a pool. So the present reasons fill a screen, and a long list does not need an admission
-for each row.
+Further runs are shown with their recorded refusal. This number is the default planning depth of a
+pool. So the present reasons fill a screen, and a long list does not need an admission for each row.
 """
 
 STARTABLE: Final = "could start now; to start it: quorate tick"
