@@ -92,7 +92,10 @@ def _faults(groups: tuple[_Group, ...], segments: tuple[_Segment, ...]) -> Itera
 
 
 class _Payers:
-    """The payers of a placement. When a segment has no GPUs left, the next segment pays."""
+    """The payers of a placement. A segment is a payer with a number of GPUs that it still pays for.
+
+    When a segment has no GPUs left, the next segment pays.
+    """
 
     def __init__(self, segments: tuple[_Segment, ...]) -> None:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]

@@ -69,7 +69,7 @@ class Funds:
     owners: tuple[Owner, ...]
 
     def find(self, *, name: str, namespace: str | None) -> WorldBudget | None:
-        """Return the first budget called ``name`` in ``namespace``, or anywhere if it is None."""
+        """Return the first budget called ``name`` in ``namespace``; None means any namespace."""
         for budget in self.budgets:
             if budget.name == name and namespace in (None, budget.namespace):
                 return budget

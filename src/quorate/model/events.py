@@ -146,7 +146,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields
 
 
 class Share(Part, frozen=True):
-    """A payer's part of a planned start: it reserves money for ``hold_ms`` of each of ``gpus``."""
+    """A payer's part of a planned start: the payer reserves ``hold_ms`` for each of ``gpus``."""
 
     payer: EnvelopeId
     tier: Tier
@@ -228,7 +228,7 @@ class Allowance(Part, frozen=True):
 class RoundShare(Part, frozen=True):
     """The share of one run in a round of its pool. Each tuple has an entry for each flavor.
 
-    ``shares_ppm`` has, for each flavor, the part of its time for which the run is to have GPUs,
+    ``shares_ppm`` has, for each flavor, the part of the run's time in which it is to have GPUs,
     whether alone or in pairs. ``rates`` are the rates of the whole run from which the shares were
     computed, in millionths of a step per second. Bit n of ``measured`` is set if rate n was
     measured, and clear if the run declared it. ``paired_ppm`` has the part of each share that is in
@@ -710,9 +710,9 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
     """GPUs will be freed in ``scope`` at ``due_ms``; the entrants of the lottery are now fixed.
 
     ``preimage_index`` is the number of the chain's link that will be revealed. ``commitment`` (hex)
-    is the link before that one, and is the hash of the revealed link. ``short`` is how many GPUs
-    are still missing after all cuts that need no lottery. ``size_max`` is the number of GPUs of the
-    largest token in the lottery.
+    is the link before it, which is also its hash. ``short`` is how many GPUs are still missing
+    after all cuts that need no lottery. ``size_max`` is the number of GPUs of the largest token in
+    the lottery.
     """
 
     conflict: str
@@ -840,8 +840,8 @@ class RoundCode(Word):
     UNSOLVED = "Unsolved"
     """The policy has no answer; ``note`` is the policy's message."""
     UNFINISHED = "Unfinished"
-    """``runs`` runs may get more, but the policy could not compute how much in time, or not
-    exactly."""
+    """``runs`` runs may get more. The policy could not compute how much: time ran out, or it could
+    not compute exactly enough."""
     DEADLINES_MISSED = "DeadlinesMissed"
     """The policy cannot keep the deadlines of ``runs`` runs."""
     NOTHING_RUNS = "NothingRuns"

@@ -189,8 +189,8 @@ class TypeRates(Spec, frozen=True, kw_only=True):
     """How fast a job of one type is on one flavor: the whole job's steps per second, in millionths.
 
     ``beside`` has, sorted, the types with which this type can share GPUs, as (other type, rate of
-    this type, rate of the other type). Each pair of types is stored only once, with the first of
-    the two types.
+    this type, rate of the other type). A pair of types is stored only once: in the entry of the
+    type that comes first.
     """
 
     job_type: str

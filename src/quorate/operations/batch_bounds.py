@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from quorate.core.commands import Applied
 
 WIDTHS_MAX: Final = 1_000
-"""The most widths of all runs in one request to a service. A decision about so many takes at most
-one second."""
+"""The most widths that all runs of one request to a service may have together. A decision about so
+many widths takes at most one second."""
 LARGE: Final = 100
 """A request with more widths or documents than this waits until smaller requests are decided."""
 

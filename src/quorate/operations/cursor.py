@@ -1,4 +1,4 @@
-"""A cursor: the sequence of the last event that a follower of the ledger has read.
+"""A cursor: the number of the last event that a follower of the ledger has read.
 
 No events are queued for a follower. The cursor is all that a follower remembers. So after any
 pause, even another process can continue from the cursor, and no event is lost or repeated.
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 class Cursor:
-    """The position of a follower: ``seq`` is the sequence of the last event that it read.
+    """The position of a follower: ``seq`` is the number of the last event that it read.
 
     ``view`` returns the state, which must be at least as new as the blocks that are read.
     """
@@ -50,7 +50,11 @@ class Cursor:
         return self.seq < self.end()
 
     def end(self) -> int:
-        """Return the last readable sequence. Hiding names of an event needs the state after it."""
+        """Return the number of the last event that can be read now.
+
+        An event can be read only if the state includes it, because the state tells which names to
+        hide.
+        """
         return min(self._recent.head().seq, self.view().seq)
 
     def page(self) -> Page:

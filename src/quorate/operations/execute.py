@@ -148,7 +148,7 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the leases, as before the order, of the runs that ``events`` are about.
+        """Return the leases of the runs that ``events`` are about, as they were before the order.
 
         If one of ``events`` changes the status of a node, return all leases.
         """
@@ -276,7 +276,7 @@ def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
     """Return ``decision`` as a tree with the events that the caller may see; count the others.
 
-    The first event of ``decision`` has the sequence ``seq`` + 1.
+    The first event of ``decision`` has the sequence number ``seq`` + 1.
     """
     shown, others = _shown(decision, sight)
     numbers = (n for n, event in enumerate(decision.events, seq + 1) if sight.sees(event))

@@ -83,7 +83,7 @@ class Instant:
 
     @cached_property
     def shown(self) -> Outlook:
-        """The outlook on the state with holds settled, or the recorded one if nothing is due."""
+        """The outlook on the state after due holds are settled."""
         if not self._log.events:
             return self.outlook
         return Outlook(self._log.view, self.now_ms, has_executor=self.outlook.has_executor)
@@ -103,10 +103,10 @@ class RequestContext:
     ``mail_domains`` are the domains to which the service sends the mail that runs ask for. It is
     None without a service. ``is_executed`` means that the executor of another engine runs the work,
     and that the engine here only reads. ``instant`` is an instant that answers to several callers
-    share. If it is None, the answer is as of now. ``widths_max`` is the most widths of all runs in
-    one request, if other requests wait for the same ledger (``batch_bounds.py``). None means no
-    limit. ``go_on`` is called during the decision of an order. When it returns False, the decision
-    is stopped.
+    share. If it is None, the answer is as of now. ``widths_max`` is the most widths that all runs
+    of one request may have together, if other requests wait for the same ledger
+    (``batch_bounds.py``). None means no limit. ``go_on`` is called during the decision of an order.
+    When it returns False, the decision is stopped.
     """
 
     engine: Engine

@@ -1,7 +1,6 @@
 """Visibility: all callers see the fleet and its rules; a tenant sees only its own resources.
 
-To a tenant belong its own resources and those of its descendants. Admins and auditors see
-everything.
+A tenant's own resources include those of its descendants. Admins and auditors see everything.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def start_of(matrix: Floats, known: Known, rank: int = RANK) -> Start:
 
 
 def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
-    """Return the product of factors that is nearest to the known values; None without success.
+    """Return the product of two factors that is nearest to the known values, or None.
 
     The result is None if the factors do not settle. Unknown values of ``matrix`` are not read. Row
     factors and column factors are computed in turn, by regularised least squares (mu =

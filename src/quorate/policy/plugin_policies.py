@@ -147,7 +147,7 @@ def _misshapen(problem: Problem, found: object) -> str | None:
 
 
 def _unknown_pair(problem: Problem, found: Allocation) -> tuple[int, int] | None:
-    """Return the rows of the first pair that an answer has but the problem lacks; None without."""
+    """Return the first pair of jobs that the answer has but the problem does not list, or None."""
     jobs, _ = problem.shape
     pairs = problem.pairs
     if len(found.first) == jobs:

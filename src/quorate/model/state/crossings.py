@@ -177,7 +177,7 @@ class Agenda:
 
 
 class Crossings:
-    """Two instants for each owner: before the first its use does not rise to a threshold.
+    """Two instants for each owner: its use does not rise to a threshold before the first one.
 
     Before the second instant, the use does not fall below a threshold. The instants are computed
     for the time of the state. They may be too early, but never too late. The instants of owners
@@ -286,7 +286,7 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the first start of the window at which its use may be ``percent`` or less.
+    """Return the first start of the rolling window at which the use may be ``percent`` or less.
 
     ``from_ms`` is the present start of the window. The result assumes that no use is added, and may
     be too early. It is None if the use does not fall so far. For the use to fall to ``percent``, at

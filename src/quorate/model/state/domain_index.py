@@ -1,9 +1,9 @@
 """The domains of one pool and flavor, by the number of their free GPUs.
 
 Domains are numbered in key order. Bit n of ``levels`` is set if some domain has n free GPUs, and
-``at`` has the domains with each number of free GPUs. So Quorate finds the domain with the fewest
-free GPUs, but at least n, as fast among ten thousand domains as among ten. Domains with equally
-many free GPUs are ordered by key.
+``at`` has the domains with each number of free GPUs. So Quorate finds the fullest domain that still
+has a given number of free GPUs as fast among ten thousand domains as among ten. Domains with
+equally many free GPUs are ordered by key.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DomainIndex:
             yield from self._level(need + low.bit_length() - 1)
 
     def most_free(self, need: int = 0) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of domains with at least ``need`` free GPUs: most first, by key."""
+        """Yield (free, key) of domains with ``need`` or more free GPUs: most first, ties by key."""
         levels = self.levels >> need
         while levels:
             top = levels.bit_length() - 1

@@ -49,7 +49,7 @@ def paired_entitlements_ms(state: StateView, pool: str, until_ms: int) -> Mappin
     flavor is partly alone and partly in pairs, the run is due both parts. If its due time is
     reduced, because it is owed the maximum, both parts are reduced in proportion. In each part the
     lead of a run has the same maximum as its lead in total. A lead above this maximum reduces what
-    the run is owed in the other part. So in neither part a run is owed more than it is owed in
+    the run is owed in the other part. So in each part, a run is owed at most what it is owed in
     total plus that maximum.
 
     A run whose share of the flavor is only alone, or only in pairs, is owed its total in that part,
@@ -202,7 +202,7 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
 
 
 def received_paired_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
-    """Return how long ``run`` shared GPUs of each flavor, up to ``now_ms`` under open leases."""
+    """Return the part of ``received_ms`` in which ``run`` shared the GPUs with another run."""
     found = state.in_rounds[run].received_paired_ms.copy()
     lease = _open_lease(state, run)
     if lease is not None and lease.fact.partner is not None:

@@ -58,7 +58,10 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
 class Record(Struct, gc=False):
-    """The base of records of which there are very many: quick to create, without cycles.
+    """The base class of records of which there are very many.
+
+    Such records are quick to create. They have no reference cycles, so Python's garbage collector
+    need not track them.
 
     Accounts are dataclasses instead, which are quick to change: there are few accounts, and they
     change with every lease.
@@ -78,7 +81,7 @@ class NodeRecord(Record):
 
 
 class NodeMark(Struct, frozen=True, gc=False):
-    """Who set the status of a node that is not ready: ``actor``.
+    """The ``actor`` who set the status of a node that is not ready.
 
     ``cordoned_by`` is the actor who cordoned the node, and is kept while the node is failed.
     ``cordoned_by`` is empty if the node is not cordoned.
@@ -175,8 +178,8 @@ class EnvelopeAccount:
     def spent_gpu_ms(self, now_ms: int) -> int:
         """Return the GPU-milliseconds used up to ``now_ms``, including running leases.
 
-        ``started_gpu_ms`` is the sum over open leases of the lease's GPUs times its start. With
-        this sum, the method need not visit the leases.
+        ``started_gpu_ms`` makes this possible without visiting the leases: it is the sum, over all
+        open leases, of the product of a lease's GPUs and its start.
         """
         return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
 
@@ -259,8 +262,8 @@ class RunRecord(Record):
     """A run: its document, its phase, and what each payer was charged.
 
     ``since_ms`` is when the run last began to run; swaps, hand-overs and growth leave ``since_ms``
-    unchanged. ``waiting_seq`` is the sequence of the event by which the run was last submitted or
-    requeued. ``backfills`` has each bundle that started as backfill.
+    unchanged. ``waiting_seq`` is the sequence number of the event by which the run was last
+    submitted or requeued. ``backfills`` has each bundle that started as backfill.
 
     ``cut_ms`` and ``cut_by`` are the instant and the name of the last conflict that ended the run.
     ``steps_cut_by`` is the last conflict that cut steps of the run and left it running.
@@ -340,8 +343,8 @@ class ArrayRecord(Record):
     ``open_tasks`` is how many tasks wait or run. ``uncompleted`` is how many tasks have failed or
     were cancelled, and ``failed_ms`` is when this first happened. ``ended_ms`` is the latest end of
     a task so far. If the array has a limit, ``released`` has the open tasks that may run, each with
-    the instant from which it may. ``next_position`` is the position of the first task that was not
-    released yet.
+    the instant from which it may run. ``next_position`` is the position of the first task that was
+    not released yet.
     """
 
     first: str
@@ -481,7 +484,7 @@ class PledgeRecord(Record):
 
 
 class RequestRecord(Record):
-    """A request that was carried out. ``seq`` is the sequence of its event ``request-kept``.
+    """A carried-out request. ``seq`` is the sequence number of its event ``request-kept``.
 
     The ``count`` events directly before that event carried the request out.
     """

@@ -22,7 +22,8 @@ from quorate.model.state.free_slots import IslandKey
 Bound = tuple[int, int]
 """(instant before which a domain has too few free GPUs, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
-"""Returns when a domain has this number of GPUs free if no start is planned; None means never."""
+"""A function of a domain and a number of GPUs. It returns when the domain has so many free GPUs if
+no start is planned; None means never."""
 
 _CHANGES_MAX: Final = 4_096
 """How many changes of domains are remembered before all bounds are computed again."""

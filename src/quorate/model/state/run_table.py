@@ -22,9 +22,9 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; a field that is None excludes no run.
 
-    Only runs of ``owners`` are listed. ``after_seq`` and ``before_seq`` are sequences of events:
-    only runs that were submitted after event ``after_seq`` and before event ``before_seq`` are
-    listed. Runs are listed in the order of submission; ``is_newest_first`` reverses this order.
+    Only runs of ``owners`` are listed. ``after_seq`` and ``before_seq`` are sequence numbers of
+    events: only runs that were submitted after event ``after_seq`` and before event ``before_seq``
+    are listed. Runs are listed in the order of submission; ``is_newest_first`` reverses this order.
     """
 
     owners: frozenset[str] | None = None
@@ -58,7 +58,7 @@ class ArchivedRuns(Protocol):
         ...
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that match ``query``, in order.
+        """Yield (number of the submission event, name) of the runs that match ``query``, in order.
 
         If a run has changed since it was archived, the query is compared with the archived fields
         of the run.

@@ -19,7 +19,7 @@ class StateView(FleetView, MoneyView, WorkView, PlanView, TenancyView, Protocol)
 
     @property
     def seq(self) -> int:
-        """The sequence of the last event."""
+        """The sequence number of the last event."""
         ...
 
     @property

@@ -102,7 +102,7 @@ class WorkState(FleetState):
 
     @property
     def payer_leases(self) -> Table[EnvelopeId, dict[str, None]]:
-        """The open leases of each envelope that pays or paid for any."""
+        """The open leases by payer; an envelope that pays for none now may have an empty entry."""
         self._index_leases()
         return self._payer_leases
 
@@ -385,7 +385,7 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget the cached times for which runs in rounds were due GPUs and had GPUs."""
+        """Forget, for runs in rounds, the cached times of due GPUs and of GPUs that they had."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:

@@ -145,7 +145,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return mine
 
     def changed(self) -> Iterator[tuple[K, V, V | None]]:
-        """Yield (key, record, record below) of each record added, or got by ``own``, here."""
+        """Yield (key, record, record below) for each record that this layer has itself."""
         for key, record in self._local.items():
             yield key, record, self._base.get(key)
 

@@ -22,7 +22,8 @@ from quorate.model.state.tables import Table
 Line = tuple[str, str, tuple[str, ...]]
 """(pool, owner, flavors)."""
 Place = tuple[int, int, str]
-"""(start of the wait, sequence, run): runs of a line are in the order of these tuples."""
+"""(start of the wait, sequence number of the submission, run): runs of a line are in the order of
+these tuples."""
 Need = tuple[int, Place]
 """(the duration that has to be paid in advance, the run's position in its line)."""
 E = TypeVar("E", Place, Need)

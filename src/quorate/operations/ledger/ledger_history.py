@@ -85,7 +85,7 @@ class _Wanted:
 def _first_from(
     context: RequestContext, wanted: _Wanted, first: int, limit: int | None
 ) -> tuple[list[Entry], int]:
-    """Return the first ``limit`` events from ``first`` on, and the sequence to continue from."""
+    """Return the first ``limit`` events from ``first`` on, and the event from which to continue."""
     end = context.recorded.seq
     if limit is None:
         # Only a user that opened the ledger's file may list all events at once. A service lists at
@@ -134,7 +134,7 @@ def _pages_back(context: RequestContext) -> Iterator[Page]:
 
 
 def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
-    """Yield the events from sequence ``first`` on, up to the last event of the state.
+    """Yield the events from event ``first`` on, up to the last event of the state.
 
     Blocks before ``first`` are not read, so the cost of a page does not depend on its position in
     the ledger.

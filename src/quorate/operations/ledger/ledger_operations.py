@@ -16,7 +16,8 @@ from quorate.operations.operation import EVENT_STREAM, JSON_LINES, Area, Effect,
 CHECKPOINTS_MAX: Final = 100
 """The most checkpoints, and the most receipts, in one request."""
 Seq = Annotated[int, Meta(ge=1, le=2**53)]
-"""The sequence of an event. The limit is the largest integer that every JSON parser reads exactly.
+"""The sequence number of an event. The limit is the largest integer that every JSON parser reads
+exactly.
 """
 
 

@@ -121,7 +121,7 @@ class OwnerOdds(Given, kw_only=True, frozen=True):
 class QueueStart(Given, kw_only=True, frozen=True):
     """The start of a waiting run: planned, P50 and P90. An unknown instant is null.
 
-    If a conflict is to make room for the run, ``odds`` are the odds of the owners in it.
+    If a conflict is to make room for the run, ``odds`` has the odds of the owners in this conflict.
     """
 
     run: str

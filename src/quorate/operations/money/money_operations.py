@@ -238,7 +238,7 @@ class Statement(Given, kw_only=True, frozen=True):
 
 
 class LinkedTenant(Given, kw_only=True, frozen=True):
-    """A tenant that is linked to an accounting system, and who states its remaining hours.
+    """A tenant that is linked to an accounting system, and its remaining hours.
 
     ``last_answer`` is null if there was no answer since the service started.
     """
@@ -254,7 +254,10 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 
 
 class AccountingStatus(Given, kw_only=True, frozen=True):
-    """The status of links. ``waiting`` are the amounts still to be sent; null without a link."""
+    """The status of the links to accounting systems.
+
+    ``waiting`` is the number of amounts that must still be sent. It is null if there is no link.
+    """
 
     items: tuple[LinkedTenant, ...]
     waiting: int | None

@@ -158,7 +158,7 @@ class NoticeReading:
 
     @property
     def cursor(self) -> int:
-        """The sequence of the last event that was read."""
+        """The sequence number of the last event that was read."""
         return self._place.seq
 
     @property

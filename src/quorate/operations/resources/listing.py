@@ -185,7 +185,7 @@ def _with_history(context: RequestContext, moment: Moment, name: str, *, is_now:
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
-    """Return the requested state, with those closed reservations that ``names`` has.
+    """Return the requested state, and add those closed reservations that ``names`` lists.
 
     Closed reservations are not in the state, so they are read from the whole ledger.
     """

@@ -34,7 +34,7 @@ NAMES_MAX: Final = 200
 
 
 class ListThings(Asked, kw_only=True, frozen=True):
-    """At most ``limit`` resources after ``cursor``: the ``next`` of an earlier answer.
+    """At most ``limit`` resources after ``cursor``, which is the ``next`` of an earlier answer.
 
     ``names`` selects resources by name; ``at`` asks for the state at a past instant.
     """
@@ -209,7 +209,8 @@ _DELETED: Final = ("node", "pool", "budget")
 """The documents that are removed by name. Owners are not among them: an owner is removed as a
 tenant."""
 _NAMES_OTHERS: Final = ("owner", "budget")
-"""The documents that name other resources, which may not exist."""
+"""The documents that name other resources. If such a resource does not exist, the request is
+refused."""
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:

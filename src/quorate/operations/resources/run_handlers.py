@@ -96,7 +96,7 @@ def _mail_notes(domains: tuple[str, ...] | None, runs: list[Run]) -> tuple[str, 
 
 
 def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
-    """Return a warning for each list of flavors of which no node has any."""
+    """Return a warning for each run's list of flavors if no node has any of these flavors."""
     there = view.flavors()
     wanted = dict.fromkeys(run.flavors for run in runs if not set(run.flavors) & set(there))
     if not there:

@@ -38,7 +38,7 @@ from quorate.policy.files.json_bytes import decoded, encoded
 from quorate.policy.problem import Floats, Ints
 
 _ROW_BITS: Final = 32
-"""The number of bits that each of two rows has in the code of a pair."""
+"""A pair is coded as one integer, in which each of the two rows has this many bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -68,8 +68,8 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
 
     The center is the analytic center, at which interior point methods end. Within the available
     GPUs, it maximises a product with two factors for each job: the time that the job gets above
-    ``time``, and the time that the job then lacks to its whole time. A job of few GPUs gets a
-    larger part of what it lacks than a job of many GPUs.
+    ``time``, and the time that it then still lacks. What a job lacks is its whole time minus the
+    time that it has. A job of few GPUs gets a larger part of what it lacks than a job of many GPUs.
     """
     scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
     lacks = 1.0 - time
@@ -115,7 +115,9 @@ def _level(problem: Problem, time: Floats) -> float:
 
 
 def _given_out(problem: Problem, wanted: float) -> Floats:
-    """Return how many GPUs of each flavor are used if ``wanted`` GPUs are, fastest flavors first.
+    """Return how many GPUs of each flavor are used if ``wanted`` GPUs are used in all.
+
+    Fast flavors are used before slow ones.
 
     The speed of a flavor is the average over the jobs of the job's rate on the flavor, relative to
     the job's rate on its fastest flavor.

@@ -64,7 +64,7 @@ def _drawn(problem: Problem, chance: Chance) -> list[tuple[int, int]]:
 
 
 def _equal(problem: Problem, rows: Ints) -> Floats:
-    """Return shares that give ``rows`` the same part of each flavor, within each row's time."""
+    """Return shares that give each row the same part of each flavor, but at most its whole time."""
     shares = problem.gpus[None, :] / (len(rows) * problem.scales[rows][:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
 

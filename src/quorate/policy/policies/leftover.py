@@ -32,7 +32,7 @@ def topped_up(problem: Problem, found: Allocation) -> Allocation:
 
 
 def without_remainder(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found`` after sharing GPUs that rounding left over by weight among all jobs.
+    """Return ``found`` after all jobs share, by weight, the GPUs that rounding left over.
 
     No job has less than before.
     """

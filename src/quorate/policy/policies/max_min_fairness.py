@@ -1,6 +1,6 @@
 """Max-min fairness: the worst-off job is as well off as possible (Gavel, section 4.1).
 
-The measure of a job is scale x rate / (weight x rate with the same part of every flavor). Several
+The measure of a job is (scale x rate) / (weight x rate with the same part of every flavor). Several
 allocations can be best for the worst-off job. Of these, the policy takes the one with the largest
 sum of the measures. Otherwise GPUs could be idle, or jobs could be on slow GPUs, although no job
 gains by this.
@@ -34,7 +34,7 @@ def proportional_rates(problem: Problem) -> Floats:
 
 
 def fair_needs(problem: Problem, _jobs: int) -> Linear:
-    """Return the rate that each job needs: s * rate / (w * proportional) = level."""
+    """Return the rate that each job needs: level * weight * proportional rate / scale."""
     growth = problem.weights * proportional_rates(problem) / problem.scales
     return Linear(floor=np.zeros(len(growth)), growth=growth)
 

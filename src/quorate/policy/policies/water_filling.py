@@ -1,11 +1,11 @@
 """Max-min fairness by water filling: first raise the worst-off job, then the next, and so on.
 
-The level of a job is its rate times its scale, divided by its rate on an equal share of every
-flavor and by its weight (Gavel, sections 4.1 and 4.3). The levels of all jobs rise together. A job
-that can only be raised by lowering others is stuck; the other jobs continue to rise. The proof that
-a job is stuck is a *wall*: an inequality that every allocation satisfies, and that the present
-allocation satisfies with equality. The dual prices of a linear program with a slightly higher level
-give the wall, so no integer program is needed.
+The level of a job is (rate x scale) / (weight x rate on an equal share of every flavor). See Gavel,
+sections 4.1 and 4.3. The levels of all jobs rise together. A job that can only be raised by
+lowering others is stuck; the other jobs continue to rise. The proof that a job is stuck is a
+*wall*: an inequality that every allocation satisfies, and that the present allocation satisfies
+with equality. The dual prices of a linear program with a slightly higher level give the wall, so no
+integer program is needed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ RAISED_MAX: Final = 1e-5
 """The limit that replaces ``RAISED`` if rates differ a millionfold, because walls are then less
 exact."""
 UNSURE_MAX: Final = 1e-2
-"""The largest limit for a stuck job. An answer names the jobs that needed more than ``RAISED_MAX``.
+"""If the job nearest to a wall can be raised by more than this, water filling fails. An answer
+names the jobs that count as stuck although they can be raised by more than ``RAISED_MAX``.
 """
 TOGETHER: Final = 10.0
 """If no job is clearly stuck, the job nearest to a wall counts as stuck. So does every job whose
@@ -60,8 +61,8 @@ NOTHING: Final = 1e-12
 MANY: Final = 300
 """With at least this many jobs, it is faster to begin near the first level than at level 0."""
 EVENED_MAX: Final = 500
-"""The most corrections of an even spread of time. If these are not enough, the solver's shares are
-used."""
+"""The most times that an even spread of time is corrected. If it then still uses too many GPUs, the
+solver's shares are used."""
 _TINY: Final = 1e-300
 
 
@@ -126,7 +127,9 @@ def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation
 
 
 def _alike(problem: Problem) -> Classes | None:
-    """Return the classes of jobs that rise equally; None without far fewer classes than jobs.
+    """Return the classes of jobs that rise equally, or None.
+
+    The result is None if there are more than half as many classes as jobs.
 
     Equal jobs of an entity rise equally if the entity's rule is fairness, but not if it is fifo.
     """
@@ -188,10 +191,7 @@ def _too_much(jobs: int) -> Unsolved:
 def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
-    """Return the levels of all jobs; None if even the first level takes too much work.
-
-    If the search began near the first level, the result is not None, but the first level that
-    prices reach.
+    """Return the levels of all jobs.
     """
     problem = space.problem
     jobs, _ = problem.shape
@@ -236,7 +236,7 @@ def _fill(
 
 
 def _by_prices(space: Space, gauge: Gauge, path: Path, walls: Walls) -> Filled | None:
-    """Return the first level, as far as prices reach it; every job counts as unfinished."""
+    """Return the first level that prices reach, or None; every job counts as unfinished."""
     found = gauge.priced(path)
     if found is None:
         return None

@@ -46,7 +46,7 @@ _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules of rounds. An option that is off by default is a defect of Gavel's mechanism.
+    """The rules of rounds. Each option that is off by default is a defect of Gavel's mechanism.
 
     The default rules avoid these defects. ``STRICT`` has them, to reproduce published results.
 
@@ -80,7 +80,7 @@ class Rules:
 
     @property
     def head_start_s(self) -> float:
-        """The time that every row is said to have had at the start, so that no row had 0."""
+        """The time that every row is credited with at the start, so that no row begins at 0."""
         return self.round_s / 2.0
 
 
@@ -121,9 +121,9 @@ class Book:
     """The time that each row had under the present allocation, and is owed from earlier ones.
 
     Rows are in the order of their arrival. ``had_s`` includes the head start. ``given_s`` is the
-    total time of all rows on each flavor. A second of a row counts once, whatever the row's number
-    of GPUs, because a share is a part of a row's time. ``held`` has the flavor that each row had in
-    the last round. ``fresh`` has the rows that have never had GPUs.
+    total time of all rows on each flavor. A second in which a row has GPUs counts as one second,
+    however many GPUs the row has, because a share is a part of a row's time. ``held`` has the
+    flavor that each row had in the last round. ``fresh`` has the rows that have never had GPUs.
     """
 
     flavors: tuple[str, ...]
@@ -251,7 +251,10 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
 
 
 def strict_turn(had_s: float, given_s: float, share: float) -> float:
-    """Return the ``STRICT`` turn of a row that had ``had_s`` of the ``given_s`` of all rows."""
+    """Return the turn of a row under ``STRICT`` rules.
+
+    The row had GPUs for ``had_s`` seconds, and all rows together had GPUs for ``given_s`` seconds.
+    """
     fraction = had_s / given_s if given_s else 0.0
     return share / fraction if fraction > 0.0 else share * 1e9
 
@@ -259,9 +262,9 @@ def strict_turn(had_s: float, given_s: float, share: float) -> float:
 def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
     """Return how far a row is behind: its owed time divided by its share, to a millisecond.
 
-    The first ``DUE_ROUNDS`` rounds of owed time do not count. By this division, a row without GPUs
-    is behind by the time that it has waited, whatever its share and its number of GPUs. So a large
-    row with a small share also gets its turn (docs/adr/0037-turns.md).
+    The first ``DUE_ROUNDS`` rounds of owed time do not count. Because of this division, a row
+    without GPUs is behind by the time that it has waited, whatever its share and its number of
+    GPUs. So a large row with a small share also gets its turn (docs/adr/0037-turns.md).
 
     A row that would keep its GPUs counts as at least ``STAY_ROUNDS`` rounds behind, minus the time
     by which it is ahead. This rule is not used if the row is so far ahead that another round would

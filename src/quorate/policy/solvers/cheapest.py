@@ -236,7 +236,9 @@ class Cheapest:
         return below
 
     def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Turn each job's edge to the job's lowest point; of several, to that of the first flavor.
+        """Turn each job's edge to the job's lowest point.
+
+        If several points are equally low, the edge is turned to the point of the first flavor.
 
         Return how far other points lie below the new edges.
         """

@@ -256,7 +256,7 @@ class Standing:
         return int(self._highs.getInfo().simplex_iteration_count)
 
     def solve(self, row_low: Floats, steps_max: int | None = None) -> Solution | Status:
-        """Return an optimum whose first rows are at least ``row_low``, or a status without one.
+        """Return an optimum whose first rows are at least ``row_low``; a status if there is none.
 
         In the solution, ``row_prices`` has the gain from one more unit of each row's limit. The
         search ends after ``steps_max`` steps.

@@ -22,8 +22,8 @@ TIED: Final = 1e-12
 """Parts count as reaching 0 together if the points at which they reach 0 are this close to each
 other."""
 STEPS_PER_ROW: Final = 20
-"""After this many steps per row, not the best column enters the basis, but the first column with a
-gain. So the method cannot run in a cycle (Bland, 1977)."""
+"""After this many steps per row, the first column with a gain enters the basis instead of the best
+one. So the method cannot run in a cycle (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
 """After this many steps per row, the search ends without an answer."""
 ROOM: Final = 32

@@ -26,19 +26,19 @@ BEGINNING: Final = 5
 """The number of rounds of rough choices for the first basis. More rounds do not help, because the
 simplex method does the rest."""
 WIDEST: Final = 1e7
-"""A job's row is divided by the job's need. But if the need is tiny, the row is divided by the
-job's fastest rate divided by this factor, because a solver does not accept larger numbers."""
+"""A job's row is divided by the job's need. But the divisor is at least the job's fastest rate over
+this factor, because a solver does not accept larger numbers."""
 STEEPEST: Final = 1e4
-"""A job's row is divided by at least the growth of the job's need per unit of level, divided by
-this factor. If the need is 0 or less, the row is divided by at least the growth itself."""
+"""The divisor of a job's row is also at least the growth of the job's need per unit of level, over
+this factor. If the need is 0 or less, the divisor is at least the growth itself."""
 NARROWEST: Final = 1e5
 """If a job's fastest rate is more than this many times the job's need, rounding may lose the need.
 ``_top_up`` then gives the job the missing rate."""
 TANGENTS_MAX: Final = 40
 USUAL: Final = 6
-"""For needs that are not linear, ``TANGENTS_MAX`` is the most programs that are solved, and this is
-the usual number. After the usual number, the solver's tolerance is reduced, because its rounding
-may be why the level was not reached."""
+"""The usual number of programs for needs that are not linear; ``TANGENTS_MAX`` is the most. After
+the usual number, the solver's tolerance is reduced, because its rounding may be why the level was
+not reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,7 +121,7 @@ def _worth_most(
     solved: tuple[lp.Program, lp.Solution],
     worth: Floats,
 ) -> Floats | None:
-    """Return the shares with most ``worth`` at the level of ``solved``; None without success.
+    """Return the shares with most ``worth`` at the level of ``solved``; None if the solver fails.
 
     ``solved`` has a program and its optimum, from which the search continues.
     """
@@ -186,7 +186,7 @@ def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
 
 
 def _equal_rates(demand: Demand) -> Floats:
-    """Return the rates with an equal part of each flavor for every job, within its whole time."""
+    """Return each job's rate on an equal part of each flavor, but with at most its whole time."""
     part = demand.gpus / demand.loads.sum()
     rates: Floats = demand.rates @ (part / max(1.0, float(part.sum())))
     return rates

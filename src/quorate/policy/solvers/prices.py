@@ -42,7 +42,8 @@ SLOW: Final = 0.8
 """If a gap is more than this part of the previous gap, the prices of the mixture are not used,
 because they gain little."""
 HALF: Final = 0.5
-"""If the part of the empty choice is above this, the prices of the mixture are not used yet."""
+"""If the empty choice is more than this part of the mixture, the prices of the mixture are not used
+yet."""
 SAME: Final = 0.01
 """If the level has risen by at most this part of the gap, the mixture counts as unchanged. The next
 prices are then those of the program alone: if these are the best prices, a pass with them ends the
@@ -52,10 +53,10 @@ STUCK: Final = KEPT / 10
 three times."""
 PENALTY: Final = 100.0
 """The value of the empty choice is at most this far below the level that the first steps reach. The
-unit is the amount of level that all GPUs can buy. If jobs have needs at every level, the value is
-exactly this far below."""
+unit is the rise of the level that costs as much as all GPUs. If jobs have needs at every level, the
+value is exactly this far below."""
 NEGLIGIBLE: Final = 1e-9
-"""If the part of the empty choice in a mixture is smaller, it is a rounding error."""
+"""If the empty choice is a smaller part of a mixture than this, it is a rounding error."""
 
 
 def level_by_prices(
@@ -151,7 +152,9 @@ class _Search:
         return leaning * mean + (1.0 - leaning) * asked
 
     def _level(self, level: float, kept: float) -> float:
-        """Return the level to try: the bound. Its choices can be mixed with the empty choice.
+        """Return the level to try next: usually the bound.
+
+        The bound may be too high, but the choices for it can be mixed with the empty choice.
 
         If trying the bound gains nothing any more, return the level of the mixture.
         """

@@ -45,8 +45,8 @@ class PlanView(Protocol):
     def disruption(self) -> Mapping[tuple[str, str], tuple[int, int]]:
         """The last charge of the disruption account, by owner and pool.
 
-        Each entry has the GPU-ms that the account lacked to be full after the charge, and the
-        instant of the charge.
+        An entry has two values: how many GPU-ms were missing from a full account after the charge,
+        and the instant of the charge.
         """
         ...
 

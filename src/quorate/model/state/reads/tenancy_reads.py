@@ -27,8 +27,8 @@ class Soft(NamedTuple):
     ``rest_target_ppm`` is the target share of an owner whose quota states no target: an equal part
     of what the stated targets leave. ``budgeted`` are the owners with a budget of hours, in order.
     ``has_targets`` is true if the quota of some owner states a target. ``undeclared`` are the
-    owners that only budgets name. ``shared_target_ppm`` is the equal part in a division in which
-    undeclared owners get a part, too.
+    owners that only budgets name. ``shared_target_ppm`` is the equal part if undeclared owners get
+    a part, too.
     """
 
     rest_target_ppm: int
@@ -71,7 +71,7 @@ class TenancyView(Protocol):
 
     @property
     def owner_versions(self) -> Mapping[str, int]:
-        """The sequence of the event that last changed each owner."""
+        """The sequence number of the event that last changed each owner."""
         ...
 
     @property

@@ -35,12 +35,12 @@ class WorkView(Protocol):
 
     @property
     def pending(self) -> Mapping[str, int]:
-        """The runs that wait, with the sequence of their submission."""
+        """The runs that wait, each with the sequence number of its submission event."""
         ...
 
     @property
     def queued(self) -> Mapping[str, int]:
-        """The pending runs that Quorate tries to start after every change, and their sequences."""
+        """The pending runs, with these numbers, that Quorate tries to start after every change."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class WorkView(Protocol):
 
     @property
     def payer_leases(self) -> Mapping[EnvelopeId, Mapping[str, None]]:
-        """The open leases of each envelope that pays or paid for any."""
+        """The open leases by payer; an envelope that pays for none now may have an empty entry."""
         ...
 
     @property
