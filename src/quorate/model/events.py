@@ -710,9 +710,9 @@ class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
     """GPUs will be freed in ``scope`` at ``due_ms``; the entrants of the lottery are now fixed.
 
     ``preimage_index`` is the number of the chain's link that will be revealed. ``commitment`` (hex)
-    is the link before it, which is also its hash. ``short`` is how many GPUs are still missing
-    after all cuts that need no lottery. ``size_max`` is the number of GPUs of the largest token in
-    the lottery.
+    is the link before it; this link is the hash of the link that will be revealed. ``short`` is how
+    many GPUs are still missing after all cuts that need no lottery. ``size_max`` is the number of
+    GPUs of the largest token in the lottery.
     """
 
     conflict: str

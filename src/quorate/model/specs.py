@@ -190,7 +190,7 @@ class TypeRates(Spec, frozen=True, kw_only=True):
 
     ``beside`` has, sorted, the types with which this type can share GPUs, as (other type, rate of
     this type, rate of the other type). A pair of types is stored only once: in the entry of the
-    type that comes first.
+    type whose name sorts first.
     """
 
     job_type: str

@@ -93,7 +93,10 @@ def task_names(array: TaskArray) -> Iterator[str]:
 
 
 def task_run(run: Run, index: int) -> Run:
-    """Return the task ``index`` of the array to which ``run``, its document or a task, belongs."""
+    """Return the task ``index`` of an array.
+
+    ``run`` is the document of the array, or one of its tasks.
+    """
     array = run.array
     assert array is not None, run
     return replace(run, name=task_name(array.name, index), task=index)

@@ -96,7 +96,7 @@ def _order(asking: Asking) -> Order | Exception:
         assert isinstance(command, Submit) or (
             isinstance(command, Apply) and all(isinstance(spec, Run) for spec in command.specs)
         ), command
-    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+    except Exception as error:  # noqa: BLE001 - the error answers one of many requests
         return error
     return found
 
@@ -144,5 +144,5 @@ def _answer(
         if kept is not None:
             return recorded_answer(engine.answer_kept(kept), sight, is_repeated=True)
         return recorded_answer(receipt, sight, notes=order.notes)
-    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+    except Exception as error:  # noqa: BLE001 - the error answers one of many requests
         return error

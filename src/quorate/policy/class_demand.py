@@ -136,7 +136,7 @@ def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> Pa
 
 
 def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
-    """Return the pairs of ``n`` and ``m`` members, and each pair's part of their classes' share."""
+    """Return the pairs of ``n`` members with ``m`` others, and each pair's part of the share."""
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     begins = np.concatenate(([0], ends[:-1]))
     part: Floats = (ends - begins) / max(n, m)

@@ -54,7 +54,7 @@ def proportional_shares(problem: Problem) -> Floats:
 
 
 def isolated_shares(problem: Problem) -> Floats:
-    """Return shares by which each job has the same part of every flavor, within its whole time."""
+    """Return shares that give each job the same part of all flavors, but at most its whole time."""
     jobs, _ = problem.shape
     shares = problem.gpus[None, :] / (jobs * problem.scales[:, None])
     return np.asarray(shares / np.maximum(1.0, shares.sum(axis=1))[:, None])

@@ -297,7 +297,7 @@ def _retire_budget(state: State, old: Budget) -> None:
 
 
 def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
-    """Add the envelope ``key`` to the lenders of ``flavor``, which are in the order of trial."""
+    """Add the envelope ``key`` to the lenders of ``flavor``, and keep them sorted."""
     known = {*state.lenders.get(flavor, ()), key}
     state.lenders[flavor] = tuple(
         sorted(known, key=lambda k: (state.envelopes[k].owner, state.envelopes[k].budget, k))

@@ -90,7 +90,7 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
 
 
 def _more(state: State, fact: LeaseStarted) -> str:
-    """Return another open lease of the run that began with ``fact``; empty if there is none."""
+    """Return another open lease of the run with the same start instant; empty if there is none."""
     return next(
         (
             name

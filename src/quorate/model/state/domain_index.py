@@ -1,9 +1,9 @@
 """The domains of one pool and flavor, by the number of their free GPUs.
 
 Domains are numbered in key order. Bit n of ``levels`` is set if some domain has n free GPUs, and
-``at`` has the domains with each number of free GPUs. So Quorate finds the fullest domain that still
-has a given number of free GPUs as fast among ten thousand domains as among ten. Domains with
-equally many free GPUs are ordered by key.
+``at`` has the domains with each number of free GPUs. So Quorate finds, of all domains with enough
+free GPUs, the one with the fewest; this is as fast among ten thousand domains as among ten. Domains
+with equally many free GPUs are ordered by key.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class DomainIndex:
         self.levels |= 1 << gpus_free
 
     def least_free(self, need: int) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of domains with at least ``need`` free GPUs: fewest first, by key."""
+        """Yield (free, key) of domains with at least ``need`` free GPUs: fewest first.
+
+        Domains with equally many free GPUs are in key order.
+        """
         levels = self.levels >> need
         while levels:
             low = levels & -levels
@@ -67,7 +70,10 @@ class DomainIndex:
             yield from self._level(need + low.bit_length() - 1)
 
     def most_free(self, need: int = 0) -> Iterator[tuple[int, IslandKey]]:
-        """Yield (free, key) of domains with ``need`` or more free GPUs: most first, ties by key."""
+        """Yield (free, key) of domains with at least ``need`` free GPUs: most first.
+
+        Domains with equally many free GPUs are in key order.
+        """
         levels = self.levels >> need
         while levels:
             top = levels.bit_length() - 1

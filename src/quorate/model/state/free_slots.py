@@ -1,9 +1,9 @@
 """The index of the free slots of one flavor in one domain of one pool.
 
 Nodes are numbered in name order. For every count ``c``, the bits of one integer mark the nodes with
-exactly ``c`` free slots. So Quorate finds the fullest node that still has r free slots with a
-handful of integer operations, however many nodes there are. Nodes with equally many free slots are
-ordered by name.
+exactly ``c`` free slots. So Quorate finds, of all nodes with enough free slots, the node with the
+fewest. This takes a handful of integer operations, however many nodes there are. Nodes with equally
+many free slots are ordered by name.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class PlannedRank(NamedTuple):
 
 
 class LineRanks:
-    """Every line with waiting runs, in order. Changed lines are ranked again when it is read."""
+    """Every line with waiting runs, in order. A read of the order ranks changed lines again."""
 
     __slots__ = (
         "asked_ms",

@@ -484,7 +484,7 @@ class PledgeRecord(Record):
 
 
 class RequestRecord(Record):
-    """A carried-out request. ``seq`` is the sequence number of its event ``request-kept``.
+    """A request that was carried out. ``seq`` is the number of its event ``request-kept``.
 
     The ``count`` events directly before that event carried the request out.
     """

@@ -92,8 +92,8 @@ class State(TenancyState):
     def lift_lease(self, name: str) -> Lease:
         """Remove a lease as if its work had ended; keep what its payer has committed for it.
 
-        The lease stays in ``lifted``. So in the trial, as in fact, the GPUs of its payer come free
-        at the expected end of the lease.
+        The lease stays in ``lifted``. So the trial does not free the GPUs of its payer sooner: they
+        come free at the expected end of the lease.
         """
         lease = self.leases.pop(name)
         self.owed_changed()

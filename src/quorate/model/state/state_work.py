@@ -385,7 +385,7 @@ class WorkState(FleetState):
             self._follower_index.add(self, record)
 
     def owed_changed(self) -> None:
-        """Forget, for runs in rounds, the cached times of due GPUs and of GPUs that they had."""
+        """Forget the cached results of how long runs in rounds were due GPUs and had GPUs."""
         self.owed_cache = {}
 
     def begin_rounds(self, record: RunRecord) -> None:

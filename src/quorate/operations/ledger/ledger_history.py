@@ -39,7 +39,7 @@ BACK_BLOCKS: Final = 128
 
 
 def list_events(context: RequestContext, asked: ListEvents, operation: Operation) -> Answer:
-    """Return events that the caller may see: the first from a sequence on, or the last ones."""
+    """Return events that the caller may see: the first ones from an event on, or the last ones."""
     del operation
     view = context.recorded
     wanted = _Wanted(view, Sight(view, context.caller), asked)

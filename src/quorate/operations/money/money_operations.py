@@ -240,7 +240,8 @@ class Statement(Given, kw_only=True, frozen=True):
 class LinkedTenant(Given, kw_only=True, frozen=True):
     """A tenant that is linked to an accounting system, and its remaining hours.
 
-    ``last_answer`` is null if there was no answer since the service started.
+    ``source`` says who states the remaining hours: the system or the ledger. ``last_answer`` is
+    null if there was no answer since the service started.
     """
 
     owner: str
@@ -256,7 +257,8 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 class AccountingStatus(Given, kw_only=True, frozen=True):
     """The status of the links to accounting systems.
 
-    ``waiting`` is the number of amounts that must still be sent. It is null if there is no link.
+    ``waiting`` is the number of amounts that must still be sent. It is null if the service has no
+    link.
     """
 
     items: tuple[LinkedTenant, ...]

@@ -20,7 +20,7 @@ from quorate.views.runs.instant import Moment
 
 
 def page_of_runs(context: RequestContext, moment: Moment, asked: ListRuns) -> tuple[list[str], str]:
-    """Return the page of runs after the cursor, and the cursor of the next page; empty without.
+    """Return the page of runs after the cursor, and the next page's cursor: empty if there is none.
 
     Few runs are read besides the returned ones, even if there are many more.
     """
@@ -66,7 +66,7 @@ def is_first_page(asked: ListThings) -> bool:
 def first_of_queue(
     context: RequestContext, moment: Moment, limit: int | None
 ) -> tuple[list[str], str]:
-    """Return the first ``limit`` waiting runs, and the cursor of the next page; empty without.
+    """Return the first ``limit`` waiting runs, and the next page's cursor: empty if there is none.
 
     Only the first part of the queue is ordered, even if many more runs wait.
     """
@@ -126,7 +126,7 @@ def matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]
 def page(
     names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
 ) -> tuple[list[str], str]:
-    """Return the page after ``cursor``, and the cursor of the next page; empty without.
+    """Return the page after ``cursor``, and the next page's cursor: empty if there is none.
 
     If ``newest``, return the page before ``cursor``.
     """

@@ -18,7 +18,7 @@ from quorate.policy.problem import NO_ENTITY, Bools, Floats, Problem
 
 
 def by_weight(problem: Problem) -> Allocation | Unsolved:
-    """Return shares that divide each flavor by weight among the jobs that run on it.
+    """Return shares that divide each flavor, by weight, among the jobs that run on it.
 
     If a flavor has N GPUs and a job of s GPUs gets the part p of these, the job's share is N p / s.
     Shares are reduced if a job would have more than its whole time.

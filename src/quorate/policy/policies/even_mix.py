@@ -77,8 +77,8 @@ def to_the_middle(problem: Problem, time: Floats) -> Floats:
     if spare <= 0.0:
         return time
     if float(scales @ lacks) <= 2.0 * spare:
-        # No price is needed if half of the lacking time fits: each job gets the same part of what
-        # it lacks.
+        # No price is needed if the GPUs are enough for half of the time that jobs lack. Each job
+        # then gets the same part of what it lacks.
         return time + min(1.0, spare / max(float(scales @ lacks), _TINY)) * lacks
     low, high = 0.0, 1.0
     while float(scales @ (_part(high * scales * lacks) * lacks)) > spare:

@@ -56,7 +56,7 @@ def _shared_out(problem: Problem, found: Allocation, meant: Bools) -> Allocation
 
 
 def _time_left(problem: Problem, found: Allocation) -> Floats:
-    """Return, for each job, the part of its time in which it has no GPUs, alone or in a pair."""
+    """Return, for each job, the part of its time in which it has no GPUs, not even in a pair."""
     used = np.zeros(len(problem.jobs))
     of_rows = found.shares.sum(axis=1)
     np.add.at(used, found.first, of_rows)

@@ -192,6 +192,9 @@ def _fill(
     space: Space, groups: Groups, work: WorkCount, *, is_near: bool
 ) -> Filled | Unsolved | None:
     """Return the levels of all jobs.
+
+    If even the first level takes too much work, return the first level that prices reach. Return
+    None if the search did not begin near the first level, or if prices reach no level.
     """
     problem = space.problem
     jobs, _ = problem.shape

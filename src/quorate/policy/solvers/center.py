@@ -68,7 +68,7 @@ class _Inside:
         return np.outer(self.times + part * lacks, self.gpus / self.gpus.sum())
 
     def left(self, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return all distances: jobs' lacking time, their time above the least, and idle GPUs."""
+        """Return all distances: the time that jobs lack, their time above the least, idle GPUs."""
         had = shares.sum(axis=1)
         return 1.0 - had, had - self.times, self.gpus - self.scales @ shares
 

@@ -295,7 +295,7 @@ def _products_at(point: Point, asked: _Asked) -> Products:
 
 
 def _keep(best: Products, found: Products, places: Ints) -> None:
-    """Replace the products of ``best`` at ``places`` where those of ``found`` miss less."""
+    """Replace the products of ``best`` at ``places`` if those of ``found`` can gain less."""
     wins = found.missing < best.missing[places]
     put = places[wins]
     best.shares[put] = found.shares[wins]

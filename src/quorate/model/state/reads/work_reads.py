@@ -40,7 +40,10 @@ class WorkView(Protocol):
 
     @property
     def queued(self) -> Mapping[str, int]:
-        """The pending runs, with these numbers, that Quorate tries to start after every change."""
+        """The pending runs that Quorate tries to start after every change.
+
+        The values are the same as in ``pending``.
+        """
         ...
 
     @property
