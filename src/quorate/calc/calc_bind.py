@@ -101,7 +101,7 @@ class _Payers:
         self._left = [[segment, segment.quantity] for segment in segments if segment.quantity]
 
     def take(self, gpus: int) -> Iterator[tuple[_Segment, int]]:
-        """Yield who pays for the next ``gpus`` GPUs. The segments must have so many left."""
+        """Yield who pays for the next ``gpus`` GPUs. The segments must have that many GPUs left."""
         while gpus:
             head = self._left[0]
             segment, left = head

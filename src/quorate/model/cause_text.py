@@ -80,7 +80,7 @@ def cause_text(cause: MoveCause | None) -> str:
 
 
 def round_text(shared: RoundShared) -> str:
-    """Return the causes of a round as a sentence without a full stop; empty without causes.
+    """Return the causes of a round as a sentence without a full stop; empty if there are none.
 
     The sentence names no run and no owner, so that every owner in the pool may read it.
     """

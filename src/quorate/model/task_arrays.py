@@ -164,7 +164,7 @@ def upstreams_of(run: Run) -> tuple[Upstream, ...]:
 
 
 def array_variables(run: Run) -> dict[str, str]:
-    """Return the environment variables that name the task of ``run``; empty without an array."""
+    """Return the environment variables that name the task of ``run``; empty if it is no task."""
     if run.array is None or run.task is None:
         return {}
     indexes = indexes_of(run.array.tasks)

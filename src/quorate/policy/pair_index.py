@@ -28,7 +28,7 @@ class PairIndex:
         self._keys = keys[self._order]
 
     def row(self, one: int, other: int) -> int | None:
-        """Return the row of the pair of two jobs, given in any order; None without such a pair."""
+        """Return the row of the pair of two jobs, given in any order; None if they are no pair."""
         key = min(one, other) * self._jobs + max(one, other)
         place = int(np.searchsorted(self._keys, key))
         if place == len(self._keys) or self._keys[place] != key:

@@ -63,7 +63,8 @@ class Family:
     def known(self) -> tuple[int, ...]:
         """Return the indexes of the known types: the ratios among these have no gap.
 
-        While there are gaps, the type with the most gaps is removed; of several, the last one.
+        While there are gaps, the type with the most gaps is removed. If several types have the
+        most, the last of them is removed.
         """
         gaps: Known = np.asarray(np.isnan(self.ratios).any(axis=1))
         missing: Known = np.logical_or(gaps, gaps.T)

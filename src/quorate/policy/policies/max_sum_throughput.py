@@ -3,8 +3,8 @@
 Rates are added in steps per second, although the steps of different jobs differ. So jobs with more
 steps per second are preferred (Gavel, section 4.2). In a policy with deadlines, every job that has
 a deadline must be fast enough to meet it. If this is impossible, as many deadlines as possible are
-kept. Among the sets of so many deadlines, the policy takes the set with the largest sum of rates.
-The answer names the jobs whose deadlines are dropped.
+kept. If there are several ways to keep that many deadlines, the policy takes the one with the
+largest sum of rates. The answer names the jobs whose deadlines are dropped.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _cheapest(
 
 
 def _next(waiting: Floats, row_of: Ints, place: Ints) -> int:
-    """Return the cheapest column; of several, the column that the module's docstring names."""
+    """Return the cheapest column; among equals, the one that the module's docstring prefers."""
     ties = np.flatnonzero(waiting == waiting.min())
     free = ties[row_of[ties] == FREE]
     if len(free):

@@ -208,8 +208,9 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
     """Return a basis with jobs on their edges, and as few jobs as possible on a third flavor.
 
-    The jobs that lose least by it use a third flavor. There is one such job less than there are
-    flavors, which is enough to fill all flavors. The column of the shortfall is in the basis, too.
+    A third flavor costs a job something, so the jobs for which it costs least get one. The number
+    of these jobs is one less than the number of flavors, which is enough to fill all flavors. The
+    column of the shortfall is in the basis, too.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)

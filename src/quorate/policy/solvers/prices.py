@@ -28,9 +28,9 @@ FIRST_STEPS: Final = 2
 """The number of steps of Newton's method at the first prices. These steps find the levels to try.
 """
 ABOVE: Final = 1.2
-"""If there is a level at which no job needs any rate, the first level to try is this many times the
-level of rough choices. It may be too high, because choices can be mixed with the empty choice, in
-which no job has GPUs."""
+"""If there is a level at which no job needs any rate, levels are measured from it. The first level
+to try is then this many times the level that rough choices reach. It may be too high, because
+choices can be mixed with the empty choice, in which no job has GPUs."""
 NEAR: Final = 0.1
 """The first steps end when the needs of the level cost at most 1 plus this."""
 LEANING: Final = 0.9
