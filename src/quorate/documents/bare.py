@@ -81,6 +81,6 @@ def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
 
 
 def without_head(fault: Fault) -> Fault:
-    """Return ``fault`` with its path in the user's tree, from before ``with_head`` added a head."""
+    """Return ``fault`` with its path in the tree that the user sent, which had no head."""
     is_below = fault.path[:1] in (("spec",), ("metadata",))
     return replace(fault, path=fault.path[1:]) if is_below else fault

@@ -200,9 +200,10 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
 
 
 def _by_folded(known: Iterable[str]) -> dict[str, str]:
-    """Return the names ``known`` by their folded form, in which case and similar details are lost.
+    """Return a mapping from the folded form of each name in ``known`` to the name.
 
-    If several names have the same folded form, the result has the smallest of them.
+    Names that differ only in upper and lower case, hyphens or underscores have the same folded
+    form. The result has only the smallest of these names.
     """
     return {_folded(name): name for name in sorted(known, reverse=True)}
 

@@ -27,18 +27,18 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import DEPTH_MAX, FLATTEN, HALF, TOO_DEEP, WHOLE, Unreadable
 
 VALUES_FREE: Final = 5_000
-"""A text of any length may hold this many values, and this many containers."""
+"""The number of values that a text of any length may hold; also the number of containers."""
 VALUES_MAX: Final = 500_000
 """The maximal number of values of one text."""
 FIELDS_MAX: Final = 100
 """The maximal number of fields of an object that is decoded field by field."""
 BYTES_PER_VALUE: Final = 10
-"""Beyond ``VALUES_FREE``, a text may hold one value per this many bytes.
+"""The number of bytes that allow a text one more value, in addition to ``VALUES_FREE`` values.
 
 Documents have 12 bytes or more for each value.
 """
 BYTES_PER_CONTAINER: Final = 16
-"""Beyond ``VALUES_FREE``, a text may hold one mapping or list per this many bytes.
+"""The number of bytes that allow a text one more mapping or list, beyond ``VALUES_FREE``.
 
 Documents have 30 bytes or more for each mapping or list.
 """
@@ -61,8 +61,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Decimals are exact. A number with an absurd exponent becomes infinite, and raises no exception.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
-# A sequence of more than DIGITS_MAX digits may begin anywhere. It always has DIGITS_MAX / 2 digits
-# that begin at an offset that is a multiple of DIGITS_MAX / 2.
+# A sequence of more than DIGITS_MAX digits may begin anywhere. It always contains a sequence of
+# DIGITS_MAX / 2 digits whose offset is a multiple of DIGITS_MAX / 2.
 _DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 
@@ -256,7 +256,7 @@ def _counted(body: bytes, byte: bytes) -> int:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes; each quote left delimits a string."""
+    """Return ``text`` without escaped backslashes and quotes; the other quotes delimit strings."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")

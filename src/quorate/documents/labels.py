@@ -11,13 +11,16 @@ from quorate.documents.field_reader import At, mapped, nearest
 from quorate.model.selector import ANY, DOMAIN, LABELS, RACK, REGION, Selector
 
 FLAVOR_LABEL: Final = "gpu.flavor"
-"""The label that holds the flavor of a node in Jobtree; it is read like ``spec.flavor``."""
+"""The label with the flavor of a node, as in Jobtree, a system from which Quorate descends.
+
+It is read like ``spec.flavor``.
+"""
 
 REGIONS: Final = (REGION, "topology.kubernetes.io/region")
 DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
 RACKS: Final = (RACK, "topology.kubernetes.io/rack")
 FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
-"""Node labels with the same meaning: Quorate's own label first, then labels of other systems."""
+"""Labels of nodes that state the flavor: the label of Jobtree and Quorate, then that of NVIDIA."""
 
 LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (

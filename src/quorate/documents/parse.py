@@ -77,7 +77,7 @@ class Document(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name of the resource; empty while it is to be generated."""
+        """The name of the resource; empty if Quorate has to generate it."""
         return SYSTEM_NAME if isinstance(self.spec, System) else self.spec.name
 
 
@@ -251,7 +251,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
 
 
 def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
-    """Return the kind of the document; report a fault and return None if it cannot be read here."""
+    """Return the kind of the document; report a fault and return None if this kind is not allowed."""
     at = top.at("kind")
     if "kind" not in top and expected is None:
         at.fault("is required", f"add kind: one of {', '.join(KINDS)}")

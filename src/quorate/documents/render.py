@@ -109,7 +109,7 @@ def _document(spec: Declared, name: str, body: Tree, *, labels: Tree | None = No
 
 
 def _set(**fields: object) -> Tree:
-    """Return the fields that have a value; None, empty lists, mappings and strings are left out."""
+    """Return the fields that have a value; leave out None, and lists, mappings and texts if empty."""
     return {
         name: value
         for name, value in fields.items()

@@ -110,7 +110,10 @@ def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
 
 
 def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
-    """Return a reader of the field ``array`` of the document ``name``: an array, or one task."""
+    """Return a reader of the field ``array`` of the run ``name``.
+
+    The reader returns the array, and the index of the task if the document is for one task.
+    """
 
     def read(value: object, at: At) -> tuple[TaskArray, int | None] | None:
         fields = fields_of(value, at, _ARRAY)

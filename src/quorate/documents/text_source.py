@@ -14,7 +14,10 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import SourceDocument, Unreadable
 
 TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
-"""The maximal length of a text. No fleet needs longer texts, and this one is still read quickly."""
+"""The maximal length of a text.
+
+No fleet needs longer texts, and a text of this length is still read quickly.
+"""
 
 NO_DOCUMENTS: Final = Unreadable(
     message="the text has no documents",

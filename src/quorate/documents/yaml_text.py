@@ -46,9 +46,9 @@ from quorate.documents.yaml_places import Mark, Marks, places, position
 from quorate.documents.yaml_scalar import plain_scalar
 
 VALUES_FREE: Final = 5_000
-"""A text of any length may hold this many values."""
+"""The number of values that a text of any length may hold."""
 CHARS_PER_VALUE: Final = 9
-"""Beyond ``VALUES_FREE``, a text may hold one value per this many characters.
+"""The number of characters that allow a text one more value, in addition to ``VALUES_FREE``.
 
 Documents have 12 characters or more for each value.
 """

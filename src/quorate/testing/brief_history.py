@@ -89,7 +89,10 @@ class BriefHistory:
         self._enter(events)
 
     def _tick_until(self, at_ms: int) -> None:
-        """Tick at each instant before ``at_ms`` at which something is due; confirm ended stops."""
+        """Tick at each instant before ``at_ms`` at which something is due.
+
+        Also confirm each stop at the instant at which the work ends.
+        """
         while True:
             due_ms = next_due_ms(self._state, has_executor=True, after_ms=self._now_ms)
             stops = [(gone_ms, lease) for lease, gone_ms in self._gone_ms.items()]
@@ -167,7 +170,7 @@ class BriefHistory:
             self._enter(list(decision.events))
 
     def _confirmed_ms(self, event: LeaseEnding) -> int:
-        """Return when the work of a stopping lease ends; in an honest history, at the deadline."""
+        """Return when the work of a stopping lease ends: at the deadline if the history is honest."""
         if self._is_honest:
             return event.deadline_ms
         late_ms = event.deadline_ms + STEP_MS // 2

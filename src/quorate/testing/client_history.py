@@ -294,7 +294,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield a fault if the run never had the state that a read returned, at ``seq`` or later."""
+    """Yield a fault if the run did not have, at ``seq`` or later, the state that a read returned."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
@@ -353,7 +353,11 @@ def _may_have_done(each: Operation) -> bool:
 
 
 def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
-    """Yield a fault for each answer with a lower sequence than an answer before its request."""
+    """Yield a fault for each answer whose sequence is too low.
+
+    An answer's sequence is too low if another answer with a higher sequence came before the request
+    was sent.
+    """
     answered = sorted(
         (each.answered, number)
         for number, each in enumerate(operations)

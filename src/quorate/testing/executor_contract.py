@@ -120,14 +120,14 @@ class ExecutorContract(ABC):
     # --- What a service does ---
 
     def opened(self, *orders: Order) -> ServedExecutor:
-        """Return a new executor for a ledger with open leases, whose orders are ``orders``."""
+        """Return a new executor of a ledger with open leases; ``orders`` has the orders of the leases."""
         executor = self.make_executor()
         executor.belong_to(self.ledger)
         executor.resume(orders)
         return executor
 
     def served_again(self, executor: ServedExecutor, *orders: Order) -> ServedExecutor:
-        """Return the executor of a service that starts again; open leases have ``orders``."""
+        """Return the executor of a service that starts again, with the ``orders`` of open leases."""
         again = self.reopen(executor)
         again.belong_to(self.ledger)
         again.resume(orders)

@@ -38,11 +38,12 @@ class Place:
 class PutBack:
     """What a trial assumes: some leases have ended, nodes are ready, and limits are ignored.
 
-    ``leases`` are assumed to have ended, and ``nodes`` to be ready. ``limits`` are ignored; each is
-    (kind, name), and may also be a domain whose nodes have changed. ``unrecalled`` leases are
-    assumed to last until their declared ends, although they were recalled. ``gone_ms`` maps leases
-    to the instant at which they are assumed to end. ``paid`` maps leases to the shares that are
-    assumed to pay for them instead of their payers.
+    ``leases`` are assumed to have ended, and ``nodes`` to be ready. The limits of the
+    objects in ``limits`` are ignored; each object is a pair (kind, name). The kind "domain" is for
+    a domain whose nodes have changed. The leases in ``unrecalled`` are assumed to last until their
+    declared ends, although they were recalled. ``gone_ms`` maps leases to the instant at which they
+    are assumed to end. ``paid`` maps leases to the shares that are assumed to pay for them instead
+    of their payers.
     """
 
     leases: frozenset[str] = frozenset()
@@ -165,8 +166,8 @@ def _short_of_racks(
 def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[frozenset[str], int]]:
     """Yield sets of nodes, each with the number of GPUs of a start that must be on these nodes.
 
-    There is one set for each payer whose selector names racks; if the selector of the run names
-    racks, one set for each payer.
+    If the selector of the run names racks, there is one set for each payer. Otherwise there is one
+    set for each payer whose selector names racks.
     """
     run = view.runs[place.run].spec
     domains = dict(place.slice.domains)
@@ -178,7 +179,7 @@ def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[fr
     }
     for share in place.payers:
         if ("envelope", share.payer) in back.limits:
-            continue  # Its former selector is not known.
+            continue  # The former selector of this payer is not known.
         selector = view.envelopes[share.payer].spec.selector
         if names_label(run.selector, RACK) or names_label(selector, RACK):
             yield (
@@ -194,7 +195,7 @@ def _by_nodes(view: StateView, place: Place, back: PutBack) -> Iterator[tuple[fr
 def _unpaid(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield a text for each envelope, lending limit or cap that does not suffice for ``there``."""
+    """Yield a text for each envelope, lending limit or cap that the starts in ``there`` exceed."""
     caps = dict[CapId, None]()
     for share in place.payers:
         payer, account = share.payer, view.envelopes[share.payer]
@@ -221,7 +222,7 @@ def _unpaid(
 def _over_caps(
     view: StateView, caps: Iterable[CapId], there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[str]:
-    """Yield a text for each of ``caps`` that all starts ``there`` together exceed."""
+    """Yield a text for each cap in ``caps`` that the starts in ``there`` exceed together."""
     for cap in caps:
         if ("cap", cap) in back.limits:
             continue
@@ -250,10 +251,11 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield the owners above a start, and by how many nodes each exceeds its quota at ``at_ms``.
+    """Yield owners, and by how many nodes each exceeds its quota of nodes at ``at_ms``.
 
-    The number is below 0 if the quota allows further nodes. It is computed as if the starts
-    ``there`` were carried out on as few nodes as possible. If nodes can be shared, these starts
+    The owners are the owner of the run that starts and the ancestors of this owner. The number is
+    below 0 if the quota allows further nodes. It is computed as if the starts in ``there`` were
+    carried out on as few nodes as possible. If nodes can be shared, these starts
     first use the free GPUs of nodes that the owner already has.
     """
     for owner in _lineage(view, place.run):
@@ -302,7 +304,10 @@ def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[
 def _runs_left(
     view: StateView, place: Place, at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many more runs the quota of each owner above a start allows at ``at_ms``."""
+    """Yield owners, and how many more runs the quota of each allows at ``at_ms``.
+
+    The owners are the owner of the run that starts and the ancestors of this owner.
+    """
     limits = dict[str, int]()
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -405,11 +410,9 @@ def _free(
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return how many GPUs on ``node`` belong again to filled spares at ``at_ms``.
+    """Return how many GPUs on ``node`` filled spares have back at ``at_ms``.
 
-    A spare gets its GPUs back when the run that fills it (the filler) has ended.
-
-    If ``back`` has the leases of the filler, the spare has its GPUs back at once.
+    A spare gets its GPUs back when the run that fills it (the filler) has ended. If ``back`` has the leases of the filler, the spare has its GPUs back at once.
     """
     found = 0
     for pledge in view.pledges.values():

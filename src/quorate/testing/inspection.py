@@ -48,7 +48,7 @@ from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
-"""After every so many commits, the whole state is checked, not only the changed objects."""
+"""The number of commits after which the whole state is checked, not only the changed objects."""
 
 
 @dataclass(frozen=True, slots=True)

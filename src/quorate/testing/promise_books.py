@@ -103,7 +103,7 @@ class _Promise:
 
 @dataclass(slots=True)
 class _Cleared:
-    """The leases that a conflict cut to make room, and how many changes there had been by then."""
+    """The leases that a conflict cut, and the value of ``PromiseBooks._changes`` at that time."""
 
     conflict: str
     leases: tuple[str, ...]
@@ -137,7 +137,7 @@ class PromiseBooks:
         self._by_conflict: frozenset[str] = frozenset()
         """The runs whose starts are by a conflict that is not settled."""
         self._clearing: dict[str, int] = {}
-        """The runs that wait until leases cut for them have ended, with their new starts."""
+        """The runs that wait for the end of leases that were cut for them, with their new starts."""
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[BackfillMark, ...]] = {}
         self._cut: frozenset[str] = frozenset()
@@ -249,7 +249,10 @@ class PromiseBooks:
                 promise.missed_ms = None
 
     def _note_taken(self, event: Event) -> None:
-        """Record when a lease took its GPUs: for a swap or a hand-over, when its run started."""
+        """Record when the GPUs of a lease were taken.
+
+        For a lease that begins by a swap or a hand-over, this is the start of its run.
+        """
         if not isinstance(event, LeaseStarted):
             return
         is_new = event.lease in self._began
@@ -332,7 +335,7 @@ class PromiseBooks:
                 place = self._place(promise, planned_ms, view)
                 is_there = name not in moving or run in self._clearing
                 later = _delayed(place, self._clearing.get(run, planned_ms))
-                # For the other starts, overstaying leases are stopped when these begin, or sooner.
+                # Leases that overstay are stopped for another start when that start begins, or sooner.
                 stopped = stopped_by(view, later, fitting)
                 stopped = replace(stopped, leases=stopped.leases & stopped.gone_ms.keys())
                 if is_there and not lacking(view, later, fitting, stopped):
@@ -370,7 +373,7 @@ class PromiseBooks:
     def _moved_later(
         self, event: ReservationMoved, promise: _Promise, view: StateView
     ) -> Iterator[str]:
-        """Yield a fault if a firm start moved later although it could stay, or for a false cause.
+        """Yield a fault if a firm start moved later although it could stay, or if its cause is false.
 
         A cause is true if the recorded start would be possible with the named objects as before.
         """
@@ -689,7 +692,7 @@ def _waits_since(view: StateView, run: RunRecord) -> tuple[int, int]:
 
 
 def _is_after(started: tuple[int, int], waiting: tuple[int, int]) -> bool:
-    """Return whether a bundle ``started`` after a run began to wait; both are (event, instant)."""
+    """Return whether a bundle started after a run began to wait; each value is (event, instant)."""
     return started[0] >= waiting[0] and started[1] >= waiting[1]
 
 
@@ -846,7 +849,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether the run may be burst: without the run, its owner still reaches its target."""
+    """Return whether a run may count as burst: its owner reaches its target even without the run."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:

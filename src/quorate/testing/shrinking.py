@@ -172,7 +172,7 @@ def failure_of(deeds: Sequence[Deed]) -> str:
 def shrink(
     deeds: Sequence[Deed], fails: Callable[[Sequence[Deed]], bool], *, work_max: int = 60_000
 ) -> list[Deed]:
-    """Return a part of ``deeds`` that still ``fails``, but would not fail without any one deed.
+    """Return a part of ``deeds`` that fails, but would not fail if any one deed were left out.
 
     The first deed, which declares the world, stays. First large parts are left out, then small
     ones. In total at most ``work_max`` deeds are played, so that the search ends.

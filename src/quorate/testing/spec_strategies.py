@@ -280,7 +280,7 @@ def rounds_works(draw: st.DrawFn) -> sp.RoundsWork:
 
 
 def arrays(name: str) -> st.SearchStrategy[sp.TaskArray]:
-    """Return a strategy for arrays of tasks called ``name``."""
+    """Return a strategy for task arrays; each array has the name ``name``."""
     indexes = st.sets(st.integers(0, INDEX_MAX) | st.integers(0, 9), min_size=1, max_size=5)
     return st.builds(
         sp.TaskArray,

@@ -64,7 +64,7 @@ def cohort_owners(cohorts: Sequence[Queue], queues: Sequence[Queue]) -> dict[str
 def owner_documents(
     cohorts: Sequence[Queue], queues: Sequence[Queue], owners: Mapping[str, str]
 ) -> Iterator[tuple[Manifest, Tree]]:
-    """Yield an owner for each cohort and ClusterQueue, together with the manifest of its origin.
+    """Yield an owner for each cohort and ClusterQueue, with the manifest from which it is made.
 
     If no manifest declares a cohort, its owner comes from the first manifest that names the cohort.
     """
