@@ -113,7 +113,7 @@ class Fields:
         return otherwise
 
     def optional(self, name: str, read: Read[T], default: D) -> T | D:
-        """Return the checked value of the field ``name``, or ``default`` if missing or faulty."""
+        """Return the checked field ``name``, or ``default`` if the field is missing or faulty."""
         if name not in self._values:
             return default
         found = self._read(name, read)

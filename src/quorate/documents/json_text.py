@@ -192,7 +192,7 @@ def _exact_int(written: str) -> int | Decimal:
 
 
 def exact_decimal(written: str) -> Decimal:
-    """Return the exact number ``written``; infinity if a Decimal cannot have its exponent."""
+    """Return the number in the text ``written``, exactly; infinity if its exponent is too large."""
     try:
         return Decimal(written)
     except InvalidOperation:

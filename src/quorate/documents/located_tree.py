@@ -13,7 +13,10 @@ DEPTH_MAX: Final = 32
 """The maximal nesting depth of mappings and lists; documents need seven levels."""
 
 VALUES_MAX: Final = 2_000_000
-"""The maximal number of values of one text with aliases expanded: some 150,000 Node documents."""
+"""The maximal number of values of one text with aliases expanded.
+
+This is enough for about 150,000 Node documents.
+"""
 
 TOO_DEEP: Final = f"values nest deeper than {DEPTH_MAX} levels"
 TOO_MANY: Final = f"the text has over {VALUES_MAX} values once its aliases are expanded"

@@ -251,7 +251,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
 
 
 def _kind(top: Fields, expected: str | None, *, check_only: bool) -> str | None:
-    """Return the kind of the document; report a fault and return None if this kind is not allowed."""
+    """Return the kind of the document; report a fault and return None if it is not allowed here."""
     at = top.at("kind")
     if "kind" not in top and expected is None:
         at.fault("is required", f"add kind: one of {', '.join(KINDS)}")

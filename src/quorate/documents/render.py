@@ -109,7 +109,7 @@ def _document(spec: Declared, name: str, body: Tree, *, labels: Tree | None = No
 
 
 def _set(**fields: object) -> Tree:
-    """Return the fields that have a value; leave out None, and lists, mappings and texts if empty."""
+    """Return ``fields`` without those that are None or an empty list, mapping or string."""
     return {
         name: value
         for name, value in fields.items()

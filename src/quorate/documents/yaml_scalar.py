@@ -32,7 +32,7 @@ def plain_scalar(written: str) -> bool | int | Decimal | str | None:
 
 
 def _number(written: str) -> int | Decimal | str:
-    """Return the number ``written``, or ``written`` itself if it is not a number."""
+    """Return the number in the text ``written``, or ``written`` itself if it is not a number."""
     if _INT.fullmatch(written):
         return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
     if len(written) <= _INT_CHARS_MAX and (_OCTAL.fullmatch(written) or _HEX.fullmatch(written)):

@@ -294,7 +294,7 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield a fault if the run did not have, at ``seq`` or later, the state that a read returned."""
+    """Yield a fault if a read returned a state that the run did not have at ``seq`` or later."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return

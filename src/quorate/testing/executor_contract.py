@@ -48,7 +48,7 @@ NOTICE_MS = 1_000
 """The default time that work has to stop."""
 GRACE_MS = 2 * NOTICE_MS
 LATE_MS = 6 * NOTICE_MS
-"""The duration of work that ends after other work, even if a busy machine delays the other work."""
+"""The duration of work that must outlast other work, even if a busy machine delays that work."""
 LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
@@ -120,14 +120,14 @@ class ExecutorContract(ABC):
     # --- What a service does ---
 
     def opened(self, *orders: Order) -> ServedExecutor:
-        """Return a new executor of a ledger with open leases; ``orders`` has the orders of the leases."""
+        """Return a new executor of a ledger whose open leases have the orders ``orders``."""
         executor = self.make_executor()
         executor.belong_to(self.ledger)
         executor.resume(orders)
         return executor
 
     def served_again(self, executor: ServedExecutor, *orders: Order) -> ServedExecutor:
-        """Return the executor of a service that starts again, with the ``orders`` of open leases."""
+        """Return the executor of a restarted service; open leases have the orders ``orders``."""
         again = self.reopen(executor)
         again.belong_to(self.ledger)
         again.resume(orders)

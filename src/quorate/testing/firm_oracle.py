@@ -38,12 +38,12 @@ class Place:
 class PutBack:
     """What a trial assumes: some leases have ended, nodes are ready, and limits are ignored.
 
-    ``leases`` are assumed to have ended, and ``nodes`` to be ready. The limits of the
-    objects in ``limits`` are ignored; each object is a pair (kind, name). The kind "domain" is for
-    a domain whose nodes have changed. The leases in ``unrecalled`` are assumed to last until their
-    declared ends, although they were recalled. ``gone_ms`` maps leases to the instant at which they
-    are assumed to end. ``paid`` maps leases to the shares that are assumed to pay for them instead
-    of their payers.
+    ``leases`` are assumed to have ended, and ``nodes`` to be ready. The limits of the objects
+    in ``limits`` are ignored; each object is a pair (kind, name). The kind "domain" is for a domain
+    whose nodes have changed. The leases in ``unrecalled`` are assumed to last until their declared
+    ends, although they were recalled. ``gone_ms`` maps leases to the instant at which they are
+    assumed to end. ``paid`` maps leases to the shares that are assumed to pay for them instead of
+    their payers.
     """
 
     leases: frozenset[str] = frozenset()
@@ -255,8 +255,8 @@ def _nodes_short(
 
     The owners are the owner of the run that starts and the ancestors of this owner. The number is
     below 0 if the quota allows further nodes. It is computed as if the starts in ``there`` were
-    carried out on as few nodes as possible. If nodes can be shared, these starts
-    first use the free GPUs of nodes that the owner already has.
+    carried out on as few nodes as possible. If nodes can be shared, these starts first use the free
+    GPUs of nodes that the owner already has.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -410,9 +410,10 @@ def _free(
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return how many GPUs on ``node`` filled spares have back at ``at_ms``.
+    """Return how many GPUs on ``node`` have returned to filled spares by ``at_ms``.
 
-    A spare gets its GPUs back when the run that fills it (the filler) has ended. If ``back`` has the leases of the filler, the spare has its GPUs back at once.
+    A spare gets its GPUs back when the run that fills it (the filler) has ended. If ``back`` has
+    the leases of the filler, the spare has its GPUs back at once.
     """
     found = 0
     for pledge in view.pledges.values():

@@ -77,7 +77,7 @@ class Findings:
     shared_slack: int = 0
     """How many of the moves in ``moved_later`` would not have happened without a younger lease.
 
-    An overdue older lease used up the slack that the younger lease also used.
+    In each of these cases, the younger lease used slack that an overdue older lease needed.
     """
     deeds: tuple[Deed, ...] = ()
 

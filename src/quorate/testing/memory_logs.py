@@ -10,7 +10,7 @@ from quorate.ports.step_report import StepReport
 
 @dataclass
 class MemoryLogs:
-    """``kept`` has the lines that each run wrote, ``reported`` the steps that it reported."""
+    """The output of runs: ``kept`` has the lines of each run, ``reported`` its step reports."""
 
     kept: dict[str, list[Line]] = field(default_factory=dict)
     reported: dict[str, list[StepReport]] = field(default_factory=dict)

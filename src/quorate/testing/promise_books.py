@@ -137,7 +137,7 @@ class PromiseBooks:
         self._by_conflict: frozenset[str] = frozenset()
         """The runs whose starts are by a conflict that is not settled."""
         self._clearing: dict[str, int] = {}
-        """The runs that wait for the end of leases that were cut for them, with their new starts."""
+        """The new start of each run that waits for the end of leases that a conflict cut for it."""
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[BackfillMark, ...]] = {}
         self._cut: frozenset[str] = frozenset()
@@ -147,7 +147,7 @@ class PromiseBooks:
         """How often a firm start moved later."""
         self.shared_slack = 0
         """How many of the moves in ``moved_later`` would not have happened without a younger lease.
-        An overdue older lease used up the slack that the younger lease also used."""
+        In each of these cases, the younger lease used slack that an overdue older lease needed."""
         self._shares: dict[str, Share] = {}
         """The payer of each lease, and the GPUs and hours that it pays for."""
         self._handed: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -335,7 +335,7 @@ class PromiseBooks:
                 place = self._place(promise, planned_ms, view)
                 is_there = name not in moving or run in self._clearing
                 later = _delayed(place, self._clearing.get(run, planned_ms))
-                # Leases that overstay are stopped for another start when that start begins, or sooner.
+                # Leases that overstay are stopped for another start at that start, or sooner.
                 stopped = stopped_by(view, later, fitting)
                 stopped = replace(stopped, leases=stopped.leases & stopped.gone_ms.keys())
                 if is_there and not lacking(view, later, fitting, stopped):
@@ -373,7 +373,7 @@ class PromiseBooks:
     def _moved_later(
         self, event: ReservationMoved, promise: _Promise, view: StateView
     ) -> Iterator[str]:
-        """Yield a fault if a firm start moved later although it could stay, or if its cause is false.
+        """Yield a fault if a firm start moved later although it could stay, or the cause is false.
 
         A cause is true if the recorded start would be possible with the named objects as before.
         """
@@ -849,7 +849,7 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:
-    """Return whether a run may count as burst: its owner reaches its target even without the run."""
+    """Return whether a run may count as burst: without it, its owner still reaches the target."""
     owner = view.owners.get(record.spec.owner)
     target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
     if target_ppm is None:

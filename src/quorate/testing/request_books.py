@@ -19,7 +19,10 @@ from quorate.model.state.state_view import StateView
 
 
 class RequestBooks:
-    """Checks a ledger. It must get every receipt of a request with a key, and every block."""
+    """Checks the requests in a ledger.
+
+    The caller passes every receipt of a request with a key, and every block.
+    """
 
     def __init__(self) -> None:
         self._given: dict[int, Receipt] = {}

@@ -16,7 +16,7 @@ from quorate.model.amounts import FLAVORS_MAX, SECOND_MS, STEPS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The objects that runs refer to, by name; for LocalQueues, by namespace and name."""
+    """The objects that runs refer to, by name; the key of a LocalQueue also has its namespace."""
 
     queues: Mapping[str, Queue]
     local_queues: Mapping[tuple[str, str], LocalQueue]
