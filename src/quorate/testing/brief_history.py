@@ -170,7 +170,7 @@ class BriefHistory:
             self._enter(list(decision.events))
 
     def _confirmed_ms(self, event: LeaseEnding) -> int:
-        """Return when a stopping lease's work ends; in an honest history, it ends at the deadline."""
+        """Return when the work of a stopping lease ends: in an honest history, at the deadline."""
         if self._is_honest:
             return event.deadline_ms
         late_ms = event.deadline_ms + STEP_MS // 2
