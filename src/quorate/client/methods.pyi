@@ -287,8 +287,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_caps(
         self,
         *,
@@ -297,8 +298,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List caps. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_charges(
         self,
         *,
@@ -307,8 +309,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List charges. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_claims(
         self,
         *,
@@ -317,8 +320,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List claims. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_domains(
         self,
         *,
@@ -327,8 +331,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List domains. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_envelopes(
         self,
         *,
@@ -337,8 +342,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_events(
         self,
         *,
@@ -360,8 +366,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List leases. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_nodes(
         self,
         *,
@@ -370,8 +377,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List nodes. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_notices(
         self,
         *,
@@ -393,8 +401,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List owners. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_pools(
         self,
         *,
@@ -403,8 +412,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List pools. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_queue(
         self,
         *,
@@ -431,8 +441,8 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. At most ``limit`` resources after ``cursor``: the ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        """List reservations. At most ``limit`` resources after ``cursor``, which is the ``next`` of
+        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     def list_resolveroutcomes(
         self,
@@ -442,9 +452,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. At most ``limit`` resources after ``cursor``: the ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is the
+        ``next`` of an earlier answer. ``names`` selects resources by name; ``at`` asks for the
+        state at a past instant."""
     def list_runs(
         self,
         *,
@@ -469,8 +479,9 @@ class Methods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     def list_tokens(
         self,
         user: str | None = None,
@@ -1000,8 +1011,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
-        """List budgets. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List budgets. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_caps(
         self,
         *,
@@ -1010,8 +1022,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
-        """List caps. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List caps. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_charges(
         self,
         *,
@@ -1020,8 +1033,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
-        """List charges. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List charges. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_claims(
         self,
         *,
@@ -1030,8 +1044,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
-        """List claims. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List claims. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_domains(
         self,
         *,
@@ -1040,8 +1055,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
-        """List domains. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List domains. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_envelopes(
         self,
         *,
@@ -1050,8 +1066,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
-        """List envelopes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List envelopes. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_events(
         self,
         *,
@@ -1073,8 +1090,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
-        """List leases. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List leases. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_nodes(
         self,
         *,
@@ -1083,8 +1101,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
-        """List nodes. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List nodes. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_notices(
         self,
         *,
@@ -1106,8 +1125,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
-        """List owners. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List owners. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_pools(
         self,
         *,
@@ -1116,8 +1136,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
-        """List pools. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List pools. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_queue(
         self,
         *,
@@ -1144,8 +1165,8 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
-        """List reservations. At most ``limit`` resources after ``cursor``: the ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        """List reservations. At most ``limit`` resources after ``cursor``, which is the ``next`` of
+        an earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
         instant."""
     async def list_resolveroutcomes(
         self,
@@ -1155,9 +1176,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
-        """List resolveroutcomes. At most ``limit`` resources after ``cursor``: the ``next`` of an
-        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
-        instant."""
+        """List resolveroutcomes. At most ``limit`` resources after ``cursor``, which is the
+        ``next`` of an earlier answer. ``names`` selects resources by name; ``at`` asks for the
+        state at a past instant."""
     async def list_runs(
         self,
         *,
@@ -1182,8 +1203,9 @@ class AsyncMethods:
         cursor: str | None = None,
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
-        """List tenants. At most ``limit`` resources after ``cursor``: the ``next`` of an earlier
-        answer. ``names`` selects resources by name; ``at`` asks for the state at a past instant."""
+        """List tenants. At most ``limit`` resources after ``cursor``, which is the ``next`` of an
+        earlier answer. ``names`` selects resources by name; ``at`` asks for the state at a past
+        instant."""
     async def list_tokens(
         self,
         user: str | None = None,
