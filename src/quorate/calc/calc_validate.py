@@ -22,7 +22,7 @@ def validate(world: object) -> dict[str, object]:
     settle(at)
     assert isinstance(world, dict), world
     if "manifest" not in world:
-        raise CalcInputError("manifest", "is required; add the document to validate")
+        raise CalcInputError("manifest", "is required; add the document that is to be validated")
     manifest = without_nulls(world["manifest"])
     kind = world.get("kind")
     if kind is None and isinstance(manifest, dict):

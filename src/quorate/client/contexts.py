@@ -190,7 +190,9 @@ def _context(name: str, table: object, path: Path) -> Context:
 def save_config(path: Path | None, config: Config) -> None:
     """Write ``config`` atomically to a file that only the user can read."""
     if path is None:
-        raise ConfigError("there is no home directory for the file of contexts; set QUORATE_CONFIG")
+        raise ConfigError(
+            "there is no home directory for the contexts file; set QUORATE_CONFIG to its path"
+        )
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

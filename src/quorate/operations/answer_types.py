@@ -38,7 +38,7 @@ class Aside(Protocol):
         ...
 
     def tree(self, moment: Moment) -> dict[str, Any]:
-        """Return further fields of the answer, for programs."""
+        """Return the fields of the answer that only programs see."""
         ...
 
 

@@ -17,7 +17,7 @@ WEBHOOKS_KEY: Final = "webhooks"
 MAIL_RECEIVERS_KEY: Final = "mail.receivers"
 _ROLES_KEY: Final = "oidc.roles"
 _EXECUTOR_KIND: Final = "executor.kind"
-"""The key of the setting ``executor`` in a TOML file that also has a table ``executor``."""
+"""TOML cannot have a value and a table ``executor``; with the table, this key is the value."""
 
 
 def settings_in_file(file: str | None) -> tuple[dict[str, object], dict[str, str], list[str]]:

@@ -131,7 +131,7 @@ def open_ledger(
 
 
 def first_token(engine: Engine) -> str | None:
-    """Issue an admin token and return its text; return None if the ledger has a valid admin token.
+    """Issue an admin token and return its text; if there is a valid one already, return None.
 
     Only the digest of the token is recorded.
     """

@@ -95,8 +95,8 @@ def estimate(
 
     If a type was measured together with only some of the other types, its missing rates are
     estimated from the known type that has the most similar rates. Rates of single jobs are never
-    estimated. With --trial no table is estimated: the command shows how accurate the estimates
-    would be.
+    estimated. With --trial the command writes no rates: it shows how accurate its
+    estimates would be.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree

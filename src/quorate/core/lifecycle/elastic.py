@@ -1,4 +1,4 @@
-"""Elasticity: a malleable run releases steps, or gets steps if no waiting run needs the room.
+"""Elasticity: a malleable run shrinks step by step, and grows if no waiting run needs the GPUs.
 
 Each step is a bundle, and is started or stopped as a whole. A run that shrinks releases its highest
 steps first. A run that grows gets its lowest missing steps first. So the width of a run is always

@@ -77,8 +77,8 @@ class _Open:
 class _Column:
     """The runs of one shape in one line, in their order. Runs before index ``at`` were examined.
 
-    Once a run could not start, only runs that need their GPUs for less than ``short_ms`` are tried,
-    the shortest first.
+    After the first run that could not start, only runs that need their GPUs for less than
+    ``short_ms`` are tried, the shortest first.
     """
 
     __slots__ = ("at", "needs", "open", "places", "short_ms")

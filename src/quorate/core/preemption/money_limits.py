@@ -64,7 +64,7 @@ def payers_of(view: StateView, limit: Limit) -> list[EnvelopeId]:
 def survey_limit(view: StateView, limit: Limit, *, skips_rounds: bool = False) -> Survey:
     """Return the survey of the leases that count against ``limit``.
 
-    If ``skips_rounds``, leases in pools that share in rounds are left out.
+    If ``skips_rounds``, leases in pools that share their GPUs in rounds are left out.
     """
     payers = payers_of(view, limit)
     return survey_payers(view, payers, limit.counts, skips_rounds=skips_rounds)

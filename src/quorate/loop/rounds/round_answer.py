@@ -58,8 +58,8 @@ def answered(
     """Return the answer by which ``members`` share the next round of a pool.
 
     A cached answer to an equal problem is used again. If the policy has no answer, the runs share
-    by weight. Sharing by weight has an answer for all runs that can run. So an error of sharing by
-    weight is a bug, and is raised.
+    by weight. Sharing by weight has an answer for all runs that can run. So if sharing by weight
+    fails, that is a bug, and the error is raised.
     """
     policy, kept = by
     if policy is None:

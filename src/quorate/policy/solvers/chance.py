@@ -13,8 +13,8 @@ import numpy as np
 
 SEED_MAX: Final = 2**32 - 1
 POOLED_MAX: Final = 21
-"""With at most this many candidates, the candidate of the first draw is removed before the second
-draw. With more candidates, the second draw is repeated until it differs from the first."""
+"""With up to 21 candidates, the candidate that was drawn first is removed before the second draw.
+With more candidates, the second draw is repeated until it differs from the first."""
 
 _WORD_BITS: Final = 32
 
