@@ -133,6 +133,12 @@ class PromiseBooks:
         """The firm starts that are carried out in the current block, by run."""
         self._activated_at: dict[str, int] = {}
         """The number of the event that closes the reservation of each run in ``_activated``."""
+        self._hastened: list[tuple[int, Place]] = []
+        """The starts that move because loans were recalled for them, as recorded before the block.
+
+        Each has the number of the event that moves it. Starts that moved before that event had to
+        leave room for it.
+        """
         self._moved: frozenset[str] = frozenset()
         self._by_conflict: frozenset[str] = frozenset()
         """The runs whose starts are by a conflict that is not settled."""
@@ -328,6 +334,15 @@ class PromiseBooks:
             for name, promise in self._promises.items()
             if name not in moving and promise.planned_ms is not None and not promise.by_conflict
         ]
+        self._hastened = [
+            (number, self._place(promise, promise.planned_ms, view))
+            for number, e in enumerate(events, self._events + 1)
+            if isinstance(e, ReservationMoved)
+            and e.cause.code is MoveCode.LOANS_RECALLED
+            and (promise := self._promises.get(e.reservation)) is not None
+            and promise.planned_ms is not None
+            and not promise.by_conflict
+        ]
         fitting = list(self._beside)
         for name, promise in self._promises.items():
             run, planned_ms = promise.made.run, promise.planned_ms
@@ -405,6 +420,7 @@ class PromiseBooks:
         delayed = [
             _delayed(other, max(view.at_ms, self._clearing.get(other.run, 0))) for other in beside
         ]
+        delayed += [other for number, other in self._hastened if number > self._events]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
         # A loan that was recalled for another run, after the start was recorded, returns to the
         # other run. A loan recalled for this run returns in time for the start after the move.

@@ -73,8 +73,8 @@ def standing_of(
     """Return the position of ``run`` in the queue of ``view``, and how many runs are ahead and why.
 
     Usually the runs of a line are counted together, so the length of the line does not matter. But
-    if some waiting runs follow other runs, each run ahead is examined separately. A caller that already
-    has the ordered list of all waiting runs passes a ``queue`` that returns it.
+    if some waiting runs follow other runs, each run ahead is examined separately. A caller that
+    already has the ordered list of all waiting runs passes a ``queue`` that returns it.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
     owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
