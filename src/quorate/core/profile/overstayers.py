@@ -215,9 +215,13 @@ def _filled_by(view: StateView, each: Overstayer) -> Iterator[PledgeRecord]:
 
 
 def _is_late(profile: Profile, pledge: PledgeRecord) -> bool:
-    """Return whether the run of a filled spare has reached its declared end, and still runs."""
+    """Return whether the run of a filled spare overstays, so that it may be stopped, too.
+
+    The slots of such a spare are counted by ``take_slots``.
+    """
     record = profile.view.runs[pledge.run]
-    return record.phase is Phase.RUNNING and declared_end_ms(profile.view, record) <= profile.now_ms
+    is_backfill = pledge.run in profile.view.backfilled and record.phase is Phase.RUNNING
+    return is_backfill and declared_end_ms(profile.view, record) <= profile.now_ms
 
 
 def width_of(view: StateView, each: Overstayer, kind: str, name: str) -> int:
