@@ -183,7 +183,7 @@ def nodes_of(profile: Profile, pin: Entry, each: Overstayer, at_ms: int) -> dict
     planned start. If the pool gives whole nodes, all GPUs of a node are counted.
 
     If the bundle fills a spare, and the run of this spare is expected to run at ``at_ms``, the
-    slots go back to the spare, and are not counted. If the run of the spare is overdue, its
+    slots go back to the spare, and are not counted. If the run of the spare overstays, its
     expected end is only a guess. Then the slots are not counted if this end is later than the start
     of ``pin`` (``filled_spares``).
     """
