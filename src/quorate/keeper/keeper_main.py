@@ -343,7 +343,7 @@ class Keeper:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Record the first failure of a process that nobody stopped; warn the other processes."""
+        """Record the first failure of a process that was not stopped; warn the other processes."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:

@@ -1,7 +1,7 @@
 """Due work after a commit: conflicts to settle, and rounds of pools to begin.
 
 Each settlement and each round is committed as a separate block. An engine that has the lottery's
-secret settles a conflict only after the block that declared the conflict is durable. So nobody
+secret settles a conflict only after the block that declared the conflict is durable. So no owner
 knows the next link of the lottery's chain before the entrants of the lottery are fixed.
 """
 

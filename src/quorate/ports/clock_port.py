@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A time that nobody can set: ``ms`` milliseconds since the boot with the id ``boot``."""
+    """A time that no user can set: ``ms`` milliseconds since the boot with the id ``boot``."""
 
     boot: str
     ms: int

@@ -1,7 +1,7 @@
 """The nodes of one cluster, kept up to date by a watch.
 
-After a lost watch the nodes are listed again. Until then ``seen`` returns None, so that nobody
-declares a node failed because of outdated information.
+After a lost watch the nodes are listed again. Until then ``seen`` returns None, so that Quorate
+declares no node failed because of outdated information.
 """
 
 from __future__ import annotations

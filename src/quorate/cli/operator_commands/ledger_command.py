@@ -225,8 +225,8 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     """Copy the ledger, even while a service writes it.
 
     The copy is one consistent state of the ledger, and is verified. Its head file is written beside
-    it. Existing files are not overwritten. The secrets are copied only on request, because whoever
-    has them can sign for the ledger and can compute every future draw.
+    it. Existing files are not overwritten. The secrets are copied only on request, because a user
+    who has them can sign for the ledger and can compute every future draw.
     """
     from quorate.adapters.stores.store_urls import shown, store_exists
     from quorate.cli.operator_commands.backup_command import back_up

@@ -102,8 +102,9 @@ def _give_out(log: DecisionLog, known: Hindsight) -> None:
 def _may_go_on(log: DecisionLog, events: Sequence[Event]) -> bool:
     """Return whether another pass is needed after ``events``, the events of the last pass.
 
-    Another pass is needed in two cases. In the first case, a new firm start is so near that
-    overstaying bundles have to stop for it now: this function stops these bundles. In the second
+    Another pass is needed in two cases. In the first case, overstaying bundles have to stop now
+    for a firm start, because the start is new and near, or because a recalled bundle keeps GPUs
+    that the start needs: this function stops the overstaying bundles. In the second
     case, a hard quota limits the nodes of owners whose runs share nodes. Then the plan depends on
     the nodes that the started runs use.
     """

@@ -28,7 +28,7 @@ class StartPayers:
     def pay(
         self, ask: Ask, demands: Sequence[Demand], at_ms: int, steps: SearchBudget
     ) -> Sequence[Leg] | None:
-        """Return who pays for ``demands`` from ``at_ms`` on, family first; None if nobody can."""
+        """Return who pays for ``demands`` from ``at_ms`` on, family first; None if no payer can."""
         if ask.is_plain:
             return self.pay_plainly(ask, demands, at_ms)
         cover = ask.cover_at(at_ms, self._profile.now_ms)
